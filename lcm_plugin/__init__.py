@@ -1,0 +1,45 @@
+"""Lossless Context Management: keep every message, send a bounded context, find everything again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lcm_plugin.config import LcmConfig
+    from lcm_plugin.engine import Engine
+    from lcm_plugin.errors import LcmError
+    from lcm_plugin.hookspecs import hookimpl
+    from lcm_plugin.plugin import LcmPlugin
+    from lcm_plugin.types import CompletionRequest, CompletionResult, Context, Reset, Session, Turn, Usage
+
+__version__ = "0.1.0"
+__all__ = [
+    "CompletionRequest",
+    "CompletionResult",
+    "Context",
+    "Engine",
+    "LcmConfig",
+    "LcmError",
+    "LcmPlugin",
+    "Reset",
+    "Session",
+    "Turn",
+    "Usage",
+    "hookimpl",
+]
+
+_HOMES = {
+    "Engine": "engine",
+    "LcmConfig": "config",
+    "LcmError": "errors",
+    "LcmPlugin": "plugin",
+    "hookimpl": "hookspecs",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'types')}"), name)

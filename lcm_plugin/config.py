@@ -1,0 +1,274 @@
+"""Settings: one model, four sources.
+
+Precedence: explicit argument > ``LCM_*`` environment > plugin config (camelCase) > default.
+An unknown key warns; a bad value raises `ConfigError` naming the key, the value and the range.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic.alias_generators import to_camel
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from lcm_plugin.errors import ConfigError
+
+DEFAULT_BUDGET = 128_000
+Share = Annotated[float, Field(gt=0, le=1)]
+Patterns = Annotated[list[str], NoDecode]
+
+
+class ThresholdMatch(BaseModel):
+    """When an override applies: every field given must match, and at least one must be given."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True)
+
+    model: str | None = None
+    model_context_window_min: int | None = Field(default=None, ge=1)
+    model_context_window_max: int | None = Field(default=None, ge=1)
+    session_pattern: str | None = None
+
+    @model_validator(mode="after")
+    def _has_a_rule(self) -> ThresholdMatch:
+        low, high = self.model_context_window_min, self.model_context_window_max
+        if (self.model, low, high, self.session_pattern) == (None, None, None, None):
+            raise ValueError("an override needs at least one field in 'match'")
+        if low is not None and high is not None and low > high:
+            raise ValueError("modelContextWindowMin must not exceed modelContextWindowMax")
+        return self
+
+
+class ThresholdOverride(BaseModel):
+    """Another threshold for some models, windows or sessions."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True)
+
+    match: ThresholdMatch
+    context_threshold: Share
+    fresh_tail_count: int | None = Field(default=None, ge=1)
+    leaf_chunk_tokens: int | None = Field(default=None, ge=1)
+    name: str = ""
+
+
+class LcmConfig(BaseSettings):
+    """All settings. Token amounts are tokens, ``*_ms`` are milliseconds, shares are 0 to 1."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="LCM_",
+        alias_generator=to_camel,
+        populate_by_name=True,
+        extra="ignore",
+        validate_default=False,
+        frozen=True,
+        hide_input_in_errors=False,
+    )
+
+    enabled: bool = Field(default=True, description="Plugin on.")
+    database: str = Field(
+        default="",
+        validation_alias=AliasChoices("database", "databasePath", "dbPath"),
+        description="SQLite path or PostgreSQL URL; empty means lcm/lcm.db in the user's data folder.",
+    )
+    large_files_dir: str = Field(default="", description="Folder of externalised payloads; empty means beside the database, 'db' keeps them inside it.")
+    durability: Literal["normal", "full"] = Field(default="normal", description="normal survives a killed process, full a power cut.")
+    busy_timeout_ms: int = Field(default=5_000, ge=0, le=600_000, description="How long a write waits for another writer.")
+
+    context_threshold: Share = Field(default=0.75, description="Share of the budget at which compaction is owed.")
+    context_threshold_overrides: Annotated[list[ThresholdOverride], NoDecode] = Field(default_factory=list, description="Other thresholds by model, window or session pattern.")
+    hard_threshold: Share = Field(default=0.95, description="Share of the budget at which a turn waits for compaction.")
+    hard_wait_ms: int = Field(default=15_000, ge=0, description="The longest a turn waits past the hard threshold.")
+    fresh_tail_count: int = Field(default=64, ge=1, description="Newest messages that are never compacted.")
+    fresh_tail_max_tokens: int | None = Field(default=None, ge=1, description="Most tokens of the fresh tail; none for no cap.")
+    max_active_messages: int | None = Field(default=None, ge=2, description="Most raw messages in the context before compaction is owed.")
+    leaf_min_fanout: int = Field(default=8, ge=1, description="Least raw messages outside the tail for a leaf pass.")
+    condensed_min_fanout: int = Field(default=4, ge=2, description="Least same-depth summaries for a condensation.")
+    condensed_min_fanout_hard: int = Field(default=2, ge=2, description="The same past the hard limit.")
+    incremental_max_depth: int = Field(default=1, ge=-1, description="Condensations after a leaf pass: 0 none, -1 as deep as it goes.")
+    leaf_chunk_tokens: int = Field(default=20_000, ge=1, description="Most source tokens of one pass.")
+    leaf_target_tokens: int = Field(default=1_200, ge=16, description="Size aimed at for a leaf summary.")
+    condensed_target_tokens: int = Field(default=2_000, ge=16, description="Size aimed at for a condensed summary.")
+    summary_max_overage_factor: float = Field(default=3.0, ge=1, description="A summary may be this many times its target.")
+    max_expand_tokens: int = Field(default=4_000, ge=1, description="Most tokens one expansion returns.")
+    max_assembly_token_budget: int | None = Field(default=None, ge=1_000, description="Ceiling over any budget a host gives.")
+    prompt_aware_eviction: bool = Field(default=False, description="Order optional context by relevance to the prompt; breaks prompt caching.")
+    new_session_retain_depth: int = Field(default=2, ge=-1, description="What /new keeps: -1 all, 0 all summaries, d those of depth d and more.")
+    bootstrap_max_tokens: int | None = Field(default=None, ge=1, description="Most raw parent history a new conversation starts with.")
+    max_sweep_passes: int = Field(default=12, ge=1, description="Most passes of one sweep.")
+    sweep_deadline_ms: int = Field(default=120_000, ge=1, description="Longest time of one sweep.")
+    autocompact_disabled: bool = Field(default=False, description="Compact only when asked to.")
+
+    ignore_session_patterns: Patterns = Field(default_factory=list, description="Sessions neither read nor written.")
+    stateless_session_patterns: Patterns = Field(default_factory=list, description="Sessions that read and never write.")
+    skip_stateless_sessions: bool = Field(default=True, description="Enforce statelessSessionPatterns.")
+    prune_heartbeat_ok: bool = Field(default=False, description="Drop heartbeat cycles in which nothing was done.")
+    recall_scope: Literal["session", "agent", "all"] = Field(default="agent", description="The widest that allConversations may reach.")
+
+    large_file_token_threshold: int = Field(default=25_000, ge=1_000, description="Payloads above this move to a file.")
+    large_file_summary_model: str = Field(default="", description="Model that adds prose to file summaries.")
+    large_file_summary_provider: str = Field(default="", description="Its provider.")
+    redact_patterns: Patterns = Field(default_factory=list, description="Regular expressions removed before anything is stored.")
+
+    summary_model: str = Field(default="", description="Model that writes summaries; empty means the host's, or none.")
+    summary_provider: str = Field(default="", description="Its provider, when the model's name does not say it.")
+    summary_base_url: str = Field(default="", description="Its API base URL.")
+    summary_timeout_ms: int = Field(default=60_000, ge=1, description="Longest time of one summary call.")
+    fallback_models: Patterns = Field(default_factory=list, description="Models tried in order after summaryModel.")
+    summary_max_calls_per_window: int = Field(default=24, ge=1, description="Most summary calls per window.")
+    summary_call_window_ms: int = Field(default=600_000, ge=1, description="The window.")
+    summary_spend_backoff_ms: int = Field(default=1_800_000, ge=0, description="Pause after the window was used up.")
+    custom_instructions: str = Field(default="", description="Added to every summary prompt.")
+    timezone: str = Field(default="UTC", description="IANA zone of times in summaries.")
+    expansion_model: str = Field(default="", description="Model of lcm_expand_query; empty means summaryModel.")
+    expansion_provider: str = Field(default="", description="Its provider.")
+    delegation_timeout_ms: int = Field(default=120_000, ge=1, description="Longest time of one lcm_expand_query.")
+
+    def __init__(self, **values: Any) -> None:
+        _warn_unknown(type(self), values)
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise ConfigError(_explain(error)) from error
+
+    @classmethod
+    def from_plugin(cls, plugin_config: Mapping[str, Any], **explicit: Any) -> LcmConfig:
+        """Settings from a host's plugin config (camelCase keys), below environment and arguments."""
+        _warn_unknown(cls, plugin_config)
+        return _with_plugin_config(cls, plugin_config)(**explicit)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return init_settings, _EnvironmentSource(settings_cls), _MappingSource(settings_cls, cls._plugin_values())
+
+    @classmethod
+    def _plugin_values(cls) -> Mapping[str, Any]:
+        return {}
+
+    @property
+    def bootstrap_tokens(self) -> int:
+        """``bootstrap_max_tokens`` or its default, max(6000, 0.3 x leaf_chunk_tokens)."""
+        return self.bootstrap_max_tokens or max(6_000, int(0.3 * self.leaf_chunk_tokens))
+
+    @property
+    def database_target(self) -> str:
+        """The database to open: the setting, or the default path in the user's data folder."""
+        return self.database or str(default_data_dir() / "lcm.db")
+
+    @field_validator(
+        "ignore_session_patterns", "stateless_session_patterns", "redact_patterns", "fallback_models", mode="before"
+    )
+    @classmethod
+    def _split_list(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        text = value.strip()
+        if text.startswith("["):
+            return json.loads(text)
+        return [item.strip() for item in text.split(",") if item.strip()]
+
+    @field_validator("context_threshold_overrides", mode="before")
+    @classmethod
+    def _parse_overrides(cls, value: object) -> object:
+        return json.loads(value) if isinstance(value, str) else value
+
+    @field_validator("timezone")
+    @classmethod
+    def _known_zone(cls, value: str) -> str:
+        try:
+            ZoneInfo(value)
+        except (KeyError, ValueError, OSError) as error:
+            raise ValueError("must be an IANA time zone such as Europe/Berlin") from error
+        return value
+
+    @model_validator(mode="after")
+    def _hard_above_soft(self) -> LcmConfig:
+        if self.hard_threshold < self.context_threshold:
+            raise ValueError(
+                f"hardThreshold ({self.hard_threshold}) must not be below contextThreshold ({self.context_threshold})"
+            )
+        return self
+
+
+def default_data_dir() -> Path:
+    """Where the database lives when nothing else is said."""
+    import platformdirs
+
+    return Path(platformdirs.user_data_dir("lcm", appauthor=False))
+
+
+class _EnvironmentSource(EnvSettingsSource):
+    """``LCM_*`` variables, with the two documented names of the database."""
+
+    def __call__(self) -> dict[str, Any]:
+        values = super().__call__()
+        for name in ("lcm_database_url", "lcm_database_path"):
+            if self.env_vars.get(name):
+                values.setdefault("database", self.env_vars[name])
+        return values
+
+
+class _MappingSource(PydanticBaseSettingsSource):
+    def __init__(self, settings_cls: type[BaseSettings], values: Mapping[str, Any]) -> None:
+        super().__init__(settings_cls)
+        self._values = values
+
+    def get_field_value(self, field: Any, field_name: str) -> tuple[Any, str, bool]:
+        return self._values.get(field_name), field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        return dict(self._values)
+
+
+def _with_plugin_config(cls: type[LcmConfig], plugin_config: Mapping[str, Any]) -> type[LcmConfig]:
+    values = dict(plugin_config)
+
+    class Configured(cls):  # type: ignore[misc, valid-type]
+        @classmethod
+        def _plugin_values(cls) -> Mapping[str, Any]:
+            return values
+
+    Configured.__name__ = cls.__name__
+    return Configured
+
+
+def _names(cls: type[LcmConfig]) -> dict[str, str]:
+    names = {}
+    for name, field in cls.model_fields.items():
+        alias = field.validation_alias
+        aliases = alias.choices if isinstance(alias, AliasChoices) else [alias or to_camel(name)]
+        names[name] = name
+        names |= {str(choice): name for choice in aliases}
+    return names
+
+
+def _warn_unknown(cls: type[LcmConfig], values: Mapping[str, Any]) -> None:
+    known = _names(cls)
+    for key in values:
+        if key not in known:
+            warnings.warn(f"unknown lcm setting {key!r} is ignored", stacklevel=3)
+
+
+def _explain(error: ValidationError) -> str:
+    lines = []
+    for item in error.errors():
+        key = ".".join(str(part) for part in item["loc"]) or "settings"
+        lines.append(f"{key} = {item['input']!r}: {item['msg']}" if item["loc"] else item["msg"])
+    return "; ".join(lines)

@@ -1,0 +1,102 @@
+"""Every error this package raises on purpose.
+
+    LcmError
+    ├── ConfigError           a setting is wrong; names the key, the value and what is allowed
+    ├── InputError            a message, an argument or a file is wrong; names where
+    ├── NotFound              no such conversation, message, summary or file in the caller's scope
+    ├── EngineClosed          the engine was closed before this call
+    ├── StoreError
+    │   ├── StoreUnavailable  cannot be opened, read or written (path, rights, disk full, server)
+    │   ├── StoreBusy         another writer held the lock for longer than the busy timeout; retry
+    │   ├── StoreConflict     a compare-and-swap lost its race; nothing was written; retry
+    │   └── SchemaError       written by a newer version, or not a database of this package
+    └── ModelError            a model call gave no usable text
+        ├── ModelUnavailable  no completer, no network, provider error
+        ├── ModelAuthError    the provider refused the credentials
+        ├── ModelRateLimited  the provider asked to slow down
+        └── ModelTimeout      no answer within the deadline
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ConfigError",
+    "EngineClosed",
+    "InputError",
+    "LcmError",
+    "ModelAuthError",
+    "ModelError",
+    "ModelRateLimited",
+    "ModelTimeout",
+    "ModelUnavailable",
+    "NotFound",
+    "SchemaError",
+    "StoreBusy",
+    "StoreConflict",
+    "StoreError",
+    "StoreUnavailable",
+]
+
+
+class LcmError(Exception):
+    """Base of all errors of this package."""
+
+
+class ConfigError(LcmError):
+    """A setting cannot be used."""
+
+
+class InputError(LcmError):
+    """What the caller handed over cannot be used; nothing of it was stored."""
+
+
+class NotFound(LcmError):
+    """The id is unknown within the caller's scope."""
+
+
+class EngineClosed(LcmError):
+    """The engine was closed."""
+
+
+class StoreError(LcmError):
+    """The store could not do what was asked; the transaction was rolled back."""
+
+
+class StoreUnavailable(StoreError):
+    """The database cannot be opened, read or written."""
+
+
+class StoreBusy(StoreError):
+    """Another writer held the lock for too long."""
+
+
+class StoreConflict(StoreError):
+    """What was to be replaced has changed since it was read."""
+
+
+class SchemaError(StoreError):
+    """The database's schema is not one this version can use."""
+
+
+class ModelError(LcmError):
+    """A model call failed or answered nothing usable."""
+
+
+class ModelUnavailable(ModelError):
+    """No model could be reached."""
+
+
+class ModelAuthError(ModelError):
+    """The provider refused the credentials."""
+
+
+class ModelRateLimited(ModelError):
+    """The provider's rate limit; ``retry_after`` is in seconds when it was told."""
+
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class ModelTimeout(ModelError):
+    """No answer in time."""

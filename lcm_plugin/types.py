@@ -1,0 +1,234 @@
+"""The records that cross the public API.
+
+All are frozen; messages are plain dicts in OpenAI's chat shape, as hosts hand them over.
+Token counts are integers, times are milliseconds since the epoch unless a name says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Literal, TypeAlias
+
+Message: TypeAlias = dict[str, Any]
+IngestMode: TypeAlias = Literal["append", "sync"]
+ItemKind: TypeAlias = Literal["message", "summary"]
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A lane of talk: ``key`` is its stable name, ``id`` one run of it."""
+
+    key: str
+    id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a provider counted for one model call. ``prompt_tokens`` includes cache reads."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What a host tells at a turn's two ends.
+
+    ``mode`` says what ``messages`` is: ``sync`` the host's whole list, ``append`` what is new in it.
+    ``window`` is the model's context size; ``overhead_tokens`` is what the host adds itself
+    (system prompt, tool schemas). ``usage`` belongs to the turn's last model call.
+    """
+
+    session: Session
+    messages: Sequence[Message]
+    mode: IngestMode = "sync"
+    model: str | None = None
+    window: int | None = None
+    overhead_tokens: int = 0
+    prompt: str | None = None
+    usage: Usage | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """A host's reset: ``new`` prunes by retain depth, ``reset`` archives and starts afresh."""
+
+    session: Session
+    kind: Literal["new", "reset"]
+    retain_depth: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IngestReport:
+    """How many messages were stored, how many were known already, and why if none was."""
+
+    stored: int
+    skipped: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """One model call's context.
+
+    ``over_budget`` is true only when the newest user turn alone does not fit. ``notices`` are
+    sentences for a person. ``prefix_epoch`` changes exactly when earlier output stopped being a
+    prefix of this one; ``cache_hint`` is the index of the last message worth a cache breakpoint.
+    """
+
+    messages: list[Message]
+    tokens: int
+    summaries: tuple[str, ...] = ()
+    over_budget: bool = False
+    notices: tuple[str, ...] = ()
+    prefix_epoch: str = ""
+    cache_hint: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ContextItem:
+    """One pointer of a conversation's active context. ``id`` is ``msg_…`` or ``sum_…``."""
+
+    ordinal: int
+    kind: ItemKind
+    id: str
+    depth: int
+    tokens: int
+
+
+class Reason(StrEnum):
+    """Why compaction is due, or how it ended."""
+
+    BELOW_THRESHOLD = "below_threshold"
+    LEAF_CHUNK_READY = "leaf_chunk_ready"
+    OVER_THRESHOLD = "over_threshold"
+    OVER_HARD_LIMIT = "over_hard_limit"
+    TOO_MANY_MESSAGES = "too_many_messages"
+    MANUAL = "manual"
+    DISABLED = "disabled"
+    DONE = "done"
+    NOTHING_ELIGIBLE = "nothing_eligible"
+    NO_PROGRESS = "no_progress"
+    LOCKED = "locked"
+    DEFERRED = "deferred"
+    MODEL_FAILED = "model_failed"
+    BUDGET_UNREACHABLE = "budget_unreachable"
+    CANCELLED = "cancelled"
+    IGNORED = "ignored"
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionDecision:
+    """Whether a conversation should be compacted now. ``threshold`` is in tokens."""
+
+    due: bool
+    reason: Reason
+    tokens: int
+    threshold: int
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionResult:
+    """How a compaction ended. ``compacted`` is true only when the context shrank."""
+
+    compacted: bool
+    reason: Reason
+    passes: int
+    tokens_before: int
+    tokens_after: int
+    summaries: tuple[str, ...] = ()
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandResult:
+    """A chat command's answer: Markdown for people, ``data`` for programs."""
+
+    text: str
+    data: dict[str, Any] = field(default_factory=dict)
+    ok: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionRequest:
+    """One model call. ``purpose`` is what it is for; ``timeout`` is in seconds."""
+
+    messages: Sequence[Message]
+    max_tokens: int
+    temperature: float = 0.2
+    model: str | None = None
+    purpose: Literal["summary", "file_summary", "expansion"] = "summary"
+    timeout: float = 60.0
+    tools: Sequence[Mapping[str, Any]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionResult:
+    """A model's answer. ``tool_calls`` are in OpenAI's shape."""
+
+    text: str
+    model: str = ""
+    usage: Usage | None = None
+    tool_calls: Sequence[Mapping[str, Any]] = ()
+    finish_reason: str = ""
+
+
+Completer: TypeAlias = Callable[[CompletionRequest], "str | CompletionResult | None"]
+
+
+class Severity(StrEnum):
+    """How much a finding matters."""
+
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing the integrity checker saw. ``code`` names its class, ``ids`` what it is about."""
+
+    code: str
+    severity: Severity
+    message: str
+    ids: tuple[str, ...] = ()
+    conversation_id: int | None = None
+    repair: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class IntegrityReport:
+    """The checker's findings; ``checked`` counts what was looked at."""
+
+    findings: tuple[Finding, ...]
+    checked: Mapping[str, int] = field(default_factory=dict)
+    complete: bool = True
+
+    @property
+    def ok(self) -> bool:
+        """True when nothing is broken; warnings and remarks do not count."""
+        return not any(finding.severity is Severity.ERROR for finding in self.findings)
+
+
+@dataclass(frozen=True, slots=True)
+class RepairStep:
+    """One repair: what it would do to which ids, and whether it removes anything."""
+
+    code: str
+    description: str
+    ids: tuple[str, ...] = ()
+    conversation_id: int | None = None
+    destructive: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RepairPlan:
+    """What ``doctor apply`` would do, and which findings it cannot mend."""
+
+    steps: tuple[RepairStep, ...]
+    refused: tuple[Finding, ...] = ()
