@@ -1,0 +1,73 @@
+"""What compaction hands to the summariser, and what it gets back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeAlias
+
+Level: TypeAlias = Literal["normal", "aggressive", "extractive"]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceBlock:
+    """One message, or one summary of a chunk, as plain text.
+
+    ``at`` and ``until`` are milliseconds since the epoch: a message has one time, a summary the
+    earliest and latest of what it covers. ``role`` is the message's, or ``summary``.
+    """
+
+    id: str
+    role: str
+    text: str
+    at: int
+    until: int
+    sender: str = ""
+    tool: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryTask:
+    """One chunk to summarise.
+
+    ``depth`` is that of the node to be written: 0 a leaf, d+1 a condensed one. The result must be
+    smaller than ``source_tokens``. ``previous`` is the text of the summary before this chunk, context
+    that is not to be repeated. ``forced``: a person or an overflow asked, so back-off is bypassed a
+    bounded number of times. After ``deadline`` (a `time.monotonic` value) no model is called.
+    """
+
+    blocks: tuple[SourceBlock, ...]
+    depth: int
+    target_tokens: int
+    source_tokens: int
+    previous: str = ""
+    scope: str = ""
+    conversation_id: int | None = None
+    forced: bool = False
+    deadline: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryDraft:
+    """An accepted summary and how it came about.
+
+    ``model`` is empty for an extractive one. ``fallback``: extractive because a model failed.
+    ``capped``: cut at a sentence because it was over the hard cap.
+    """
+
+    text: str
+    tokens: int
+    level: Level
+    model: str = ""
+    prompt_version: str = ""
+    fallback: bool = False
+    capped: bool = False
+
+
+class GuardStore(Protocol):
+    """Where breaker and spend state live so that they survive a restart. Values are JSON objects."""
+
+    def load_guard(self, key: str) -> dict[str, Any] | None:
+        """The state saved under a key, or None."""
+
+    def save_guard(self, key: str, state: dict[str, Any]) -> None:
+        """Replaces the state under a key."""
