@@ -1,0 +1,234 @@
+"""The store seam: what a database must do for the services.
+
+A store hands out a `Reader` or a `Writer`, each for the length of one transaction. A writer sees
+its own changes; leaving it normally commits, an exception rolls everything back. Stores raise only
+the errors of `lcm_plugin.errors`. `sqlite/` and `postgres/` implement this; one contract suite runs
+against both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from lcm_plugin.store.records import (
+    ArchiveCause,
+    Conversation,
+    Debt,
+    FileRecord,
+    Item,
+    MessageHead,
+    NewMessage,
+    Publication,
+    Snapshot,
+    StoredMessage,
+    StoreStatus,
+    Summary,
+)
+from lcm_plugin.store.search_base import SearchReader, SearchWriter
+from lcm_plugin.types import Session
+
+
+class Reader(SearchReader, Protocol):
+    """Queries within one read transaction. None of them costs more than what it returns."""
+
+    # conversations
+    def find_conversation(self, session: Session) -> Conversation | None:
+        """The active conversation of a session key, or of a session id when the key is empty."""
+
+    def conversation(self, conversation_id: int) -> Conversation | None:
+        """One conversation, active or archived."""
+
+    def conversations(
+        self, *, after_id: int = 0, limit: int = 100, active_only: bool = False
+    ) -> list[Conversation]:
+        """Conversations in id order, for paging."""
+
+    def lane(self, session_key: str) -> list[Conversation]:
+        """All conversations a session key ever had, oldest first."""
+
+    def session_key_of(self, session_id: str) -> str | None:
+        """The key under which a session id was last seen."""
+
+    # messages
+    def heads(self, conversation_id: int, *, before_seq: int | None = None, limit: int) -> list[MessageHead]:
+        """The newest ``limit`` messages (before a seq), in order."""
+
+    def messages(self, conversation_id: int, *, after_seq: int = 0, limit: int) -> list[StoredMessage]:
+        """Messages in order, for paging."""
+
+    def messages_by_id(self, message_ids: Sequence[int]) -> dict[int, StoredMessage]:
+        """Messages by id; unknown ids are left out."""
+
+    def known_host_ids(self, conversation_ids: Sequence[int], host_ids: Sequence[str]) -> set[str]:
+        """Which of a host's own message ids are stored already."""
+
+    def open_calls(self, conversation_id: int, *, limit: int) -> list[MessageHead]:
+        """The newest ``limit`` messages that make or answer tool calls, in order."""
+
+    def newest_system(self, conversation_id: int) -> MessageHead | None:
+        """The newest system message."""
+
+    # context
+    def newest_items(self, conversation_id: int, *, before: int | None = None, limit: int) -> list[Item]:
+        """The newest ``limit`` context items (before an ordinal), in order."""
+
+    def oldest_items(self, conversation_id: int, *, after: int = 0, limit: int) -> list[Item]:
+        """The oldest ``limit`` context items (after an ordinal), in order."""
+
+    def oldest_raw_items(self, conversation_id: int, *, after: int = 0, limit: int) -> list[Item]:
+        """The oldest ``limit`` raw items after an ordinal, in order; summaries between are skipped."""
+
+    def summary_items(self, conversation_id: int, *, limit: int) -> list[Item]:
+        """The oldest ``limit`` context items that point to summaries, in order."""
+
+    def has_item_between(self, conversation_id: int, low: int, high: int) -> bool:
+        """Whether a context item stands strictly between two ordinals."""
+
+    # summaries
+    def summaries(self, summary_ids: Sequence[str]) -> dict[str, Summary]:
+        """Summaries by id; unknown ids are left out."""
+
+    def list_summaries(
+        self, conversation_id: int, *, after: str | None = None, limit: int = 100, depth: int | None = None
+    ) -> list[Summary]:
+        """A conversation's summaries in the order in which they were made, for paging."""
+
+    def source_summaries(self, summary_id: str) -> list[str]:
+        """Ids of the summaries that a condensed summary was made from, in order."""
+
+    def source_messages(self, summary_id: str) -> list[int]:
+        """Ids of the messages that a leaf was made from, in order."""
+
+    def derived_from(self, summary_id: str) -> list[str]:
+        """Ids of the summaries made from this one."""
+
+    def covering_leaf(self, message_ids: Sequence[int]) -> dict[int, str]:
+        """The leaf that covers each message; uncovered messages are left out."""
+
+    # files, debt, guards, snapshots
+    def file(self, file_id: str) -> FileRecord | None:
+        """One externalised payload."""
+
+    def files(self, conversation_id: int, *, after: str = "", limit: int = 100) -> list[FileRecord]:
+        """A conversation's payloads in id order, for paging."""
+
+    def debt(self, conversation_id: int) -> Debt | None:
+        """What a conversation owes."""
+
+    def due_debts(self, now: int, *, limit: int = 100) -> list[Debt]:
+        """Debts that may be worked off now: pending or deferred and due, or running with a dead lease."""
+
+    def guard(self, key: str) -> dict[str, Any] | None:
+        """A guard's state (circuit breaker, spend guard)."""
+
+    def guards(self) -> dict[str, dict[str, Any]]:
+        """All guards."""
+
+    def snapshot(self, conversation_id: int) -> Snapshot | None:
+        """The newest undoable snapshot of a conversation."""
+
+    def status(self) -> StoreStatus:
+        """Totals of the whole database, without a scan of the messages."""
+
+    def summary_counts(self, conversation_id: int) -> dict[int, int]:
+        """How many summaries a conversation has, by depth."""
+
+
+class Writer(Reader, SearchWriter, Protocol):
+    """Changes within one write transaction."""
+
+    def open_conversation(self, session: Session, now: int) -> Conversation:
+        """The session's active conversation, made when there is none; records the session id."""
+
+    def append(
+        self, conversation: Conversation, messages: Sequence[NewMessage], now: int
+    ) -> list[int]:
+        """Stores messages after the conversation's last one and returns their ids.
+
+        Each becomes a context item. Host ids that are already stored in the conversation are
+        stored without the id, so that no row is ever refused.
+        """
+
+    def archive(self, conversation_id: int, cause: ArchiveCause, now: int) -> None:
+        """Ends a conversation; its cause is written once. Rows and items stay."""
+
+    def publish(self, publication: Publication, now: int) -> None:
+        """Stores a summary, its links and the context swap, all or nothing.
+
+        Raises `StoreConflict` when the revision or one of the replaced items changed, or when
+        another item stands between them.
+        """
+
+    def remove_items(
+        self, conversation_id: int, ordinals: Sequence[int], cause: str, now: int
+    ) -> int:
+        """Takes items out of the context into a snapshot and returns its id; stored rows stay."""
+
+    def restore_snapshot(self, conversation_id: int, now: int) -> int:
+        """Puts the newest snapshot's items back and returns how many; 0 when it cannot be undone."""
+
+    def add_file(self, record: FileRecord) -> None:
+        """Stores a payload's record; an equal id is kept as it is."""
+
+    def put_blob(self, sha256: str, data: bytes) -> None:
+        """Keeps a payload's bytes inside the database."""
+
+    def blob(self, sha256: str) -> bytes | None:
+        """A payload's bytes kept inside the database."""
+
+    def save_guard(self, key: str, state: Mapping[str, Any]) -> None:
+        """Replaces a guard's state."""
+
+    def request_compaction(
+        self, conversation_id: int, reason: str, budget: int | None, now: int
+    ) -> Debt:
+        """Records that compaction is owed; one row per conversation, a running lease is kept."""
+
+    def claim_debt(self, conversation_id: int, owner: str, now: int, lease_ms: int) -> Debt | None:
+        """Takes the lease when nobody alive holds it; None otherwise. Makes the row if needed."""
+
+    def renew_lease(self, conversation_id: int, owner: str, now: int, lease_ms: int) -> bool:
+        """Extends a held lease; False when it was lost."""
+
+    def settle_debt(
+        self,
+        conversation_id: int,
+        owner: str,
+        state: str,
+        now: int,
+        *,
+        reason: str = "",
+        error: str = "",
+        next_attempt_at: int = 0,
+    ) -> None:
+        """Gives the lease back with a verdict about the conversation as it stands."""
+
+
+class Store(Protocol):
+    """A database. Thread-safe; safe beside other processes on the same database."""
+
+    @property
+    def location(self) -> str:
+        """The path, or the URL without its password."""
+
+    def read(self) -> AbstractContextManager[Reader]:
+        """A read transaction: one consistent view."""
+
+    def write(self) -> AbstractContextManager[Writer]:
+        """A write transaction. Raises `StoreBusy` when the lock cannot be had in time."""
+
+    def backup(self, destination: str) -> str:
+        """Writes a verified copy beside the running database and returns where it is."""
+
+    def close(self) -> None:
+        """Closes every connection. Later calls raise `EngineClosed`."""
+
+
+def iterate_messages(reader: Reader, conversation_id: int, page: int = 500) -> Iterator[StoredMessage]:
+    """All messages of a conversation in order, in bounded memory."""
+    after = 0
+    while rows := reader.messages(conversation_id, after_seq=after, limit=page):
+        yield from rows
+        after = rows[-1].head.seq

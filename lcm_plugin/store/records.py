@@ -1,0 +1,271 @@
+"""Rows as the services see them, the same for every store.
+
+Ids are integers for conversations and messages and texts for summaries and files; `message_ref`
+and its like turn them into what people and models see. Times are milliseconds since the epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from lcm_plugin.types import ItemKind
+
+ArchiveCause = Literal["manual-reset", "session-deleted", "session-end", "rollover", "cron-rotation"]
+DebtState = Literal["pending", "running", "deferred", "done", "failed"]
+Level = Literal["normal", "aggressive", "extractive"]
+
+PART_TYPES = (
+    "text",
+    "reasoning",
+    "tool",
+    "patch",
+    "file",
+    "subtask",
+    "compaction",
+    "step_start",
+    "step_finish",
+    "snapshot",
+    "agent",
+    "retry",
+)
+
+
+def message_ref(message_id: int) -> str:
+    """The id of a message as people and models see it."""
+    return f"msg_{message_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """One stored history and its running totals.
+
+    ``revision`` counts structural changes of the context (not appends): compare-and-swap uses it.
+    ``raw_*`` and ``summary_*`` are totals over the context items.
+    """
+
+    conversation_id: int
+    session_key: str
+    session_id: str | None
+    active: bool
+    created_at: int
+    updated_at: int
+    archived_at: int | None = None
+    archive_cause: str | None = None
+    revision: int = 0
+    next_seq: int = 1
+    message_count: int = 0
+    raw_items: int = 0
+    raw_tokens: int = 0
+    summary_items: int = 0
+    summary_tokens: int = 0
+
+    @property
+    def context_tokens(self) -> int:
+        """Tokens of the whole active context."""
+        return self.raw_tokens + self.summary_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A typed block of a message.
+
+    ``path`` is where its text stands in the message (``content``, ``content.0.text``,
+    ``tool_calls.1.function.arguments``). ``exact`` is the text JSON-escaped, present only when the
+    database cannot hold it as it is. ``file_id`` is set when the text moved to a file; then
+    ``text`` is the reference that stands for it.
+    """
+
+    ordinal: int
+    type: str
+    path: str
+    text: str
+    exact: str | None = None
+    tool_name: str | None = None
+    tool_call_id: str | None = None
+    file_id: str | None = None
+    metadata: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewMessage:
+    """A message ready to be stored.
+
+    ``skeleton`` is the message as JSON with every part's text taken out; None when it is just role
+    and content. ``identity`` is a 64-bit hash of what makes it the same message. ``calls`` and
+    ``answers`` are the tool-call ids it makes and answers. ``hidden`` rows are stored and never
+    assembled (aborted or empty replies).
+    """
+
+    role: str
+    skeleton: str | None
+    tokens: int
+    identity: int
+    created_at: int
+    parts: tuple[Part, ...]
+    group_seq: int = 0
+    host_id: str | None = None
+    sender: str | None = None
+    channel: str | None = None
+    calls: tuple[str, ...] = ()
+    answers: tuple[str, ...] = ()
+    hidden: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MessageHead:
+    """A stored message without its parts: what alignment, tails and cutters look at."""
+
+    message_id: int
+    conversation_id: int
+    seq: int
+    role: str
+    tokens: int
+    identity: int
+    created_at: int
+    group_seq: int
+    host_id: str | None
+    sender: str | None
+    channel: str | None
+    calls: tuple[str, ...]
+    answers: tuple[str, ...]
+    hidden: bool
+
+    @property
+    def ref(self) -> str:
+        """``msg_…``"""
+        return message_ref(self.message_id)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMessage:
+    """A stored message with its parts, in part order."""
+
+    head: MessageHead
+    skeleton: str | None
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One context item with what cutters need to know of what it points to.
+
+    ``message`` is set for raw items; ``depth`` is -1 for them, so that raw < leaf < condensed.
+    """
+
+    ordinal: int
+    kind: ItemKind
+    tokens: int
+    depth: int = -1
+    message: MessageHead | None = None
+    summary_id: str | None = None
+
+    @property
+    def ref(self) -> str:
+        """``msg_…`` or ``sum_…``."""
+        return self.message.ref if self.message else str(self.summary_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A node of the DAG. ``source_tokens`` counts its direct sources, ``message_tokens`` all below.
+
+    ``fallback`` marks an extractive text written because a model failed, ``capped`` one that was cut.
+    """
+
+    summary_id: str
+    conversation_id: int
+    depth: int
+    content: str
+    tokens: int
+    earliest_at: int
+    latest_at: int
+    first_seq: int
+    last_seq: int
+    descendant_count: int
+    message_count: int
+    source_tokens: int
+    message_tokens: int
+    level: str
+    model: str = ""
+    prompt_version: str = ""
+    fallback: bool = False
+    capped: bool = False
+    created_at: int = 0
+    file_ids: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> Literal["leaf", "condensed"]:
+        """``leaf`` for depth 0, else ``condensed``."""
+        return "leaf" if self.depth == 0 else "condensed"
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """A new summary and what it replaces; stored only if that still stands."""
+
+    summary: Summary
+    replaces: tuple[Item, ...]
+    revision: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FileRecord:
+    """An externalised payload. ``uri`` is relative to the folder, or ``db:`` for bytes in the database."""
+
+    file_id: str
+    conversation_id: int
+    sha256: str
+    uri: str
+    byte_size: int
+    name: str = ""
+    mime_type: str = ""
+    line_count: int | None = None
+    exploration: str = ""
+    truncated: bool = False
+    created_at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Debt:
+    """Compaction owed by one conversation. ``revision`` and ``next_seq`` are what a verdict was about."""
+
+    conversation_id: int
+    state: DebtState
+    reason: str
+    requested_at: int
+    budget: int | None = None
+    attempts: int = 0
+    next_attempt_at: int = 0
+    owner: str | None = None
+    lease_until: int = 0
+    last_error: str = ""
+    revision: int = -1
+    next_seq: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Context items taken out by ``/new``, so that it can be undone."""
+
+    snapshot_id: int
+    conversation_id: int
+    created_at: int
+    cause: str
+    revision: int
+    items: tuple[tuple[int, ItemKind, str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StoreStatus:
+    """What ``/lcm`` says about the whole database."""
+
+    location: str
+    size_bytes: int
+    conversations: int
+    active_conversations: int
+    messages: int
+    summaries_by_depth: Mapping[int, int] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)
