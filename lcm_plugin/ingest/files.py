@@ -1,0 +1,235 @@
+"""A content-addressed folder for large payloads.
+
+A file's name is the SHA-256 of its bytes, so equal bytes are stored once and a name proves its
+content. Files appear whole or not at all (temporary name, fsync, rename) and are readable by their
+owner alone. Every file is opened relative to its folder without following symlinks, so neither a
+crafted uri nor a planted link reaches outside.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import re
+import secrets
+import stat
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from lcm_plugin.errors import InputError, NotFound, StoreUnavailable
+
+_URI = re.compile(r"([0-9a-f]{2})/(\1[0-9a-f]{62}(?:\.[a-z0-9]{1,16})?)", re.ASCII)
+_SUFFIX = re.compile(r"\.[a-z0-9]{1,16}", re.ASCII)
+_SHARD = re.compile(r"[0-9a-f]{2}", re.ASCII)
+_TEMPORARY = ".tmp-"
+_BLOCK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """One stored payload: its digest, its uri relative to the folder, its size in bytes."""
+
+    sha256: str
+    uri: str
+    size: int
+
+
+class FileFolder:
+    """Payloads under ``root``; nothing is created before the first `put`. Thread-safe."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = Path(root)
+
+    def put(self, data: bytes, suffix: str = "") -> StoredFile:
+        """Store bytes; ``suffix`` (such as ``.json``) is for people, one that is no suffix is left out.
+
+        Raises StoreUnavailable when the folder cannot be written (rights, disk full).
+        """
+        digest = hashlib.sha256(data).hexdigest()
+        suffix = suffix.lower() if _SUFFIX.fullmatch(suffix.lower()) else ""
+        try:
+            with self._shard(digest[:2], create=True) as shard:
+                name = self._intact(shard, digest, len(data))
+                if name is None:
+                    name = digest + suffix
+                    _write(shard, name, data)
+        except OSError as error:
+            raise StoreUnavailable(f"cannot store a payload in {self.root}: {error}") from error
+        return StoredFile(digest, f"{digest[:2]}/{name}", len(data))
+
+    def get(self, uri: str) -> bytes:
+        """All bytes of a payload.
+
+        Raises InputError for a uri that is not one of this folder, NotFound when there is no such
+        file, StoreUnavailable when it cannot be read or its bytes are not those of its name.
+        """
+        with self._open(uri) as handle:
+            data = _read_all(handle)
+        if hashlib.sha256(data).hexdigest() != _digest(uri):
+            raise StoreUnavailable(
+                f"payload {uri} in {self.root} is damaged: its bytes do not match its name"
+            )
+        return data
+
+    def read(self, uri: str, offset: int, size: int) -> bytes:
+        """Up to ``size`` bytes from ``offset``, unverified; empty past the end. Errors as in `get`."""
+        if offset < 0 or size < 0:
+            raise InputError(f"offset and size of a read must be 0 or more, got {offset} and {size}")
+        with self._open(uri) as handle:
+            return os.pread(handle, size, offset)
+
+    def exists(self, uri: str) -> bool:
+        """Whether the payload is there as a regular file."""
+        try:
+            with self._open(uri):
+                return True
+        except NotFound:
+            return False
+
+    def delete(self, uri: str) -> None:
+        """Remove a payload; one that is not there is fine."""
+        shard, name = _split(uri)
+        try:
+            with self._shard(shard) as folder:
+                os.unlink(name, dir_fd=folder)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise StoreUnavailable(f"cannot delete payload {uri} in {self.root}: {error}") from error
+
+    def verify(self, uri: str, sha256: str) -> bool:
+        """Whether the payload is there and its bytes have this digest."""
+        digest = hashlib.sha256()
+        try:
+            with self._open(uri) as handle:
+                while block := os.read(handle, _BLOCK):
+                    digest.update(block)
+        except NotFound:
+            return False
+        return digest.hexdigest() == sha256.lower()
+
+    def uris(self) -> Iterator[str]:
+        """Every payload's uri, sorted."""
+        for shard, names in self._listing():
+            yield from (f"{shard}/{name}" for name in names if _URI.fullmatch(f"{shard}/{name}"))
+
+    def remove_leftovers(self, older_than: float = 3600.0) -> int:
+        """Remove temporary files that a killed process left, older than so many seconds; count them."""
+        limit, removed = time.time() - older_than, 0
+        for shard, names in self._listing():
+            with self._shard(shard) as folder:
+                for name in names:
+                    if name.startswith(_TEMPORARY) and os.stat(name, dir_fd=folder).st_mtime < limit:
+                        os.unlink(name, dir_fd=folder)
+                        removed += 1
+        return removed
+
+    def _listing(self) -> Iterator[tuple[str, list[str]]]:
+        if not self.root.is_dir():
+            return
+        for shard in sorted(name for name in os.listdir(self.root) if _SHARD.fullmatch(name)):
+            with contextlib.suppress(OSError), self._shard(shard) as folder:
+                yield shard, sorted(os.listdir(folder))
+
+    @contextlib.contextmanager
+    def _shard(self, shard: str, create: bool = False) -> Iterator[int]:
+        if create:
+            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        root = os.open(self.root, flags)
+        try:
+            if create:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(shard, 0o700, dir_fd=root)
+                    os.fsync(root)
+            folder = os.open(shard, flags | os.O_NOFOLLOW, dir_fd=root)
+        finally:
+            os.close(root)
+        try:
+            yield folder
+        finally:
+            os.close(folder)
+
+    @contextlib.contextmanager
+    def _open(self, uri: str) -> Iterator[int]:
+        shard, name = _split(uri)
+        try:
+            with self._shard(shard) as folder:
+                handle = _open_regular(folder, name)
+        except FileNotFoundError as error:
+            raise NotFound(f"there is no payload {uri} in {self.root}") from error
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENOTDIR):
+                raise InputError(
+                    f"payload {uri} in {self.root} is a link or no regular file; refused"
+                ) from error
+            raise StoreUnavailable(f"cannot read payload {uri} in {self.root}: {error}") from error
+        try:
+            yield handle
+        finally:
+            os.close(handle)
+
+    def _intact(self, shard: int, digest: str, size: int) -> str | None:
+        """The name under which these bytes are stored already, whatever its suffix."""
+        for name in sorted(os.listdir(shard)):
+            if name.partition(".")[0] != digest:
+                continue
+            with contextlib.suppress(OSError):
+                handle = _open_regular(shard, name)
+                try:
+                    same_size = os.fstat(handle).st_size == size
+                    if same_size and hashlib.sha256(_read_all(handle)).hexdigest() == digest:
+                        return name
+                finally:
+                    os.close(handle)
+        return None
+
+
+def _split(uri: str) -> tuple[str, str]:
+    match = _URI.fullmatch(uri)
+    if match is None:
+        raise InputError(f"{uri!r} is not the uri of a payload (expected like ab/ab12….json)")
+    return match.group(1), match.group(2)
+
+
+def _digest(uri: str) -> str:
+    return _split(uri)[1].partition(".")[0]
+
+
+def _open_regular(folder: int, name: str) -> int:
+    # O_NONBLOCK: a planted FIFO must not hang the reader before fstat can refuse it.
+    handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.ELOOP, "not a regular file")
+    return handle
+
+
+def _read_all(handle: int) -> bytes:
+    blocks = []
+    while block := os.read(handle, _BLOCK):
+        blocks.append(block)
+    return b"".join(blocks)
+
+
+def _write(folder: int, name: str, data: bytes) -> None:
+    temporary = f"{_TEMPORARY}{secrets.token_hex(8)}"
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder)
+    try:
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(handle, view) :]
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary, dir_fd=folder)
+        raise
+    os.fsync(folder)
