@@ -13,7 +13,15 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 from pydantic_settings import (
     BaseSettings,
@@ -81,58 +89,119 @@ class LcmConfig(BaseSettings):
         validation_alias=AliasChoices("database", "databasePath", "dbPath"),
         description="SQLite path or PostgreSQL URL; empty means lcm/lcm.db in the user's data folder.",
     )
-    large_files_dir: str = Field(default="", description="Folder of externalised payloads; empty means beside the database, 'db' keeps them inside it.")
-    durability: Literal["normal", "full"] = Field(default="normal", description="normal survives a killed process, full a power cut.")
-    busy_timeout_ms: int = Field(default=5_000, ge=0, le=600_000, description="How long a write waits for another writer.")
+    large_files_dir: str = Field(
+        default="",
+        description="Folder of externalised payloads; empty means beside the database, 'db' keeps them inside it.",
+    )
+    durability: Literal["normal", "full"] = Field(
+        default="normal", description="normal survives a killed process, full a power cut."
+    )
+    busy_timeout_ms: int = Field(
+        default=5_000, ge=0, le=600_000, description="How long a write waits for another writer."
+    )
 
-    context_threshold: Share = Field(default=0.75, description="Share of the budget at which compaction is owed.")
-    context_threshold_overrides: Annotated[list[ThresholdOverride], NoDecode] = Field(default_factory=list, description="Other thresholds by model, window or session pattern.")
-    hard_threshold: Share = Field(default=0.95, description="Share of the budget at which a turn waits for compaction.")
-    hard_wait_ms: int = Field(default=15_000, ge=0, description="The longest a turn waits past the hard threshold.")
+    context_threshold: Share = Field(
+        default=0.75, description="Share of the budget at which compaction is owed."
+    )
+    context_threshold_overrides: Annotated[list[ThresholdOverride], NoDecode] = Field(
+        default_factory=list, description="Other thresholds by model, window or session pattern."
+    )
+    hard_threshold: Share = Field(
+        default=0.95, description="Share of the budget at which a turn waits for compaction."
+    )
+    hard_wait_ms: int = Field(
+        default=15_000, ge=0, description="The longest a turn waits past the hard threshold."
+    )
     fresh_tail_count: int = Field(default=64, ge=1, description="Newest messages that are never compacted.")
-    fresh_tail_max_tokens: int | None = Field(default=None, ge=1, description="Most tokens of the fresh tail; none for no cap.")
-    max_active_messages: int | None = Field(default=None, ge=2, description="Most raw messages in the context before compaction is owed.")
-    leaf_min_fanout: int = Field(default=8, ge=1, description="Least raw messages outside the tail for a leaf pass.")
-    condensed_min_fanout: int = Field(default=4, ge=2, description="Least same-depth summaries for a condensation.")
+    fresh_tail_max_tokens: int | None = Field(
+        default=None, ge=1, description="Most tokens of the fresh tail; none for no cap."
+    )
+    max_active_messages: int | None = Field(
+        default=None, ge=2, description="Most raw messages in the context before compaction is owed."
+    )
+    leaf_min_fanout: int = Field(
+        default=8, ge=1, description="Least raw messages outside the tail for a leaf pass."
+    )
+    condensed_min_fanout: int = Field(
+        default=4, ge=2, description="Least same-depth summaries for a condensation."
+    )
     condensed_min_fanout_hard: int = Field(default=2, ge=2, description="The same past the hard limit.")
-    incremental_max_depth: int = Field(default=1, ge=-1, description="Condensations after a leaf pass: 0 none, -1 as deep as it goes.")
+    incremental_max_depth: int = Field(
+        default=1, ge=-1, description="Condensations after a leaf pass: 0 none, -1 as deep as it goes."
+    )
     leaf_chunk_tokens: int = Field(default=20_000, ge=1, description="Most source tokens of one pass.")
     leaf_target_tokens: int = Field(default=1_200, ge=16, description="Size aimed at for a leaf summary.")
-    condensed_target_tokens: int = Field(default=2_000, ge=16, description="Size aimed at for a condensed summary.")
-    summary_max_overage_factor: float = Field(default=3.0, ge=1, description="A summary may be this many times its target.")
+    condensed_target_tokens: int = Field(
+        default=2_000, ge=16, description="Size aimed at for a condensed summary."
+    )
+    summary_max_overage_factor: float = Field(
+        default=3.0, ge=1, description="A summary may be this many times its target."
+    )
     max_expand_tokens: int = Field(default=4_000, ge=1, description="Most tokens one expansion returns.")
-    max_assembly_token_budget: int | None = Field(default=None, ge=1_000, description="Ceiling over any budget a host gives.")
-    prompt_aware_eviction: bool = Field(default=False, description="Order optional context by relevance to the prompt; breaks prompt caching.")
-    new_session_retain_depth: int = Field(default=2, ge=-1, description="What /new keeps: -1 all, 0 all summaries, d those of depth d and more.")
-    bootstrap_max_tokens: int | None = Field(default=None, ge=1, description="Most raw parent history a new conversation starts with.")
+    max_assembly_token_budget: int | None = Field(
+        default=None, ge=1_000, description="Ceiling over any budget a host gives."
+    )
+    prompt_aware_eviction: bool = Field(
+        default=False, description="Order optional context by relevance to the prompt; breaks prompt caching."
+    )
+    new_session_retain_depth: int = Field(
+        default=2, ge=-1, description="What /new keeps: -1 all, 0 all summaries, d those of depth d and more."
+    )
+    bootstrap_max_tokens: int | None = Field(
+        default=None, ge=1, description="Most raw parent history a new conversation starts with."
+    )
     max_sweep_passes: int = Field(default=12, ge=1, description="Most passes of one sweep.")
     sweep_deadline_ms: int = Field(default=120_000, ge=1, description="Longest time of one sweep.")
     autocompact_disabled: bool = Field(default=False, description="Compact only when asked to.")
 
-    ignore_session_patterns: Patterns = Field(default_factory=list, description="Sessions neither read nor written.")
-    stateless_session_patterns: Patterns = Field(default_factory=list, description="Sessions that read and never write.")
+    ignore_session_patterns: Patterns = Field(
+        default_factory=list, description="Sessions neither read nor written."
+    )
+    stateless_session_patterns: Patterns = Field(
+        default_factory=list, description="Sessions that read and never write."
+    )
     skip_stateless_sessions: bool = Field(default=True, description="Enforce statelessSessionPatterns.")
-    prune_heartbeat_ok: bool = Field(default=False, description="Drop heartbeat cycles in which nothing was done.")
-    recall_scope: Literal["session", "agent", "all"] = Field(default="agent", description="The widest that allConversations may reach.")
+    prune_heartbeat_ok: bool = Field(
+        default=False, description="Drop heartbeat cycles in which nothing was done."
+    )
+    recall_scope: Literal["session", "agent", "all"] = Field(
+        default="agent", description="The widest that allConversations may reach."
+    )
 
-    large_file_token_threshold: int = Field(default=25_000, ge=1_000, description="Payloads above this move to a file.")
+    large_file_token_threshold: int = Field(
+        default=25_000, ge=1_000, description="Payloads above this move to a file."
+    )
     large_file_summary_model: str = Field(default="", description="Model that adds prose to file summaries.")
     large_file_summary_provider: str = Field(default="", description="Its provider.")
-    redact_patterns: Patterns = Field(default_factory=list, description="Regular expressions removed before anything is stored.")
+    redact_patterns: Patterns = Field(
+        default_factory=list, description="Regular expressions removed before anything is stored."
+    )
 
-    summary_model: str = Field(default="", description="Model that writes summaries; empty means the host's, or none.")
-    summary_provider: str = Field(default="", description="Its provider, when the model's name does not say it.")
+    summary_model: str = Field(
+        default="", description="Model that writes summaries; empty means the host's, or none."
+    )
+    summary_provider: str = Field(
+        default="", description="Its provider, when the model's name does not say it."
+    )
     summary_base_url: str = Field(default="", description="Its API base URL.")
     summary_timeout_ms: int = Field(default=60_000, ge=1, description="Longest time of one summary call.")
-    fallback_models: Patterns = Field(default_factory=list, description="Models tried in order after summaryModel.")
+    fallback_models: Patterns = Field(
+        default_factory=list, description="Models tried in order after summaryModel."
+    )
     summary_max_calls_per_window: int = Field(default=24, ge=1, description="Most summary calls per window.")
     summary_call_window_ms: int = Field(default=600_000, ge=1, description="The window.")
-    summary_spend_backoff_ms: int = Field(default=1_800_000, ge=0, description="Pause after the window was used up.")
+    summary_spend_backoff_ms: int = Field(
+        default=1_800_000, ge=0, description="Pause after the window was used up."
+    )
     custom_instructions: str = Field(default="", description="Added to every summary prompt.")
     timezone: str = Field(default="UTC", description="IANA zone of times in summaries.")
-    expansion_model: str = Field(default="", description="Model of lcm_expand_query; empty means summaryModel.")
+    expansion_model: str = Field(
+        default="", description="Model of lcm_expand_query; empty means summaryModel."
+    )
     expansion_provider: str = Field(default="", description="Its provider.")
-    delegation_timeout_ms: int = Field(default=120_000, ge=1, description="Longest time of one lcm_expand_query.")
+    delegation_timeout_ms: int = Field(
+        default=120_000, ge=1, description="Longest time of one lcm_expand_query."
+    )
 
     def __init__(self, **values: Any) -> None:
         _warn_unknown(type(self), values)
@@ -156,7 +225,11 @@ class LcmConfig(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        return init_settings, _EnvironmentSource(settings_cls), _MappingSource(settings_cls, cls._plugin_values())
+        return (
+            init_settings,
+            _EnvironmentSource(settings_cls),
+            _MappingSource(settings_cls, cls._plugin_values()),
+        )
 
     @classmethod
     def _plugin_values(cls) -> Mapping[str, Any]:
@@ -173,7 +246,11 @@ class LcmConfig(BaseSettings):
         return self.database or str(default_data_dir() / "lcm.db")
 
     @field_validator(
-        "ignore_session_patterns", "stateless_session_patterns", "redact_patterns", "fallback_models", mode="before"
+        "ignore_session_patterns",
+        "stateless_session_patterns",
+        "redact_patterns",
+        "fallback_models",
+        mode="before",
     )
     @classmethod
     def _split_list(cls, value: object) -> object:

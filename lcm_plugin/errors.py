@@ -1,20 +1,20 @@
 """Every error this package raises on purpose.
 
-    LcmError
-    ├── ConfigError           a setting is wrong; names the key, the value and what is allowed
-    ├── InputError            a message, an argument or a file is wrong; names where
-    ├── NotFound              no such conversation, message, summary or file in the caller's scope
-    ├── EngineClosed          the engine was closed before this call
-    ├── StoreError
-    │   ├── StoreUnavailable  cannot be opened, read or written (path, rights, disk full, server)
-    │   ├── StoreBusy         another writer held the lock for longer than the busy timeout; retry
-    │   ├── StoreConflict     a compare-and-swap lost its race; nothing was written; retry
-    │   └── SchemaError       written by a newer version, or not a database of this package
-    └── ModelError            a model call gave no usable text
-        ├── ModelUnavailable  no completer, no network, provider error
-        ├── ModelAuthError    the provider refused the credentials
-        ├── ModelRateLimited  the provider asked to slow down
-        └── ModelTimeout      no answer within the deadline
+LcmError
+├── ConfigError           a setting is wrong; names the key, the value and what is allowed
+├── InputError            a message, an argument or a file is wrong; names where
+├── NotFound              no such conversation, message, summary or file in the caller's scope
+├── EngineClosed          the engine was closed before this call
+├── StoreError
+│   ├── StoreUnavailable  cannot be opened, read or written (path, rights, disk full, server)
+│   ├── StoreBusy         another writer held the lock for longer than the busy timeout; retry
+│   ├── StoreConflict     a compare-and-swap lost its race; nothing was written; retry
+│   └── SchemaError       written by a newer version, or not a database of this package
+└── ModelError            a model call gave no usable text
+    ├── ModelUnavailable  no completer, no network, provider error
+    ├── ModelAuthError    the provider refused the credentials
+    ├── ModelRateLimited  the provider asked to slow down
+    └── ModelTimeout      no answer within the deadline
 """
 
 from __future__ import annotations

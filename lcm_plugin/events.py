@@ -55,7 +55,7 @@ class EventBus:
         for listener in tuple(self._listeners):
             try:
                 listener(event)
-            except Exception:  # noqa: BLE001 - an observer must not break what it observes
+            except Exception:
                 logger.exception("an event listener failed on %s", name)
 
 

@@ -142,9 +142,7 @@ class Writer(Reader, SearchWriter, Protocol):
     def open_conversation(self, session: Session, now: int) -> Conversation:
         """The session's active conversation, made when there is none; records the session id."""
 
-    def append(
-        self, conversation: Conversation, messages: Sequence[NewMessage], now: int
-    ) -> list[int]:
+    def append(self, conversation: Conversation, messages: Sequence[NewMessage], now: int) -> list[int]:
         """Stores messages after the conversation's last one and returns their ids.
 
         Each becomes a context item. Host ids that are already stored in the conversation are
@@ -161,9 +159,7 @@ class Writer(Reader, SearchWriter, Protocol):
         another item stands between them.
         """
 
-    def remove_items(
-        self, conversation_id: int, ordinals: Sequence[int], cause: str, now: int
-    ) -> int:
+    def remove_items(self, conversation_id: int, ordinals: Sequence[int], cause: str, now: int) -> int:
         """Takes items out of the context into a snapshot and returns its id; stored rows stay."""
 
     def restore_snapshot(self, conversation_id: int, now: int) -> int:
@@ -181,9 +177,7 @@ class Writer(Reader, SearchWriter, Protocol):
     def save_guard(self, key: str, state: Mapping[str, Any]) -> None:
         """Replaces a guard's state."""
 
-    def request_compaction(
-        self, conversation_id: int, reason: str, budget: int | None, now: int
-    ) -> Debt:
+    def request_compaction(self, conversation_id: int, reason: str, budget: int | None, now: int) -> Debt:
         """Records that compaction is owed; one row per conversation, a running lease is kept."""
 
     def claim_debt(self, conversation_id: int, owner: str, now: int, lease_ms: int) -> Debt | None:

@@ -1,0 +1,63 @@
+"""Records of externalised payloads, and their bytes when the database keeps them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lcm_plugin.store.records import FileRecord
+from lcm_plugin.store.sqlite.conversations import Handle
+
+_COLUMNS = (
+    "file_id, conversation_id, sha256, storage_uri, byte_size, file_name, mime_type, line_count, "
+    "exploration_summary, truncated, created_at"
+)
+
+
+class FileQueries(Handle):
+    """Reads of payload records."""
+
+    def file(self, file_id: str) -> FileRecord | None:
+        row = self._one(f"SELECT {_COLUMNS} FROM large_files WHERE file_id = ?", (file_id,))
+        return _file(row) if row else None
+
+    def files(self, conversation_id: int, *, after: str = "", limit: int = 100) -> list[FileRecord]:
+        rows = self._all(
+            f"SELECT {_COLUMNS} FROM large_files WHERE conversation_id = ? AND file_id > ? ORDER BY file_id LIMIT ?",
+            (conversation_id, after, limit),
+        )
+        return [_file(row) for row in rows]
+
+    def blob(self, sha256: str) -> bytes | None:
+        row = self._one("SELECT data FROM file_blobs WHERE sha256 = ?", (sha256,))
+        return bytes(row[0]) if row else None
+
+
+class FileChanges(FileQueries):
+    """Adding payloads."""
+
+    def add_file(self, record: FileRecord) -> None:
+        self.db.execute(
+            f"INSERT INTO large_files ({_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING",
+            (
+                record.file_id,
+                record.conversation_id,
+                record.sha256,
+                record.uri,
+                record.byte_size,
+                record.name,
+                record.mime_type,
+                record.line_count,
+                record.exploration,
+                int(record.truncated),
+                record.created_at,
+            ),
+        )
+
+    def put_blob(self, sha256: str, data: bytes) -> None:
+        self.db.execute(
+            "INSERT INTO file_blobs (sha256, data) VALUES (?, ?) ON CONFLICT DO NOTHING", (sha256, data)
+        )
+
+
+def _file(row: Any) -> FileRecord:
+    return FileRecord(*row[:9], bool(row[9]), row[10])

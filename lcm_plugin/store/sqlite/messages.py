@@ -1,0 +1,215 @@
+"""Messages and their parts."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Any
+
+from lcm_plugin.errors import InputError
+from lcm_plugin.store.records import Conversation, MessageHead, NewMessage, Part, StoredMessage
+from lcm_plugin.store.sqlite.conversations import Handle
+from lcm_plugin.store.sqlite.schema import PART_ID_SHIFT
+
+HEAD_COLUMNS = (
+    "m.message_id, m.conversation_id, m.seq, m.role, m.tokens, m.identity, m.created_at, m.group_seq, "
+    "m.host_id, m.sender, m.channel, m.calls, m.answers, m.hidden"
+)
+HEAD_WIDTH = 14
+_PART_COLUMNS = "message_id, ordinal, type, path, text, exact, tool_name, tool_call_id, file_id, metadata"
+MAX_PARTS = 1 << PART_ID_SHIFT
+
+
+class MessageQueries(Handle):
+    """Reads of messages."""
+
+    def heads(self, conversation_id: int, *, before_seq: int | None = None, limit: int) -> list[MessageHead]:
+        rows = self._all(
+            f"SELECT {HEAD_COLUMNS} FROM messages m WHERE m.conversation_id = ? AND m.seq < ? "
+            "ORDER BY m.seq DESC LIMIT ?",
+            (conversation_id, _or_end(before_seq), limit),
+        )
+        return [message_head(row) for row in reversed(rows)]
+
+    def messages(self, conversation_id: int, *, after_seq: int = 0, limit: int) -> list[StoredMessage]:
+        rows = self._all(
+            f"SELECT {HEAD_COLUMNS}, m.skeleton FROM messages m WHERE m.conversation_id = ? AND m.seq > ? "
+            "ORDER BY m.seq LIMIT ?",
+            (conversation_id, after_seq, limit),
+        )
+        return self._with_parts(rows)
+
+    def messages_by_id(self, message_ids: Sequence[int]) -> dict[int, StoredMessage]:
+        rows = self._all(
+            f"SELECT {HEAD_COLUMNS}, m.skeleton FROM json_each(?) ids JOIN messages m ON m.message_id = ids.value",
+            (json.dumps(list(message_ids)),),
+        )
+        return {stored.head.message_id: stored for stored in self._with_parts(rows)}
+
+    def known_host_ids(self, conversation_ids: Sequence[int], host_ids: Sequence[str]) -> set[str]:
+        rows = self._all(
+            "SELECT host_id FROM json_each(?) c CROSS JOIN json_each(?) h CROSS JOIN messages "
+            "WHERE conversation_id = c.value AND host_id = h.value",
+            (json.dumps(list(conversation_ids)), json.dumps(list(host_ids))),
+        )
+        return {row[0] for row in rows}
+
+    def open_calls(self, conversation_id: int, *, limit: int) -> list[MessageHead]:
+        rows = self._all(
+            f"SELECT {HEAD_COLUMNS} FROM messages m WHERE m.conversation_id = ? "
+            "AND (m.calls IS NOT NULL OR m.answers IS NOT NULL) ORDER BY m.seq DESC LIMIT ?",
+            (conversation_id, limit),
+        )
+        return [message_head(row) for row in reversed(rows)]
+
+    def newest_system(self, conversation_id: int) -> MessageHead | None:
+        row = self._one(
+            f"SELECT {HEAD_COLUMNS} FROM messages m WHERE m.conversation_id = ? AND m.role = 'system' "
+            "ORDER BY m.seq DESC LIMIT 1",
+            (conversation_id,),
+        )
+        return message_head(row) if row else None
+
+    def _with_parts(self, rows: list[Any]) -> list[StoredMessage]:
+        if not rows:
+            return []
+        ids = [row[0] for row in rows]
+        parts = self._parts(ids)
+        return [StoredMessage(message_head(row), row[HEAD_WIDTH], parts.get(row[0], ())) for row in rows]
+
+    def _parts(self, message_ids: list[int]) -> dict[int, tuple[Part, ...]]:
+        low, high = min(message_ids), max(message_ids)
+        if high - low < 2 * len(message_ids):
+            rows: Iterable[Any] = self.db.execute(
+                f"SELECT {_PART_COLUMNS} FROM message_parts WHERE part_id >= ? AND part_id < ? ORDER BY part_id",
+                (low << PART_ID_SHIFT, (high + 1) << PART_ID_SHIFT),
+            )
+        else:
+            rows = self.db.execute(
+                f"SELECT {_PART_COLUMNS} FROM json_each(?) ids CROSS JOIN message_parts "
+                "WHERE part_id >= ids.value * 65536 AND part_id < (ids.value + 1) * 65536",
+                (json.dumps(sorted(message_ids)),),
+            )
+        return {
+            message_id: tuple(Part(*row[1:]) for row in group)
+            for message_id, group in groupby(rows, key=_first)
+        }
+
+
+class MessageChanges(MessageQueries):
+    """Appending messages."""
+
+    def append(self, conversation: Conversation, messages: Sequence[NewMessage], now: int) -> list[int]:
+        if not messages:
+            return []
+        first_id = self._next_message_id()
+        first_seq = conversation.next_seq
+        taken = self.known_host_ids(
+            [conversation.conversation_id], [m.host_id for m in messages if m.host_id is not None]
+        )
+        rows, parts, items = [], [], []
+        for offset, message in enumerate(messages):
+            message_id, seq = first_id + offset, first_seq + offset
+            host_id = None if message.host_id in taken else message.host_id
+            if host_id is not None:
+                taken.add(host_id)
+            rows.append(
+                (
+                    message_id,
+                    conversation.conversation_id,
+                    seq,
+                    message.role,
+                    message.tokens,
+                    message.identity,
+                    message.created_at,
+                    message.group_seq or seq,
+                    host_id,
+                    message.sender,
+                    message.channel,
+                    json.dumps(message.calls) if message.calls else None,
+                    json.dumps(message.answers) if message.answers else None,
+                    int(message.hidden),
+                    message.skeleton,
+                )
+            )
+            parts += _part_rows(message_id, message.parts)
+            items.append((conversation.conversation_id, seq, message_id, message.tokens))
+        self.db.executemany(
+            "INSERT INTO messages (message_id, conversation_id, seq, role, tokens, identity, created_at, group_seq, "
+            "host_id, sender, channel, calls, answers, hidden, skeleton) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+            rows,
+        )
+        insert_parts(self.db, parts)
+        self.db.executemany(
+            "INSERT INTO context_items (conversation_id, ordinal, item_type, message_id, tokens) "
+            "VALUES (?, ?, 'message', ?, ?)",
+            items,
+        )
+        self.db.execute(
+            "UPDATE conversations SET next_seq = ?, message_count = message_count + ?, raw_items = raw_items + ?, "
+            "raw_tokens = raw_tokens + ?, updated_at = ? WHERE conversation_id = ?",
+            (
+                first_seq + len(messages),
+                len(messages),
+                len(messages),
+                sum(message.tokens for message in messages),
+                now,
+                conversation.conversation_id,
+            ),
+        )
+        return list(range(first_id, first_id + len(messages)))
+
+    def _next_message_id(self) -> int:
+        row = self._one("SELECT seq FROM sqlite_sequence WHERE name = 'messages'")
+        return int(row[0]) + 1 if row else 1
+
+
+def insert_parts(db: sqlite3.Connection, rows: Sequence[Sequence[Any]]) -> None:
+    """Stores part rows made by `_part_rows`."""
+    db.executemany(
+        "INSERT INTO message_parts (part_id, message_id, ordinal, type, path, text, exact, tool_name, tool_call_id, "
+        "file_id, metadata) VALUES (?,?,?,?,?,?,?,?,?,?,?)",
+        rows,
+    )
+
+
+def _part_rows(message_id: int, parts: Sequence[Part]) -> list[tuple[Any, ...]]:
+    if len(parts) >= MAX_PARTS:
+        raise InputError(f"a message has {len(parts)} parts; at most {MAX_PARTS - 1} can be stored")
+    return [
+        (
+            (message_id << PART_ID_SHIFT) + part.ordinal,
+            message_id,
+            part.ordinal,
+            part.type,
+            part.path,
+            part.text,
+            part.exact,
+            part.tool_name,
+            part.tool_call_id,
+            part.file_id,
+            part.metadata,
+        )
+        for part in parts
+    ]
+
+
+def message_head(row: Any) -> MessageHead:
+    """A head from a row that starts with `HEAD_COLUMNS`."""
+    calls, answers, hidden = row[11:HEAD_WIDTH]
+    return MessageHead(
+        *row[:11],
+        tuple(json.loads(calls)) if calls else (),
+        tuple(json.loads(answers)) if answers else (),
+        bool(hidden),
+    )
+
+
+def _first(row: Any) -> Any:
+    return row[0]
+
+
+def _or_end(value: int | None) -> int:
+    return (1 << 62) if value is None else value

@@ -1,0 +1,247 @@
+"""The SQLite schema, as migrations.
+
+Each text exists once, in ``message_parts.text``. ``part_id`` is ``message_id << 16 | ordinal``, so
+that a message's parts lie together and need no second index. Ordinals of context items are message
+seqs: gaps are fine and nothing is ever renumbered. `migrate` runs at open, in one exclusive
+transaction; a database that holds data is copied before its schema changes.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING
+
+from lcm_plugin.errors import SchemaError
+
+if TYPE_CHECKING:
+    from sqlite_utils import Database
+    from sqlite_utils.migrations import Migrations
+
+MIGRATION_SET = "lcm"
+SCHEMA_VERSION = 1
+PART_ID_SHIFT = 16
+
+_TABLES = """
+CREATE TABLE conversations (
+    conversation_id INTEGER PRIMARY KEY AUTOINCREMENT,
+    session_key TEXT NOT NULL,
+    session_id TEXT,
+    active INTEGER NOT NULL DEFAULT 1 CHECK (active IN (0, 1)),
+    title TEXT,
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL,
+    archived_at INTEGER,
+    archive_cause TEXT,
+    revision INTEGER NOT NULL DEFAULT 0,
+    next_seq INTEGER NOT NULL DEFAULT 1,
+    message_count INTEGER NOT NULL DEFAULT 0,
+    raw_items INTEGER NOT NULL DEFAULT 0,
+    raw_tokens INTEGER NOT NULL DEFAULT 0,
+    summary_items INTEGER NOT NULL DEFAULT 0,
+    summary_tokens INTEGER NOT NULL DEFAULT 0
+);
+CREATE UNIQUE INDEX conversations_active_key ON conversations (session_key) WHERE active = 1;
+CREATE INDEX conversations_key ON conversations (session_key, conversation_id);
+
+CREATE TABLE session_runs (
+    session_id TEXT NOT NULL,
+    session_key TEXT NOT NULL,
+    conversation_id INTEGER REFERENCES conversations ON DELETE CASCADE,
+    last_seen_at INTEGER NOT NULL,
+    PRIMARY KEY (session_id, session_key)
+) WITHOUT ROWID;
+CREATE INDEX session_runs_conversation ON session_runs (conversation_id);
+
+CREATE TABLE messages (
+    message_id INTEGER PRIMARY KEY AUTOINCREMENT,
+    conversation_id INTEGER NOT NULL REFERENCES conversations ON DELETE CASCADE,
+    seq INTEGER NOT NULL,
+    role TEXT NOT NULL,
+    tokens INTEGER NOT NULL,
+    identity INTEGER NOT NULL,
+    created_at INTEGER NOT NULL,
+    group_seq INTEGER NOT NULL,
+    host_id TEXT,
+    sender TEXT,
+    channel TEXT,
+    calls TEXT,
+    answers TEXT,
+    hidden INTEGER NOT NULL DEFAULT 0,
+    skeleton TEXT
+);
+CREATE UNIQUE INDEX messages_seq ON messages (conversation_id, seq);
+CREATE UNIQUE INDEX messages_host_id ON messages (conversation_id, host_id) WHERE host_id IS NOT NULL;
+CREATE INDEX messages_calls ON messages (conversation_id, seq) WHERE calls IS NOT NULL OR answers IS NOT NULL;
+CREATE INDEX messages_system ON messages (conversation_id, seq) WHERE role = 'system';
+
+CREATE TABLE message_parts (
+    part_id INTEGER PRIMARY KEY,
+    message_id INTEGER NOT NULL REFERENCES messages ON DELETE CASCADE,
+    ordinal INTEGER NOT NULL,
+    type TEXT NOT NULL CHECK (type IN ('text', 'reasoning', 'tool', 'patch', 'file', 'subtask', 'compaction',
+        'step_start', 'step_finish', 'snapshot', 'agent', 'retry')),
+    path TEXT NOT NULL,
+    text TEXT NOT NULL,
+    exact TEXT,
+    tool_name TEXT,
+    tool_call_id TEXT,
+    file_id TEXT,
+    metadata TEXT,
+    CHECK (part_id = message_id * 65536 + ordinal)
+);
+CREATE INDEX message_parts_file ON message_parts (file_id) WHERE file_id IS NOT NULL;
+
+CREATE TABLE summaries (
+    summary_rowid INTEGER PRIMARY KEY AUTOINCREMENT,
+    summary_id TEXT NOT NULL UNIQUE,
+    conversation_id INTEGER NOT NULL REFERENCES conversations ON DELETE CASCADE,
+    kind TEXT NOT NULL CHECK (kind IN ('leaf', 'condensed')),
+    depth INTEGER NOT NULL CHECK (depth >= 0),
+    content TEXT NOT NULL,
+    tokens INTEGER NOT NULL,
+    earliest_at INTEGER NOT NULL,
+    latest_at INTEGER NOT NULL,
+    first_seq INTEGER NOT NULL,
+    last_seq INTEGER NOT NULL,
+    descendant_count INTEGER NOT NULL,
+    message_count INTEGER NOT NULL,
+    source_tokens INTEGER NOT NULL,
+    message_tokens INTEGER NOT NULL,
+    level TEXT NOT NULL,
+    model TEXT NOT NULL DEFAULT '',
+    prompt_version TEXT NOT NULL DEFAULT '',
+    fallback INTEGER NOT NULL DEFAULT 0,
+    capped INTEGER NOT NULL DEFAULT 0,
+    file_ids TEXT,
+    created_at INTEGER NOT NULL,
+    CHECK ((kind = 'leaf') = (depth = 0))
+);
+CREATE INDEX summaries_conversation ON summaries (conversation_id, depth);
+CREATE INDEX summaries_fallback ON summaries (conversation_id) WHERE fallback = 1;
+
+CREATE TABLE summary_messages (
+    summary_id TEXT NOT NULL REFERENCES summaries (summary_id) ON DELETE CASCADE,
+    ordinal INTEGER NOT NULL,
+    message_id INTEGER NOT NULL REFERENCES messages ON DELETE RESTRICT,
+    PRIMARY KEY (summary_id, ordinal)
+) WITHOUT ROWID;
+CREATE INDEX summary_messages_message ON summary_messages (message_id);
+
+CREATE TABLE summary_parents (
+    summary_id TEXT NOT NULL REFERENCES summaries (summary_id) ON DELETE CASCADE,
+    ordinal INTEGER NOT NULL,
+    parent_summary_id TEXT NOT NULL REFERENCES summaries (summary_id) ON DELETE RESTRICT,
+    PRIMARY KEY (summary_id, ordinal)
+) WITHOUT ROWID;
+CREATE INDEX summary_parents_source ON summary_parents (parent_summary_id);
+
+CREATE TABLE context_items (
+    conversation_id INTEGER NOT NULL REFERENCES conversations ON DELETE CASCADE,
+    ordinal INTEGER NOT NULL,
+    item_type TEXT NOT NULL CHECK (item_type IN ('message', 'summary')),
+    message_id INTEGER REFERENCES messages ON DELETE RESTRICT,
+    summary_id TEXT REFERENCES summaries (summary_id) ON DELETE RESTRICT,
+    tokens INTEGER NOT NULL,
+    PRIMARY KEY (conversation_id, ordinal),
+    CHECK ((item_type = 'message') = (message_id IS NOT NULL)),
+    CHECK ((item_type = 'summary') = (summary_id IS NOT NULL))
+) WITHOUT ROWID;
+CREATE INDEX context_items_message ON context_items (message_id) WHERE message_id IS NOT NULL;
+CREATE INDEX context_items_summary ON context_items (conversation_id, ordinal, summary_id) WHERE summary_id IS NOT NULL;
+CREATE INDEX context_items_summary_id ON context_items (summary_id) WHERE summary_id IS NOT NULL;
+
+CREATE TABLE context_snapshots (
+    snapshot_id INTEGER PRIMARY KEY AUTOINCREMENT,
+    conversation_id INTEGER NOT NULL REFERENCES conversations ON DELETE CASCADE,
+    created_at INTEGER NOT NULL,
+    cause TEXT NOT NULL,
+    revision INTEGER NOT NULL,
+    items TEXT NOT NULL,
+    restored_at INTEGER
+);
+CREATE INDEX context_snapshots_conversation ON context_snapshots (conversation_id, snapshot_id);
+
+CREATE TABLE large_files (
+    file_id TEXT PRIMARY KEY,
+    conversation_id INTEGER NOT NULL REFERENCES conversations ON DELETE CASCADE,
+    sha256 TEXT NOT NULL,
+    storage_uri TEXT NOT NULL,
+    byte_size INTEGER NOT NULL,
+    file_name TEXT NOT NULL DEFAULT '',
+    mime_type TEXT NOT NULL DEFAULT '',
+    line_count INTEGER,
+    exploration_summary TEXT NOT NULL DEFAULT '',
+    truncated INTEGER NOT NULL DEFAULT 0,
+    created_at INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX large_files_conversation ON large_files (conversation_id, file_id);
+
+CREATE TABLE file_blobs (
+    sha256 TEXT PRIMARY KEY,
+    data BLOB NOT NULL
+);
+
+CREATE TABLE compaction_debt (
+    conversation_id INTEGER PRIMARY KEY REFERENCES conversations ON DELETE CASCADE,
+    state TEXT NOT NULL CHECK (state IN ('pending', 'running', 'deferred', 'done', 'failed')),
+    reason TEXT NOT NULL DEFAULT '',
+    requested_at INTEGER NOT NULL,
+    budget INTEGER,
+    attempts INTEGER NOT NULL DEFAULT 0,
+    next_attempt_at INTEGER NOT NULL DEFAULT 0,
+    owner TEXT,
+    lease_until INTEGER NOT NULL DEFAULT 0,
+    last_error TEXT NOT NULL DEFAULT '',
+    revision INTEGER NOT NULL DEFAULT -1,
+    next_seq INTEGER NOT NULL DEFAULT -1
+);
+CREATE INDEX compaction_debt_due ON compaction_debt (next_attempt_at) WHERE state IN ('pending', 'deferred', 'running');
+
+CREATE TABLE guards (
+    guard_key TEXT PRIMARY KEY,
+    state TEXT NOT NULL
+) WITHOUT ROWID;
+
+CREATE VIEW message_text AS
+    SELECT message_id, group_concat(text, char(10)) AS text
+    FROM (SELECT message_id, text FROM message_parts WHERE text <> '' ORDER BY part_id)
+    GROUP BY message_id;
+"""
+
+
+def migrations() -> Migrations:
+    """The ordered set of schema changes."""
+    from sqlite_utils.migrations import Migrations
+
+    steps = Migrations(MIGRATION_SET)
+
+    @steps()
+    def base_tables(db: Database) -> None:
+        for statement in _statements(_TABLES):
+            db.execute(statement)
+
+    return steps
+
+
+def schema_version(connection: sqlite3.Connection) -> int:
+    """How many migrations the database has had; raises `SchemaError` when it is not ours or newer."""
+    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    if version > SCHEMA_VERSION:
+        raise SchemaError(
+            f"the database has schema version {version}, this lcm_plugin knows up to {SCHEMA_VERSION}: update it"
+        )
+    if version == 0 and connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
+        raise SchemaError("the file is a SQLite database of another program")
+    return version
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Brings the schema up to date. Must be called inside an exclusive transaction."""
+    from sqlite_utils import Database
+
+    migrations().apply(Database(connection, execute_plugins=False, recursive_triggers=False))
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+
+def _statements(script: str) -> list[str]:
+    return [statement for statement in script.split(";\n") if statement.strip()]

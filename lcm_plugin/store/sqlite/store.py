@@ -1,0 +1,145 @@
+"""The SQLite store: one file, one writer per process, a pool of readers."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from lcm_plugin.errors import StoreUnavailable
+from lcm_plugin.store.sqlite.connection import (
+    Connections,
+    create_private_file,
+    naming_errors,
+    retry_while_busy,
+)
+from lcm_plugin.store.sqlite.context import ContextChanges
+from lcm_plugin.store.sqlite.conversations import ConversationChanges
+from lcm_plugin.store.sqlite.debt import DebtChanges
+from lcm_plugin.store.sqlite.files import FileChanges
+from lcm_plugin.store.sqlite.messages import MessageChanges
+from lcm_plugin.store.sqlite.schema import SCHEMA_VERSION, migrate, schema_version
+from lcm_plugin.store.sqlite.search import SearchChanges
+from lcm_plugin.store.sqlite.status import StatusQueries
+from lcm_plugin.store.sqlite.summaries import SummaryQueries
+
+
+class SqliteTransaction(
+    ConversationChanges,
+    MessageChanges,
+    ContextChanges,
+    SummaryQueries,
+    FileChanges,
+    DebtChanges,
+    SearchChanges,
+    StatusQueries,
+):
+    """All queries and changes, bound to one transaction; a read transaction's connection is query-only."""
+
+    def __init__(self, connection: sqlite3.Connection, location: str) -> None:
+        super().__init__(connection)
+        self.location = location
+
+
+class SqliteStore:
+    """Opens, migrates and serves one database file."""
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        durability: str = "normal",
+        busy_timeout_ms: int = 5_000,
+        read_only: bool = False,
+    ) -> None:
+        self.path = Path(path).expanduser()
+        self._connections = Connections(
+            self.path, durability=durability, busy_timeout_ms=busy_timeout_ms, read_only=read_only
+        )
+        if read_only:
+            self._check_readable()
+        else:
+            create_private_file(self.path)
+            retry_while_busy(self._prepare, max(busy_timeout_ms, 1_000))
+
+    @property
+    def location(self) -> str:
+        """The file's path."""
+        return str(self.path)
+
+    @contextmanager
+    def read(self) -> Iterator[SqliteTransaction]:
+        """One consistent view of the database."""
+        with self._connections.reading() as connection:
+            yield SqliteTransaction(connection, self.location)
+
+    @contextmanager
+    def write(self) -> Iterator[SqliteTransaction]:
+        """One write transaction."""
+        with self._connections.writing() as connection:
+            yield SqliteTransaction(connection, self.location)
+
+    def backup(self, destination: str) -> str:
+        """Copies the live database with ``VACUUM INTO`` and checks the copy by reading it."""
+        target = Path(destination).expanduser()
+        if target.exists():
+            raise StoreUnavailable(f"the backup {target} exists already")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        connection = self._connections.connect()
+        try:
+            with naming_errors(self.path):
+                connection.execute("VACUUM INTO ?", (str(target),))
+        finally:
+            connection.close()
+        target.chmod(0o600)
+        _verify_copy(target)
+        return str(target)
+
+    def close(self) -> None:
+        """Closes every connection."""
+        self._connections.close()
+
+    def _check_readable(self) -> None:
+        if not self.path.exists():
+            raise StoreUnavailable(f"there is no database at {self.path}")
+        with self._connections.reading() as connection:
+            if schema_version(connection) == 0:
+                raise StoreUnavailable(f"{self.path} is empty: no host has used it yet")
+
+    def _prepare(self) -> None:
+        """Switches to WAL and migrates, in one exclusive transaction, after a backup if there is data."""
+        connection = self._connections.connect()
+        try:
+            with naming_errors(self.path):
+                mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+                if mode != "wal":
+                    raise StoreUnavailable(
+                        f"{self.path} cannot use write-ahead logging (its mode stays {mode})"
+                    )
+                version = schema_version(connection)
+                if version == SCHEMA_VERSION:
+                    return
+                if version > 0:
+                    self.backup(f"{self.path}.before-schema-{SCHEMA_VERSION}.bak")
+                connection.execute("BEGIN EXCLUSIVE")
+                try:
+                    if schema_version(connection) < SCHEMA_VERSION:
+                        migrate(connection)
+                    connection.execute("COMMIT")
+                except BaseException:
+                    connection.rollback()
+                    raise
+        finally:
+            connection.close()
+
+
+def _verify_copy(path: Path) -> None:
+    with naming_errors(path):
+        copy = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+        try:
+            verdict = copy.execute("PRAGMA quick_check(1)").fetchone()[0]
+        finally:
+            copy.close()
+    if verdict != "ok":
+        raise StoreUnavailable(f"the backup {path} did not pass its check: {verdict}")
