@@ -1,0 +1,106 @@
+"""What in a text people look for later: identifiers, numbers, names, and words that mark a turn.
+
+A text is cut at white space and each distinct word is judged once; the verdict is kept, so that a
+long history costs one dictionary look-up a word. Weights are integers: their sums do not depend on
+the order of addition, and so not on the hash seed.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from lcm_plugin.summarize.cues import CUE_WORDS, UNSPACED_CUES
+
+
+class Word(NamedTuple):
+    """What one word holds: facts as ``(text, weight)``, and cue bits for what the sentence does.
+
+    ``plain``: capitalised and nothing else, so at the head of a sentence it is no name.
+    """
+
+    facts: tuple[tuple[str, int], ...]
+    cue: int
+    plain: bool = False
+
+
+_MEMO_LIMIT = 200_000
+_MEMO_WORD_CHARS = 48
+_LEFT = "\"'`()[]{}<>«»“”‘’„*=+…,;:!?。、，；：！？「」『』（）【】《》·•–—|¿¡"
+_RIGHT = _LEFT + ".-_~"
+_UNSPACED = re.compile(
+    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+"
+)
+_ASCII_RUN = re.compile(r"[A-Za-z0-9_./\\@#$%&+~:-]{2,}|\d+")
+_KATAKANA = re.compile(r"[\u30a0-\u30ff]{3,}")
+_INNER = re.compile(r"[,;=|&?()\[\]{}\"'<>]+")
+_SYMBOLIC = re.compile(r"[_/\\@#$]|\w\.\w|::|\w:\w|^--?\w")
+_CAMEL = re.compile(r"[a-z][A-Z]|[A-Z]{2}")
+_KEYLIKE = re.compile(r"[a-z]+(?:_[a-z]+)+")
+_CONTRACTION = re.compile(r"\w{1,6}['’]\w{1,3}")
+_HAS_DIGIT = re.compile(r"\d")
+
+NAME = 6
+_IDENTIFIER, _NUMBER, _DIGIT, _KEY, _TERM, _BIGRAM = 12, 8, 3, 4, 1, 1
+
+
+class Vocabulary(dict[str, "Word | None"]):
+    """Word verdicts, judged at first sight. A pure function of the word: clearing it is always safe."""
+
+    def __missing__(self, raw: str) -> Word | None:
+        word = _judge(raw)
+        if len(raw) <= _MEMO_WORD_CHARS:
+            if len(self) >= _MEMO_LIMIT:
+                self.clear()
+            self[raw] = word
+        return word
+
+
+def _judge(raw: str) -> Word | None:
+    if _UNSPACED.search(raw):
+        return _judge_unspaced(raw)
+    core = raw.lstrip(_LEFT).rstrip(_RIGHT)
+    if not core:
+        return None
+    pieces = [core] if len(core) <= 3 else [piece.rstrip(_RIGHT) for piece in _INNER.split(core)]
+    facts = tuple((piece, weight) for piece in pieces if (weight := _weight(piece)))
+    cue = CUE_WORDS.get(core.lower(), 0)
+    plain = len(facts) == 1 and facts[0][1] == NAME
+    return Word(facts, cue, plain) if facts or cue else None
+
+
+def _weight(word: str) -> int:
+    if _HAS_DIGIT.search(word):
+        if len(word) == 1:
+            return _DIGIT
+        return _IDENTIFIER if len(word) >= 6 or not word.isdigit() else _NUMBER
+    if len(word) < 2:
+        return 0
+    if _CONTRACTION.fullmatch(word):
+        return 0
+    if _KEYLIKE.fullmatch(word):
+        return _KEY
+    if _SYMBOLIC.search(word):
+        return _IDENTIFIER if len(word) > 3 else _DIGIT
+    if _CAMEL.search(word):
+        return _NUMBER
+    if word[0].isupper() and len(word) > 2:
+        return NAME
+    return _TERM if len(word) >= 6 else 0
+
+
+def _judge_unspaced(raw: str) -> Word | None:
+    facts: dict[str, int] = {}
+    for run in _ASCII_RUN.findall(raw):
+        facts[run.strip(_LEFT + ".")] = _weight(run)
+    for run in _KATAKANA.findall(raw):
+        facts[run] = NAME
+    for run in _UNSPACED.findall(raw):
+        for start in range(len(run) - 1):
+            facts.setdefault(run[start : start + 2], _BIGRAM)
+    cue = 0
+    for flag, pattern in UNSPACED_CUES:
+        if pattern.search(raw):
+            cue |= flag
+    kept = tuple((text, weight) for text, weight in facts.items() if text and weight)
+    return Word(kept, cue) if kept or cue else None
