@@ -1,0 +1,96 @@
+"""What a command prints: JSON for programs, tables that fit the terminal, tabs for pipes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on standard output."""
+    print(json.dumps(value, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None, default=str))
+
+
+def console() -> Console:
+    """Standard output for text that a person reads; plain when it is not a terminal."""
+    from rich.console import Console
+
+    width = None if sys.stdout.isatty() else 100
+    return Console(width=width, highlight=False, soft_wrap=not sys.stdout.isatty())
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """A table in a terminal, tab-separated lines with a heading in a pipe."""
+    if not sys.stdout.isatty():
+        for row in (columns, *rows):
+            print("\t".join(_one_line(cell) for cell in row))
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for index, column in enumerate(columns):
+        last = index == len(columns) - 1
+        table.add_column(column, overflow="ellipsis" if last else "fold", no_wrap=last)
+    for row in rows:
+        table.add_row(*(Text(_one_line(cell)) for cell in row))
+    console().print(table)
+
+
+def moment(milliseconds: int | None) -> str:
+    """A time as people read it, in UTC; a dash for none."""
+    if milliseconds is None:
+        return "-"
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def size(count: int) -> str:
+    """Bytes with a unit of 1024."""
+    value = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024 or unit == "GiB":
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    raise AssertionError("unreachable")
+
+
+@contextmanager
+def progress(title: str, total: int, unit: str, quiet: bool = False) -> Iterator[Callable[[int], None]]:
+    """A bar on standard error with rate and remaining time; silent when that is not a terminal.
+
+    Yields a function that takes how much is done in all.
+    """
+    if quiet or not sys.stderr.isatty():
+        yield lambda done: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    with bar:
+        task = bar.add_task(title, total=total, rate="")
+
+        def update(done: int) -> None:
+            speed = bar.tasks[task].speed
+            bar.update(task, completed=done, rate=f"{speed:,.0f} {unit}/s" if speed else "")
+
+        yield update
+
+
+def _one_line(cell: object) -> str:
+    return " ".join(str(cell).split())

@@ -1,0 +1,134 @@
+"""The replay's report: the figures as one object, and as a page that a person enjoys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from lcm_plugin.cli.replay.proof import Proof
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What happened. Tokens are counted by the host itself, not asked of the plugin.
+
+    ``tokens_in`` is the whole transcript; ``contexts`` were assembled, one before each model answer;
+    ``context_tokens_final`` is the size of the context after the last message.
+    """
+
+    files: tuple[str, ...]
+    session: str
+    database: str
+    messages: int
+    resumed_at: int
+    turns: int
+    tokens_in: int
+    budget: int
+    contexts: int
+    context_tokens_max: int
+    context_tokens_final: int
+    over_budget_contexts: int
+    invalid_contexts: int
+    faults: tuple[str, ...]
+    summaries_by_depth: Mapping[int, int]
+    balanced: bool
+    proof: Proof
+    seconds: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether everything that a replay is to show was shown."""
+        return self.proof.complete and not self.invalid_contexts and not self.over_budget_contexts
+
+    @property
+    def saved(self) -> float:
+        """Share of the raw tokens that the final context does without."""
+        return 1 - self.context_tokens_final / self.tokens_in if self.tokens_in else 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report as one flat JSON object."""
+        values = asdict(self)
+        proof = values.pop("proof")
+        depths = {str(depth): count for depth, count in self.summaries_by_depth.items()}
+        return values | {
+            "recovered": proof["recovered"],
+            "recovered_through_summaries": proof["through_summaries"],
+            "extra_messages": proof["extra"],
+            "first_missing": proof["first_missing"],
+            "summaries_by_depth": depths,
+            "saved_share": round(self.saved, 4),
+            "seconds": round(self.seconds, 3),
+            "ok": self.holds,
+        }
+
+
+def print_report(console: Console, report: Report, tree: RenderableType, lcm_says: str) -> None:
+    """The report for a person."""
+    from rich.markdown import Markdown
+    from rich.panel import Panel
+
+    console.print()
+    console.print(
+        Panel(_figures(report), title="[bold]replay[/bold]", title_align="left", border_style="dim")
+    )
+    console.print(Panel(tree, title="[bold]the summary DAG[/bold]", title_align="left", border_style="dim"))
+    console.print(
+        Panel(Markdown(lcm_says), title="[bold]/lcm[/bold]", title_align="left", border_style="dim")
+    )
+    console.print(_verdict(report))
+
+
+def _figures(report: Report) -> RenderableType:
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim")
+    table.add_column()
+    resumed = f", of which {report.resumed_at:,} were stored before" if report.resumed_at else ""
+    table.add_row(
+        "in", f"{report.messages:,} messages in {report.turns:,} turns, {report.tokens_in:,} tokens{resumed}"
+    )
+    table.add_row("largest context", _gauge(report.context_tokens_max, report.budget))
+    table.add_row(
+        "final context", f"{report.context_tokens_final:,} tokens, {report.saved:.0%} less than all"
+    )
+    table.add_row("contexts", f"{report.contexts:,} assembled, {report.invalid_contexts:,} invalid")
+    table.add_row("summaries", _depths(report.summaries_by_depth))
+    table.add_row(
+        "time", f"{report.seconds:.1f} s, {report.messages / max(report.seconds, 1e-9):,.0f} messages/s"
+    )
+    return table
+
+
+def _gauge(tokens: int, budget: int) -> str:
+    filled = min(24, round(24 * tokens / budget))
+    return f"{tokens:,} of {budget:,} tokens [cyan]{'█' * filled}[/cyan][dim]{'░' * (24 - filled)}[/dim]"
+
+
+def _depths(by_depth: Mapping[int, int]) -> str:
+    if not by_depth:
+        return "none was needed"
+    names = [f"{count:,} at depth {depth}" for depth, count in sorted(by_depth.items())]
+    return ", ".join(names)
+
+
+def _verdict(report: Report) -> str:
+    proof = report.proof
+    line = (
+        f"{proof.recovered:,} of {proof.expected:,} messages came back byte for byte "
+        f"from the context ({proof.through_summaries:,} of them through summaries)."
+    )
+    if report.holds:
+        return f"[bold green]✔[/bold green] {line}"
+    reasons = [line] if not proof.complete else []
+    if proof.first_missing is not None:
+        reasons.append(f"The first one missing is number {proof.first_missing + 1}.")
+    if report.over_budget_contexts:
+        reasons.append(f"{report.over_budget_contexts:,} contexts were over the budget.")
+    if report.invalid_contexts:
+        reasons.append(f"{report.invalid_contexts:,} contexts were invalid: {'; '.join(report.faults)}.")
+    return f"[bold red]✘[/bold red] {' '.join(reasons)}"
