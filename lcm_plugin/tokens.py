@@ -85,9 +85,7 @@ def estimate(text: str) -> int:
     return total
 
 
-_RUNS = re.compile(
-    r"(?P<word>[A-Za-z]+)|(?P<space>[ \t\r\n]+)|(?P<wide>[^\x00-\x7f]+)|(?P<sign>[\x00-\x7f])"
-)
+_RUNS = re.compile(r"(?P<word>[A-Za-z]+)|(?P<space>[ \t\r\n]+)|(?P<wide>[^\x00-\x7f]+)|(?P<sign>[\x00-\x7f])")
 
 
 def _is_binary(key: str, value: str) -> bool:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from lcm_plugin.ingest.paths import join_path
 from lcm_plugin.types import Message
 
 Reason = Literal["large_text", "inline_base64"]
@@ -250,30 +251,15 @@ def _strings(message: Message) -> Iterator[tuple[str, str, str, Mapping[str, Any
         path, key, value, holder = stack.pop()
         if isinstance(value, str):
             if key not in _IDENTITY_KEYS:
-                yield ".".join(path), key, value, holder
+                yield join_path(path), key, value, holder
         elif isinstance(value, Mapping):
             stack += [
-                ((*path, _escape(name)), name, item, value) for name, item in reversed(list(value.items()))
+                ((*path, name), name, item, value) for name, item in reversed(list(value.items()))
             ]
         elif isinstance(value, (list, tuple)):
             stack += [
                 ((*path, str(index)), key, item, holder) for index, item in reversed(list(enumerate(value)))
             ]
-
-
-def _escape(key: str) -> str:
-    return key.replace("\\", "\\\\").replace(".", "\\.")
-
-
-def split_path(path: str) -> list[str]:
-    """The keys of a payload's path, unescaped; list positions are decimal numbers."""
-    keys, signs = [""], iter(path)
-    for sign in signs:
-        if sign == ".":
-            keys.append("")
-        else:
-            keys[-1] += next(signs) if sign == "\\" else sign
-    return keys
 
 
 def _holder_mime(holder: Mapping[str, Any]) -> str:

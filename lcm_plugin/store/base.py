@@ -67,6 +67,9 @@ class Reader(SearchReader, Protocol):
     def open_calls(self, conversation_id: int, *, limit: int) -> list[MessageHead]:
         """The newest ``limit`` messages that make or answer tool calls, in order."""
 
+    def lowest_group(self, conversation_id: int, from_seq: int, span: int, floor: int) -> int | None:
+        """The smallest ``group_seq`` not below ``floor`` among the ``span`` messages from a seq on."""
+
     def newest_system(self, conversation_id: int) -> MessageHead | None:
         """The newest system message."""
 
@@ -83,8 +86,8 @@ class Reader(SearchReader, Protocol):
     def summary_items(self, conversation_id: int, *, limit: int) -> list[Item]:
         """The oldest ``limit`` context items that point to summaries, in order."""
 
-    def has_item_between(self, conversation_id: int, low: int, high: int) -> bool:
-        """Whether a context item stands strictly between two ordinals."""
+    def raw_ordinals(self, conversation_id: int, low: int, high: int, *, limit: int) -> list[int]:
+        """Ordinals of the raw items strictly between two ordinals, in order."""
 
     # summaries
     def summaries(self, summary_ids: Sequence[str]) -> dict[str, Summary]:
@@ -113,6 +116,9 @@ class Reader(SearchReader, Protocol):
 
     def files(self, conversation_id: int, *, after: str = "", limit: int = 100) -> list[FileRecord]:
         """A conversation's payloads in id order, for paging."""
+
+    def blob(self, sha256: str) -> bytes | None:
+        """A payload's bytes kept inside the database."""
 
     def debt(self, conversation_id: int) -> Debt | None:
         """What a conversation owes."""
@@ -149,6 +155,9 @@ class Writer(Reader, SearchWriter, Protocol):
         stored without the id, so that no row is ever refused.
         """
 
+    def hide(self, conversation_id: int, message_ids: Sequence[int], now: int) -> None:
+        """Marks stored messages as never to be assembled; they stay readable and cost no context."""
+
     def archive(self, conversation_id: int, cause: ArchiveCause, now: int) -> None:
         """Ends a conversation; its cause is written once. Rows and items stay."""
 
@@ -170,9 +179,6 @@ class Writer(Reader, SearchWriter, Protocol):
 
     def put_blob(self, sha256: str, data: bytes) -> None:
         """Keeps a payload's bytes inside the database."""
-
-    def blob(self, sha256: str) -> bytes | None:
-        """A payload's bytes kept inside the database."""
 
     def save_guard(self, key: str, state: Mapping[str, Any]) -> None:
         """Replaces a guard's state."""

@@ -160,6 +160,7 @@ class Item:
     depth: int = -1
     message: MessageHead | None = None
     summary_id: str | None = None
+    fallback: bool = False
 
     @property
     def ref(self) -> str:
@@ -203,11 +204,15 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """A new summary and what it replaces; stored only if that still stands."""
+    """A new summary and what it replaces; stored only if that still stands.
+
+    ``item_tokens`` is what the summary costs in a context, its wrapper included.
+    """
 
     summary: Summary
     replaces: tuple[Item, ...]
     revision: int
+    item_tokens: int
     reason: str = ""
 
 

@@ -15,7 +15,7 @@ from lcm_plugin.store.sqlite.summaries import insert_summary
 
 _END = 1 << 62
 _ITEMS = (
-    f"SELECT {HEAD_COLUMNS}, c.ordinal, c.tokens, c.summary_id, s.depth FROM context_items c "
+    f"SELECT {HEAD_COLUMNS}, c.ordinal, c.tokens, c.summary_id, s.depth, s.fallback FROM context_items c "
     "LEFT JOIN messages m ON m.message_id = c.message_id LEFT JOIN summaries s ON s.summary_id = c.summary_id "
     "WHERE c.conversation_id = ? "
 )
@@ -50,12 +50,13 @@ class ContextQueries(Handle):
         )
         return [_item(row) for row in rows]
 
-    def has_item_between(self, conversation_id: int, low: int, high: int) -> bool:
-        row = self._one(
-            "SELECT 1 FROM context_items WHERE conversation_id = ? AND ordinal > ? AND ordinal < ? LIMIT 1",
-            (conversation_id, low, high),
+    def raw_ordinals(self, conversation_id: int, low: int, high: int, *, limit: int) -> list[int]:
+        rows = self._all(
+            "SELECT ordinal FROM context_items WHERE conversation_id = ? AND ordinal > ? AND ordinal < ? "
+            "AND message_id IS NOT NULL ORDER BY ordinal LIMIT ?",
+            (conversation_id, low, high, limit),
         )
-        return row is not None
+        return [row[0] for row in rows]
 
     def snapshot(self, conversation_id: int) -> Snapshot | None:
         row = self._one(
@@ -63,7 +64,10 @@ class ContextQueries(Handle):
             "WHERE conversation_id = ? AND restored_at IS NULL ORDER BY snapshot_id DESC LIMIT 1",
             (conversation_id,),
         )
-        return Snapshot(*row[:5], tuple(tuple(item) for item in json.loads(row[5]))) if row else None
+        if row is None:
+            return None
+        values = [*row[:5], tuple(tuple(item) for item in json.loads(row[5]))]
+        return Snapshot(*values)
 
 
 class ContextChanges(ContextQueries):
@@ -82,14 +86,14 @@ class ContextChanges(ContextQueries):
         self.db.execute(
             "INSERT INTO context_items (conversation_id, ordinal, item_type, summary_id, tokens) "
             "VALUES (?, ?, 'summary', ?, ?)",
-            (conversation_id, low, summary.summary_id, summary.tokens),
+            (conversation_id, low, summary.summary_id, publication.item_tokens),
         )
         self._mark_compaction(publication)
         self._count(conversation_id, replaced, -1, now)
         self.db.execute(
             "UPDATE conversations SET summary_items = summary_items + 1, summary_tokens = summary_tokens + ?, "
             "revision = revision + 1 WHERE conversation_id = ?",
-            (summary.tokens, conversation_id),
+            (publication.item_tokens, conversation_id),
         )
 
     def remove_items(self, conversation_id: int, ordinals: Sequence[int], cause: str, now: int) -> int:
@@ -227,7 +231,7 @@ class ContextChanges(ContextQueries):
 
 
 def _item(row: Any) -> Item:
-    ordinal, tokens, summary_id, depth = row[HEAD_WIDTH:]
+    ordinal, tokens, summary_id, depth, fallback = row[HEAD_WIDTH:]
     if summary_id is not None:
-        return Item(ordinal, "summary", tokens, depth, None, summary_id)
+        return Item(ordinal, "summary", tokens, depth, None, summary_id, bool(fallback))
     return Item(ordinal, "message", tokens, -1, message_head(row))

@@ -112,5 +112,6 @@ class ConversationChanges(ConversationQueries):
 
 
 def _conversation(row: Any) -> Conversation:
-    head, active, rest = row[:3], row[3], row[4:]
-    return Conversation(*head, bool(active), *rest)
+    values = list(row)
+    values[3] = bool(values[3])
+    return Conversation(*values)

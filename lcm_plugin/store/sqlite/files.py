@@ -60,4 +60,6 @@ class FileChanges(FileQueries):
 
 
 def _file(row: Any) -> FileRecord:
-    return FileRecord(*row[:9], bool(row[9]), row[10])
+    values = list(row)
+    values[9] = bool(values[9])
+    return FileRecord(*values)

@@ -64,6 +64,13 @@ class MessageQueries(Handle):
         )
         return [message_head(row) for row in reversed(rows)]
 
+    def lowest_group(self, conversation_id: int, from_seq: int, span: int, floor: int) -> int | None:
+        row = self._one(
+            "SELECT min(group_seq) FROM messages WHERE conversation_id = ? AND seq >= ? AND seq < ? AND group_seq >= ?",
+            (conversation_id, from_seq, from_seq + span, floor),
+        )
+        return None if row[0] is None else int(row[0])
+
     def newest_system(self, conversation_id: int) -> MessageHead | None:
         row = self._one(
             f"SELECT {HEAD_COLUMNS} FROM messages m WHERE m.conversation_id = ? AND m.role = 'system' "
@@ -135,7 +142,9 @@ class MessageChanges(MessageQueries):
                 )
             )
             parts += _part_rows(message_id, message.parts)
-            items.append((conversation.conversation_id, seq, message_id, message.tokens))
+            items.append(
+                (conversation.conversation_id, seq, message_id, 0 if message.hidden else message.tokens)
+            )
         self.db.executemany(
             "INSERT INTO messages (message_id, conversation_id, seq, role, tokens, identity, created_at, group_seq, "
             "host_id, sender, channel, calls, answers, hidden, skeleton) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
@@ -154,12 +163,33 @@ class MessageChanges(MessageQueries):
                 first_seq + len(messages),
                 len(messages),
                 len(messages),
-                sum(message.tokens for message in messages),
+                sum(item[-1] for item in items),
                 now,
                 conversation.conversation_id,
             ),
         )
         return list(range(first_id, first_id + len(messages)))
+
+    def hide(self, conversation_id: int, message_ids: Sequence[int], now: int) -> None:
+        ids = json.dumps(list(message_ids))
+        self.db.execute(
+            "UPDATE messages SET hidden = 1 WHERE conversation_id = ? AND message_id IN (SELECT value FROM json_each(?))",
+            (conversation_id, ids),
+        )
+        freed = self._one(
+            "SELECT coalesce(sum(tokens), 0) FROM context_items WHERE conversation_id = ? AND message_id IN "
+            "(SELECT value FROM json_each(?))",
+            (conversation_id, ids),
+        )[0]
+        self.db.execute(
+            "UPDATE context_items SET tokens = 0 WHERE conversation_id = ? AND message_id IN "
+            "(SELECT value FROM json_each(?))",
+            (conversation_id, ids),
+        )
+        self.db.execute(
+            "UPDATE conversations SET raw_tokens = raw_tokens - ?, updated_at = ? WHERE conversation_id = ?",
+            (freed, now, conversation_id),
+        )
 
     def _next_message_id(self) -> int:
         row = self._one("SELECT seq FROM sqlite_sequence WHERE name = 'messages'")
@@ -198,13 +228,11 @@ def _part_rows(message_id: int, parts: Sequence[Part]) -> list[tuple[Any, ...]]:
 
 def message_head(row: Any) -> MessageHead:
     """A head from a row that starts with `HEAD_COLUMNS`."""
-    calls, answers, hidden = row[11:HEAD_WIDTH]
-    return MessageHead(
-        *row[:11],
-        tuple(json.loads(calls)) if calls else (),
-        tuple(json.loads(answers)) if answers else (),
-        bool(hidden),
-    )
+    values = list(row[:HEAD_WIDTH])
+    values[11] = tuple(json.loads(values[11])) if values[11] else ()
+    values[12] = tuple(json.loads(values[12])) if values[12] else ()
+    values[13] = bool(values[13])
+    return MessageHead(*values)
 
 
 def _first(row: Any) -> Any:

@@ -113,7 +113,7 @@ def insert_summary(db: sqlite3.Connection, summary: Summary, sources: Sequence[I
 
 
 def _summary(row: Any) -> Summary:
-    fallback, capped, created_at, file_ids = row[16:]
-    return Summary(
-        *row[:16], bool(fallback), bool(capped), created_at, tuple(json.loads(file_ids)) if file_ids else ()
-    )
+    values = list(row)
+    values[16:18] = map(bool, values[16:18])
+    values[19] = tuple(json.loads(values[19])) if values[19] else ()
+    return Summary(*values)

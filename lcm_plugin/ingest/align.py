@@ -1,0 +1,243 @@
+"""Which of a host's messages are new.
+
+``sync`` hands over the host's whole current list. It is aligned with the stored tail by content and
+position, and what follows the last aligned message is new. The host may have dropped, rewritten or
+decorated older messages and may have put in its own; honest repeats stay apart because a stored row
+aligns with one message only. ``append`` hands over a delta: all of it is new, except what the end of
+the store proves to be handed over again.
+
+The alignment is a global one with free ends (Needleman & Wunsch 1970, overlap variant): a stored row
+that the host dropped costs almost nothing, a host's message passed over costs more, above all a
+user's. A host's own id decides wherever there is one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from lcm_plugin.store.records import MessageHead
+
+WINDOW_SLACK = 64
+_CONTIGUOUS = 8
+_STORED_GAP = 0.02
+_USER_GAP = 0.9
+_OTHER_GAP = 0.6
+_REPEATED = 0.5
+_REWRITTEN = 0.6
+_TRIVIAL_CHARS = 32
+_DECORATION = re.compile(r"\s*(?:\[.*\]|<([A-Za-z][\w-]*)\b[^>]*>.*</\1>)\s*", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """A host's message, reduced to what alignment looks at. ``ours``: a text that we made."""
+
+    role: str
+    identity: int
+    text: str
+    host_id: str | None = None
+    calls: tuple[str, ...] = ()
+    answers: tuple[str, ...] = ()
+    ours: bool = False
+    has_reasoning: bool = False
+
+
+LoadTexts = Callable[[Sequence[int]], dict[int, str]]
+
+
+def new_in_list(
+    incoming: Sequence[Incoming], stored: Sequence[MessageHead], known_ids: set[str], load_texts: LoadTexts
+) -> list[int]:
+    """Indices of the new messages of a host's whole list.
+
+    ``stored`` is the newest part of the conversation, at least `WINDOW_SLACK` rows longer than the
+    list unless the conversation is shorter. ``known_ids`` are the host ids that are stored anywhere in
+    the lane. ``load_texts`` gives the words of stored messages; it is asked only when needed.
+    """
+    theirs = [index for index, item in enumerate(incoming) if not item.ours]
+    items = [incoming[index] for index in theirs]
+    aligned, last = _align(items, stored, load_texts)
+    new = [
+        position
+        for position, item in enumerate(items)
+        if item.host_id not in known_ids and (position > last or _is_new_by_id(item, position, aligned))
+    ]
+    return [theirs[position] for position in new if not _is_echo(items, position)]
+
+
+def new_in_delta(
+    incoming: Sequence[Incoming], stored: Sequence[MessageHead], known_ids: set[str]
+) -> list[int]:
+    """Indices of the new messages of a host's delta."""
+    items = [(index, item) for index, item in enumerate(incoming) if not item.ours]
+    repeated = _repeated_head([item for _, item in items], stored)
+    fresh = items[repeated:]
+    return [
+        index
+        for position, (index, item) in enumerate(fresh)
+        if item.host_id not in known_ids and not _is_echo([other for _, other in fresh], position)
+    ]
+
+
+def replayed_head(incoming: Sequence[Incoming], ended: Sequence[MessageHead]) -> int:
+    """How many leading messages repeat the end of a conversation that was reset.
+
+    At least two, so that a first word ("hi") said again after a reset is not taken for a replay.
+    """
+    overlap = _overlap([item.identity for item in incoming], [head.identity for head in ended])
+    return overlap if overlap >= 2 else 0
+
+
+def _align(
+    items: Sequence[Incoming], stored: Sequence[MessageHead], load_texts: LoadTexts
+) -> tuple[set[int], int]:
+    """The aligned positions and the last of them; -1 when nothing aligns."""
+    if not items or not stored:
+        return set(), -1
+    overlap = _overlap([item.identity for item in items], [head.identity for head in stored])
+    if (
+        overlap
+        and (overlap >= _CONTIGUOUS or overlap == len(stored))
+        and not _ids_differ(items, stored, overlap)
+    ):
+        return set(range(overlap)), overlap - 1
+    pairs = _best_alignment(items, stored, load_texts)
+    if not pairs or (len(pairs) == 1 and pairs[-1][1] != len(stored) - 1):
+        return set(), -1
+    return {position for position, _ in pairs}, pairs[-1][0]
+
+
+def _best_alignment(
+    items: Sequence[Incoming], stored: Sequence[MessageHead], load_texts: LoadTexts
+) -> list[tuple[int, int]]:
+    score = _Scores(items, stored, load_texts)
+    width = len(stored) + 1
+    rows = [[0.0] * width]
+    for position, item in enumerate(items):
+        above, gap = rows[-1], score.gap(item)
+        row = [above[0] - gap]
+        for column in range(1, width):
+            best = max(above[column] - gap, row[column - 1] - _STORED_GAP)
+            match = score.match(position, column - 1)
+            row.append(max(best, above[column - 1] + match) if match else best)
+        rows.append(row)
+    ends = [row[-1] for row in rows]
+    return _trace(rows, ends.index(max(ends)), score)
+
+
+def _trace(rows: list[list[float]], end: int, score: _Scores) -> list[tuple[int, int]]:
+    pairs: list[tuple[int, int]] = []
+    row, column = end, len(rows[0]) - 1
+    while row > 0 and column > 0:
+        match = score.match(row - 1, column - 1)
+        if match and rows[row][column] == rows[row - 1][column - 1] + match:
+            pairs.append((row - 1, column - 1))
+            row, column = row - 1, column - 1
+        elif rows[row][column] == rows[row][column - 1] - _STORED_GAP:
+            column -= 1
+        else:
+            row -= 1
+    return pairs[::-1]
+
+
+class _Scores:
+    """How well a host's message and a stored one go together; 0 when they do not."""
+
+    def __init__(
+        self, items: Sequence[Incoming], stored: Sequence[MessageHead], load_texts: LoadTexts
+    ) -> None:
+        self._items = items
+        self._stored = stored
+        counts = Counter(item.identity for item in items) | Counter(head.identity for head in stored)
+        self._repeated = {identity for identity, count in counts.items() if count > 1}
+        mine = {item.identity for item in items}
+        theirs = {head.identity for head in stored}
+        strangers = [head.message_id for head in stored if head.role == "user" and head.identity not in mine]
+        anyone = any(item.role == "user" and item.identity not in theirs for item in items)
+        self._texts = load_texts(strangers) if strangers and anyone else {}
+
+    def gap(self, item: Incoming) -> float:
+        return _USER_GAP if item.role == "user" else _OTHER_GAP
+
+    def match(self, position: int, column: int) -> float:
+        item, head = self._items[position], self._stored[column]
+        if item.role != head.role:
+            return 0.0
+        if item.host_id and head.host_id:
+            return 1.0 if item.host_id == head.host_id else 0.0
+        if item.identity == head.identity:
+            return _REPEATED if item.identity in self._repeated else 1.0
+        if item.answers and item.answers == head.answers:
+            return _REWRITTEN
+        text = self._texts.get(head.message_id)
+        return _REWRITTEN if text and _decorated(item.text, text) else 0.0
+
+
+def _decorated(one: str, other: str) -> bool:
+    """Whether two texts differ only by a bracketed or tagged note before or after."""
+    longer, shorter = (one, other.strip()) if len(one) > len(other) else (other, one.strip())
+    longer = longer.strip()
+    if not shorter or longer == shorter:
+        return False
+    if longer.startswith(shorter):
+        return _DECORATION.fullmatch(longer[len(shorter) :]) is not None
+    return longer.endswith(shorter) and _DECORATION.fullmatch(longer[: -len(shorter)]) is not None
+
+
+def _overlap(front: Sequence[int], back: Sequence[int]) -> int:
+    """The longest head of ``front`` that is a tail of ``back``."""
+    if not back:
+        return 0
+    for end in range(min(len(front), len(back)), 0, -1):
+        if front[end - 1] == back[-1] and list(front[:end]) == list(back[len(back) - end :]):
+            return end
+    return 0
+
+
+def _ids_differ(items: Sequence[Incoming], stored: Sequence[MessageHead], overlap: int) -> bool:
+    pairs = zip(items[:overlap], stored[len(stored) - overlap :], strict=True)
+    return any(item.host_id and head.host_id and item.host_id != head.host_id for item, head in pairs)
+
+
+def _is_new_by_id(item: Incoming, position: int, aligned: set[int]) -> bool:
+    return item.host_id is not None and position not in aligned
+
+
+def _repeated_head(items: Sequence[Incoming], stored: Sequence[MessageHead]) -> int:
+    """How many leading messages of a delta are proven to be stored already.
+
+    Proof is a whole turn handed over again (more than small talk, or with tool calls), or an
+    unanswered user message at the end of the store that comes again with what follows it.
+    """
+    if any(item.host_id for item in items):
+        return 0
+    overlap = _overlap([item.identity for item in items], [head.identity for head in stored])
+    if overlap == 0 or items[0].role != "user":
+        return 0
+    if overlap == len(items):
+        return overlap if _is_whole_turn(items) else 0
+    answered_next = stored[-1].role == "user" and items[overlap].role != "user"
+    return overlap if overlap > 1 or answered_next else 0
+
+
+def _is_whole_turn(items: Sequence[Incoming]) -> bool:
+    if len(items) < 2 or all(item.role == "user" for item in items):
+        return False
+    return any(item.calls or item.answers or len(item.text) >= _TRIVIAL_CHARS for item in items)
+
+
+def _is_echo(items: Sequence[Incoming], position: int) -> bool:
+    """Whether a bare reply mirrors the reasoned reply just before it (a host's delivery copy)."""
+    if position == 0:
+        return False
+    item, before = items[position], items[position - 1]
+    return (
+        item.role == before.role == "assistant"
+        and item.identity == before.identity
+        and before.has_reasoning
+        and not item.has_reasoning
+        and not item.calls
+    )

@@ -1,0 +1,132 @@
+"""What makes a message the same message: its hash, its host id, its sender and time."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from hashlib import blake2b
+from typing import Any
+
+from lcm_plugin.ingest.messages import calls_answered
+from lcm_plugin.types import Message
+
+_TIME_KEYS = ("created_at", "createdAt", "timestamp", "time", "ts", "date")
+_SENDER_KEYS = ("sender", "name", "author", "user")
+_CHANNEL_KEYS = ("channel", "channel_id", "chat_id")
+_SECONDS_BELOW = 100_000_000_000
+
+
+def identity_of(message: Message) -> int:
+    """A signed 64-bit hash of role, sender, words, calls and answers.
+
+    Reasoning, metadata and the difference between a string and a single text block do not count,
+    since hosts change them between two looks at the same message.
+    """
+    digest = blake2b(digest_size=8)
+    for piece in _essence(message):
+        digest.update(piece.encode("utf-8", "surrogatepass"))
+        digest.update(b"\x1f")
+    return int.from_bytes(digest.digest(), "big", signed=True)
+
+
+def text_of(message: Message) -> str:
+    """The words of a message: its string content or its text blocks."""
+    content = message.get("content")
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return ""
+    return "\n".join(
+        block if isinstance(block, str) else block["text"]
+        for block in content
+        if isinstance(block, str) or (isinstance(block, dict) and isinstance(block.get("text"), str))
+    )
+
+
+def host_id_of(message: Message) -> str | None:
+    """The host's own id of a message, made unique per role; None when it gives none."""
+    value = message.get("id")
+    if isinstance(value, bool) or not isinstance(value, (str, int)) or value == "":
+        return None
+    return f"{message['role']}:{value}".encode("utf-8", "replace").decode()
+
+
+def sender_of(message: Message) -> str | None:
+    """Who wrote a message, when the host says so; a tool's name is no sender."""
+    if message["role"] in ("tool", "function"):
+        return None
+    return _first_text(message, _SENDER_KEYS)
+
+
+def channel_of(message: Message) -> str | None:
+    """Where a message was written, when the host says so."""
+    return _first_text(message, _CHANNEL_KEYS)
+
+
+def time_of(message: Message, default: int) -> int:
+    """When a message was written, in ms: seconds, milliseconds or ISO 8601; naive times are UTC."""
+    for key in _TIME_KEYS:
+        value = message.get(key)
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < 1e15:
+            return int(value * 1000) if value < _SECONDS_BELOW else int(value)
+        if isinstance(value, str) and (at := _parse_time(value)) is not None:
+            return at
+    return default
+
+
+def _parse_time(text: str) -> int | None:
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError:
+        return None
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return int(moment.timestamp() * 1000)
+
+
+def _first_text(message: Message, keys: tuple[str, ...]) -> str | None:
+    for key in keys:
+        value = message.get(key)
+        if isinstance(value, dict):
+            value = value.get("name") or value.get("id")
+        if isinstance(value, (str, int)) and not isinstance(value, bool) and value != "":
+            return str(value).encode("utf-8", "replace").decode()
+    return None
+
+
+def _essence(message: Message) -> list[str]:
+    pieces = [message["role"], sender_of(message) or "", text_of(message).strip()]
+    content = message.get("content")
+    if isinstance(content, dict) or (isinstance(content, list) and not _is_words(content)):
+        pieces.append(_canonical(_without_words(content)))
+    pieces += [_call_essence(call) for call in message.get("tool_calls") or ()]
+    if message.get("function_call"):
+        pieces.append(_canonical(message["function_call"]))
+    pieces += calls_answered(message)
+    return pieces
+
+
+def _call_essence(call: Any) -> str:
+    if not isinstance(call, dict) or not isinstance(call.get("function"), dict):
+        return _canonical(call)
+    function = call["function"]
+    return _canonical([call.get("id"), function.get("name"), function.get("arguments")])
+
+
+def _is_words(content: list[Any]) -> bool:
+    return all(isinstance(block, str) or set(block) == {"type", "text"} for block in content if block)
+
+
+def _without_words(content: Any) -> Any:
+    if not isinstance(content, list):
+        return content
+    return [
+        {key: value for key, value in block.items() if key != "text"} if isinstance(block, dict) else None
+        for block in content
+        if not (
+            isinstance(block, dict) and block.get("type") in ("thinking", "reasoning", "redacted_thinking")
+        )
+    ]
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))

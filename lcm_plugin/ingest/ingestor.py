@@ -1,0 +1,303 @@
+"""Storing what a host hands over: at once, once, in one transaction.
+
+What is new is worked out on a read transaction, and so are parts and token counts, which cost most.
+The write transaction starts over only when somebody else stored something meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lcm_plugin.errors import InputError
+from lcm_plugin.events import EventBus
+from lcm_plugin.groups import GroupLinker
+from lcm_plugin.ingest.align import WINDOW_SLACK, Incoming, new_in_delta, new_in_list, replayed_head
+from lcm_plugin.ingest.externalise import PayloadStore
+from lcm_plugin.ingest.heartbeat import idle_heartbeat_rows
+from lcm_plugin.ingest.identity import channel_of, host_id_of, identity_of, sender_of, text_of, time_of
+from lcm_plugin.ingest.messages import (
+    Lifted,
+    calls_answered,
+    calls_made,
+    check_message,
+    lift,
+    make_parts,
+    rebuild,
+    skeleton_of,
+)
+from lcm_plugin.ingest.paths import join_path, split_path
+from lcm_plugin.ingest.redact import Redactor
+from lcm_plugin.markup import is_notice, plain_text, stub_id_of, summary_id_of
+from lcm_plugin.store.base import Reader, Store, Writer
+from lcm_plugin.store.records import Conversation, FileRecord, MessageHead, NewMessage
+from lcm_plugin.tokens import TokenCounter
+from lcm_plugin.types import IngestMode, IngestReport, Message, Session
+
+_RECENT_CALLS = 128
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    row: NewMessage
+    files: tuple[FileRecord, ...] = ()
+    blobs: Mapping[str, bytes] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """Indices that are new, and the state of the conversation for which that holds."""
+
+    new: list[int]
+    conversation: Conversation | None
+
+    def holds_for(self, conversation: Conversation) -> bool:
+        if self.conversation is None:
+            return conversation.next_seq == 1
+        mine = self.conversation
+        return (mine.conversation_id, mine.next_seq) == (conversation.conversation_id, conversation.next_seq)
+
+
+class Ingestor:
+    """Stores messages of sessions. Thread-safe."""
+
+    def __init__(
+        self,
+        store: Store,
+        counter: TokenCounter,
+        payloads: PayloadStore,
+        redactor: Redactor,
+        events: EventBus,
+        clock: Callable[[], int],
+        *,
+        prune_heartbeats: bool = False,
+    ) -> None:
+        self._store = store
+        self._counter = counter
+        self._payloads = payloads
+        self._redactor = redactor
+        self._events = events
+        self._clock = clock
+        self._prune_heartbeats = prune_heartbeats
+
+    def ingest(self, session: Session, messages: Sequence[Message], mode: IngestMode) -> IngestReport:
+        """Stores what is new of ``messages``; all of it or, on any error, nothing."""
+        if mode not in ("append", "sync"):
+            raise InputError(f"mode must be 'append' or 'sync', not {mode!r}")
+        given = [check_message(message, f"message {index}") for index, message in enumerate(messages)]
+        if self._redactor.active:
+            given = [self._redactor.message(message) for message in given]
+        if not given:
+            return IngestReport(0, 0, "nothing was handed over")
+        now = self._clock()
+        with self._store.read() as reader:
+            incoming = self._reduce(reader, given)
+            plan = self._plan(reader, session, incoming, mode)
+        if not plan.new and plan.conversation and plan.conversation.session_id in (session.id, None):
+            return IngestReport(0, len(given), "everything is stored already")
+        prepared = self._prepare(given, incoming, plan.new, session, now)
+        with self._store.write() as writer:
+            conversation = writer.open_conversation(session, now)
+            if not plan.holds_for(conversation):
+                plan = self._plan(writer, session, incoming, mode)
+                missing = [index for index in plan.new if index not in prepared]
+                prepared |= self._prepare(given, incoming, missing, session, now)
+            self._append(writer, conversation, [prepared[index] for index in plan.new], now)
+            if self._prune_heartbeats:
+                self._hide_idle_cycle(writer, conversation, now)
+        self._events.emit(
+            "ingest.stored",
+            level=10,
+            conversation_id=conversation.conversation_id,
+            session_key=session.key,
+            stored=len(plan.new),
+            skipped=len(given) - len(plan.new),
+        )
+        return IngestReport(len(plan.new), len(given) - len(plan.new))
+
+    def _reduce(self, reader: Reader, given: Sequence[Message]) -> list[Incoming]:
+        ours = self._known_as_ours(reader, given)
+        return [
+            Incoming(
+                role=message["role"],
+                identity=identity_of(message),
+                text=text_of(message),
+                host_id=host_id_of(message),
+                calls=calls_made(message),
+                answers=calls_answered(message),
+                ours=index in ours,
+                has_reasoning=any(item.type == "reasoning" for item in lift(message)),
+            )
+            for index, message in enumerate(given)
+        ]
+
+    def _known_as_ours(self, reader: Reader, given: Sequence[Message]) -> set[int]:
+        """Messages that are our own summaries, stubs or notices, with ids that exist."""
+        notices, summaries, stubs = set(), {}, {}
+        for index, message in enumerate(given):
+            text = plain_text(message)
+            if text is None:
+                continue
+            if (summary_id := summary_id_of(text)) is not None:
+                summaries[index] = summary_id
+            elif is_notice(text):
+                notices.add(index)
+            elif "[LCM cut msg_" in text and (ref := stub_id_of(text)) is not None:
+                stubs[index] = int(ref[4:])
+        known = reader.summaries(list(summaries.values())) if summaries else {}
+        stored = reader.messages_by_id(list(stubs.values())) if stubs else {}
+        return (
+            notices
+            | {index for index, summary_id in summaries.items() if summary_id in known}
+            | {index for index, message_id in stubs.items() if message_id in stored}
+        )
+
+    def _plan(self, reader: Reader, session: Session, incoming: list[Incoming], mode: IngestMode) -> _Plan:
+        conversation = reader.find_conversation(session)
+        lane = reader.lane(session.key) if session.key else []
+        host_ids = [item.host_id for item in incoming if item.host_id]
+        known_ids = (
+            reader.known_host_ids([row.conversation_id for row in lane], host_ids)
+            if lane and host_ids
+            else set()
+        )
+        stored = (
+            reader.heads(conversation.conversation_id, limit=len(incoming) + WINDOW_SLACK)
+            if conversation
+            else []
+        )
+        if mode == "append":
+            return _Plan(new_in_delta(incoming, stored, known_ids), conversation)
+        skipped = self._replayed(reader, incoming, stored, lane) if len(stored) < len(incoming) else 0
+
+        def load_texts(message_ids: Sequence[int]) -> dict[int, str]:
+            rows = reader.messages_by_id(message_ids)
+            return {message_id: text_of(rebuild(row)) for message_id, row in rows.items()}
+
+        new = new_in_list(incoming[skipped:], stored, known_ids, load_texts)
+        return _Plan([index + skipped for index in new], conversation)
+
+    def _replayed(
+        self,
+        reader: Reader,
+        incoming: Sequence[Incoming],
+        stored: Sequence[MessageHead],
+        lane: Sequence[Conversation],
+    ) -> int:
+        """Leading messages that belong to the lane's previous conversation, which a user reset."""
+        ended = [row for row in lane if not row.active]
+        if not ended:
+            return 0
+        tail = reader.heads(ended[-1].conversation_id, limit=len(incoming) + WINDOW_SLACK)
+        return replayed_head(incoming, tail)
+
+    def _prepare(
+        self,
+        given: Sequence[Message],
+        incoming: Sequence[Incoming],
+        indices: Sequence[int],
+        session: Session,
+        now: int,
+    ) -> dict[int, _Prepared]:
+        calls: dict[str, Mapping[str, Any]] = {
+            call["id"]: call
+            for message in given
+            for call in message.get("tool_calls") or ()
+            if isinstance(call, dict) and isinstance(call.get("id"), str)
+        }
+        lane = session.key or session.id or ""
+        return {
+            index: self._prepare_one(given[index], incoming[index], lane, now, calls) for index in indices
+        }
+
+    def _prepare_one(
+        self, message: Message, item: Incoming, lane: str, now: int, calls: Mapping[str, Mapping[str, Any]]
+    ) -> _Prepared:
+        call = calls.get(item.answers[0]) if len(item.answers) == 1 else None
+        moved = self._payloads.move_out(message, lane, now, call)
+        lifted = lift(message)
+        paths = {join_path(part.path) for part in lifted}
+        lifted += [_lifted_at(message, path) for path in moved.stand_ins if path not in paths]
+        parts = make_parts(lifted, moved.stand_ins)
+        if call is not None and (name := _name_of(call)):
+            parts = tuple(
+                replace(part, tool_name=name) if part.type == "tool" and not part.tool_name else part
+                for part in parts
+            )
+        row = NewMessage(
+            role=message["role"],
+            skeleton=skeleton_of(message, lifted),
+            tokens=self._counter.message(moved.visible),
+            identity=item.identity,
+            created_at=time_of(message, now),
+            parts=parts,
+            host_id=item.host_id,
+            sender=sender_of(message),
+            channel=channel_of(message),
+            calls=item.calls,
+            answers=item.answers,
+            hidden=_is_blank(message, item),
+        )
+        return _Prepared(row, moved.files, moved.blobs)
+
+    def _append(
+        self, writer: Writer, conversation: Conversation, prepared: Sequence[_Prepared], now: int
+    ) -> None:
+        rows = [item.row for item in prepared]
+        if any(row.calls or row.answers for row in rows):
+            linker = GroupLinker(writer.open_calls(conversation.conversation_id, limit=_RECENT_CALLS))
+            rows = [
+                replace(row, group_seq=linker.link(conversation.next_seq + offset, row.calls, row.answers))
+                for offset, row in enumerate(rows)
+            ]
+        writer.append(conversation, rows, now)
+        for item in prepared:
+            for record in item.files:
+                writer.add_file(replace(record, conversation_id=conversation.conversation_id))
+            for digest, data in (item.blobs or {}).items():
+                writer.put_blob(digest, data)
+
+    def _hide_idle_cycle(self, writer: Writer, conversation: Conversation, now: int) -> None:
+        """Takes heartbeat cycles in which nothing was done out of the context; their rows stay."""
+        heads = writer.heads(conversation.conversation_id, limit=16)
+        if not any(head.role == "assistant" and not head.hidden for head in heads):
+            return
+        stored = writer.messages_by_id([head.message_id for head in heads])
+        ordered = [stored[head.message_id] for head in heads]
+        idle = idle_heartbeat_rows([rebuild(row) for row in ordered])
+        fresh = [ordered[index].head.message_id for index in idle if not ordered[index].head.hidden]
+        if fresh:
+            writer.hide(conversation.conversation_id, fresh, now)
+
+
+def _lifted_at(message: Message, path: str) -> Lifted:
+    steps: list[str | int] = []
+    holder: Any = message
+    for step in split_path(path):
+        steps.append(int(step) if isinstance(holder, list) else step)
+        holder = holder[steps[-1]]
+    return Lifted(tuple(steps), holder, "file")
+
+
+def _name_of(call: Mapping[str, Any]) -> str | None:
+    function = call.get("function")
+    name = function.get("name") if isinstance(function, dict) else call.get("name")
+    return name if isinstance(name, str) else None
+
+
+def _is_blank(message: Message, item: Incoming) -> bool:
+    """Whether there is nothing in a message that a model could be shown."""
+    if item.text.strip() or item.calls or item.answers or item.role in ("tool", "function", "system"):
+        return False
+    if message.get("function_call") or message.get("tool_calls") or message.get("refusal"):
+        return False
+    content = message.get("content")
+    return not isinstance(content, list) or not any(_is_media(block) for block in content)
+
+
+def _is_media(block: Any) -> bool:
+    if not isinstance(block, dict):
+        return False
+    words = {"text", "input_text", "output_text", "thinking", "reasoning", "redacted_thinking"}
+    return bool(block) and str(block.get("type")) not in words
