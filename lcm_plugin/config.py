@@ -194,6 +194,10 @@ class LcmConfig(BaseSettings):
         default=1_800_000, ge=0, description="Pause after the window was used up."
     )
     custom_instructions: str = Field(default="", description="Added to every summary prompt.")
+    strip_injected_context_tags: Patterns = Field(
+        default_factory=list,
+        description="Elements that a host injects, such as relevant-memories, hidden from summary models.",
+    )
     timezone: str = Field(default="UTC", description="IANA zone of times in summaries.")
     expansion_model: str = Field(
         default="", description="Model of lcm_expand_query; empty means summaryModel."
@@ -250,6 +254,7 @@ class LcmConfig(BaseSettings):
         "stateless_session_patterns",
         "redact_patterns",
         "fallback_models",
+        "strip_injected_context_tags",
         mode="before",
     )
     @classmethod

@@ -8,20 +8,40 @@ from __future__ import annotations
 import re2
 
 _OBJECT = (
-    r"(?:instructions?|prompts?|rules?|guidelines?|directions?|orders?|context|messages?|policy|policies)"
+    r"(?:instructions?|prompts?|rules?|guidelines?|directions?|orders?|context|messages?|"
+    r"policy|policies)"
 )
 _PATTERNS = (
     rf"(?:ignore|disregard|forget|override|bypass)\b.{{0,40}}\b(?:all|any|every|previous|prior|above|earlier|your|the|these|those|system)\b.{{0,40}}\b{_OBJECT}",
     r"(?:ignore|disregard|forget)\s+(?:everything|all|anything)\b",
-    r"(?:new|updated|real|hidden|secret|following)\s+(?:system\s+)?(?:instructions?|prompt)\s*(?::|for\s+(?:you|the\s+assistant))",
-    r"\b(?:you|assistant|agent|ai|model|llm)\s+(?:must|shall|have\s+to|need\s+to)\s+(?:now|immediately|always|never|instead)\b",
+    (
+        r"(?:new|updated|real|hidden|secret|following)\s+(?:system\s+)?(?:instructions?|"
+        r"prompt)\s*(?::|for\s+(?:you|the\s+assistant))"
+    ),
+    (
+        r"\b(?:you|assistant|agent|ai|model|llm)\s+(?:must|shall|have\s+to|need\s+to)\s+(?:now|"
+        r"immediately|always|never|instead)\b"
+    ),
     r"\byou\s+are\s+now\b",
     r"\b(?:act|behave|respond|pretend)\s+as\s+(?:if|though|a|an|the)\b",
-    r"\b(?:do\s+not|don't|never)\s+(?:tell|inform|mention|reveal|warn|alert|ask)\b.{0,30}\b(?:user|human|operator|anyone|this|about)\b",
-    r"\b(?:reveal|print|repeat|show|leak|send|exfiltrate|forward|upload)\b.{0,40}\b(?:system\s+prompt|api\s*keys?|credentials?|passwords?|secrets?|tokens?)\b",
-    r"\b(?:run|execute|type|paste|invoke|call)\b.{0,40}(?:rm\s+-[rf]+|sudo\b|curl\b.{0,80}\|\s*(?:ba|z)?sh|wget\b|chmod\b|del\s+/|format\s+c:|drop\s+(?:table|database))",
+    (
+        r"\b(?:do\s+not|don't|never)\s+(?:tell|inform|mention|reveal|warn|alert|"
+        r"ask)\b.{0,30}\b(?:user|human|operator|anyone|this|about)\b"
+    ),
+    (
+        r"\b(?:reveal|print|repeat|show|leak|send|exfiltrate|forward|"
+        r"upload)\b.{0,40}\b(?:system\s+prompt|api\s*keys?|credentials?|passwords?|secrets?|"
+        r"tokens?)\b"
+    ),
+    (
+        r"\b(?:run|execute|type|paste|invoke|call)\b.{0,40}(?:rm\s+-[rf]+|sudo\b|curl\b.{0,80}\|"
+        r"\s*(?:ba|z)?sh|wget\b|chmod\b|del\s+/|format\s+c:|drop\s+(?:table|database))"
+    ),
     r"(?:^|\s|>)(?:system|assistant|developer)\s*:\s+\S",
-    r"<\|[a-z_]+\|>|\[/?INST\]|<</?SYS>>|</?(?:system|assistant|instructions?)>|###\s*(?:instructions?|system)\b",
+    (
+        r"<\|[a-z_]+\|>|\[/?INST\]|<</?SYS>>|</?(?:system|assistant|instructions?)>|"
+        r"###\s*(?:instructions?|system)\b"
+    ),
     r"\b(?:ignorier|vergiss|missachte)\w*\b.{0,40}\b(?:anweisung|instruktion|vorgaben|regeln)\w*",
     r"\b(?:ignor|oubli)\w+\b.{0,40}\b(?:instructions|consignes|règles)",
     r"\b(?:ignor|olvid)\w+\b.{0,40}\b(?:instrucciones|reglas|indicaciones)",

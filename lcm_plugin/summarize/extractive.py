@@ -9,6 +9,7 @@ no unit was kept for is named in the last line.
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
@@ -50,10 +51,12 @@ class _Scored:
 class ExtractiveSummarizer:
     """Deterministic summaries by selection. Thread-safe."""
 
-    def __init__(self, counter: TokenCounter, timezone: str = "UTC") -> None:
+    def __init__(
+        self, counter: TokenCounter, timezone: str = "UTC", vocabulary: Vocabulary | None = None
+    ) -> None:
         self._counter = counter
         self._zone = ZoneInfo(timezone)
-        self._vocabulary = Vocabulary()
+        self._vocabulary = Vocabulary() if vocabulary is None else vocabulary
 
     def summarize(self, blocks: tuple[SourceBlock, ...], limit: int) -> tuple[str, int] | None:
         """A summary of at most ``limit`` tokens with its tokens, or None when nothing useful fits."""
@@ -72,26 +75,33 @@ class ExtractiveSummarizer:
             room = min(room - 2, room * limit // tokens - 2)
         return None
 
+    def expand_line(self, blocks: tuple[SourceBlock, ...], text: str, room: int) -> str:
+        """The closing line for a summary of another hand: what of the blocks it leaves out."""
+        choice = _Choice([self._score(unit) for unit in units(blocks)])
+        choice.cover(self._facts(text)[0])
+        return f"{EXPAND_PREFIX} {choice.dropped(room)}"
+
     def _score(self, unit: Unit) -> _Scored:
+        facts, cues = self._facts(unit.text)
+        if unit.role == "user" and unit.text[-1] in "?？؟":
+            cues |= REQUEST
+        worth = _CUE_WORTH[cues]
+        if facts:
+            worth += _ROLE_WORTH.get(unit.role, 0) + (_EDGE_WORTH if unit.edge else 0)
+        return _Scored(unit, facts, worth, _estimate(unit.text) + _UNIT_COST)
+
+    def _facts(self, text: str) -> tuple[dict[str, int], int]:
+        """The weights of the facts in a sentence, and its cues."""
         facts: dict[str, int] = {}
-        bits = 0
-        text = unit.text
+        cues = 0
         words = list(map(self._vocabulary.__getitem__, text.split()))
-        if words[0] is not None and words[0].plain:
-            bits = words[0].cue
+        if words and words[0] is not None and words[0].plain:
+            cues = words[0].cue
             words[0] = None
         for word in filter(None, words):
-            bits |= word.cue
+            cues |= word.cue
             facts.update(word.facts)
-        role = unit.role
-        if role == "user" and text[-1] in "?？؟":
-            bits |= REQUEST
-        worth = 0
-        if facts:
-            worth = _CUE_WORTH[bits] + _ROLE_WORTH.get(role, 0) + (_EDGE_WORTH if unit.edge else 0)
-        elif bits:
-            worth = _CUE_WORTH[bits]
-        return _Scored(unit, facts, worth, _estimate(text) + _UNIT_COST)
+        return facts, cues
 
     def _render(
         self, blocks: tuple[SourceBlock, ...], scored: list[_Scored], choice: _Choice, expand_room: int
@@ -150,6 +160,10 @@ class _Choice:
                 continue
             heapq.heappop(heap)
             self._take(index, item)
+
+    def cover(self, facts: Iterable[str]) -> None:
+        """Counts facts as held by the result already."""
+        self._covered.update(facts)
 
     def dropped(self, room: int) -> str:
         """The weightiest facts that no kept unit holds, in source order, in about ``room`` tokens."""

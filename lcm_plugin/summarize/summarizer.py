@@ -1,20 +1,59 @@
-"""The facade: a chunk in, an accepted summary or nothing out."""
+"""The facade: a chunk in, an accepted summary or nothing out.
+
+Escalation, per model: normal, then aggressive (facts only, half the target); then the next model; last the
+extractive summariser, which calls nobody. A model that fails is left at once, one whose text is
+rejected gets its second level.
+"""
 
 from __future__ import annotations
 
+import logging
+import math
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
 
 from lcm_plugin.config import LcmConfig
+from lcm_plugin.errors import ModelError
 from lcm_plugin.events import EventBus
-from lcm_plugin.summarize.base import GuardStore, SummaryDraft, SummaryTask
+from lcm_plugin.summarize.base import GuardStore, Level, SourceBlock, SummaryDraft, SummaryTask
+from lcm_plugin.summarize.completers import Completions, NotAsked, Route
 from lcm_plugin.summarize.extractive import ExtractiveSummarizer
+from lcm_plugin.summarize.facts import Vocabulary
+from lcm_plugin.summarize.gate import Gate, Limits, Verdict
+from lcm_plugin.summarize.guards import MemoryGuards, SpendGuard
+from lcm_plugin.summarize.litellm_client import ContextTooLong
+from lcm_plugin.summarize.prompts import VERSION, PromptParts, frame, prompt
+from lcm_plugin.summarize.source import CUT_MARK, SourceText
+from lcm_plugin.summarize.units import EXPAND_PREFIX
 from lcm_plugin.tokens import TokenCounter
-from lcm_plugin.types import Completer
+from lcm_plugin.types import Completer, CompletionRequest, CompletionResult
 
 EXTRACTIVE_VERSION = "extractive-1"
 MIN_SOURCE_TOKENS = 64
 _SHRINK = 0.6
+_WARN_FACTOR = 1.5
+_OUTPUT_FACTOR = 2
+_WINDOW_SHARE = 0.95
+_HALVINGS = 2
+_LEVELS: tuple[Level, ...] = ("normal", "aggressive")
+_TEMPERATURE = {"normal": 0.2, "aggressive": 0.1}
+
+
+class SpendLimited(NotAsked):
+    """The session's calls for this window are used up."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """A task with what all its attempts share. ``target`` and ``cap`` are in tokens."""
+
+    task: SummaryTask
+    blocks: tuple[SourceBlock, ...]
+    text: str
+    target: int
+    cap: int
 
 
 def now_ms() -> int:
@@ -23,7 +62,7 @@ def now_ms() -> int:
 
 
 class Summarizer:
-    """Writes summaries of chunks. Thread-safe."""
+    """Writes summaries of chunks. Thread-safe. ``completions`` also serves other purposes than summaries."""
 
     def __init__(
         self,
@@ -34,21 +73,192 @@ class Summarizer:
         guards: GuardStore | None = None,
         clock: Callable[[], int] = now_ms,
     ) -> None:
+        guards = guards or MemoryGuards()
+        vocabulary = Vocabulary()
         self._config = config
         self._counter = counter
         self._events = events
-        self._completer = completer
-        self._guards = guards
-        self._clock = clock
-        self._extractive = ExtractiveSummarizer(counter, config.timezone)
+        self._source = SourceText(config.timezone, config.strip_injected_context_tags)
+        self._extractive = ExtractiveSummarizer(counter, config.timezone, vocabulary)
+        self._gate = Gate(counter, vocabulary)
+        self._spend = SpendGuard(guards, config, clock)
+        self.completions = Completions(config, events, completer, guards, clock)
 
     def summarize(self, task: SummaryTask) -> SummaryDraft | None:
         """A draft smaller than its source, or None: the chunk stays raw, which is no failure."""
-        if task.source_tokens < MIN_SOURCE_TOKENS or not any(block.text.strip() for block in task.blocks):
+        blocks = self._source.visible(task.blocks)
+        if not blocks or task.source_tokens < MIN_SOURCE_TOKENS:
             return None
+        draft, asked = self._by_models(self._job(task, blocks))
+        if draft is not None:
+            self._spend.progressed(task.scope)
+            return draft
+        if self.completions.cancelled:
+            return None
+        return self._by_extraction(task, blocks, fallback=asked)
+
+    def cancel(self) -> None:
+        """Ends waiting model calls and refuses new ones, for good: the engine is closing."""
+        self.completions.cancel()
+
+    def status(self, scope: str = "") -> dict[str, Any]:
+        """For ``/lcm``: the models in order with their breakers, and a session's spending."""
+        breaker = self.completions.breaker
+        models = [
+            {"model": route.name, **breaker.state(route.provider, route.model)}
+            for route in self.completions.routes()
+        ]
+        return {"models": models, "spend": self._spend.state(scope)}
+
+    def _job(self, task: SummaryTask, blocks: tuple[SourceBlock, ...]) -> _Job:
+        target = min(task.target_tokens, max(16, int(task.source_tokens * _SHRINK)))
+        cap = min(math.ceil(target * self._config.summary_max_overage_factor), task.source_tokens - 1)
+        return _Job(task, blocks, "\n".join(block.text for block in blocks), target, cap)
+
+    def _by_extraction(
+        self, task: SummaryTask, blocks: tuple[SourceBlock, ...], fallback: bool
+    ) -> SummaryDraft | None:
         limit = min(task.target_tokens, int(task.source_tokens * _SHRINK))
-        written = self._extractive.summarize(task.blocks, limit)
+        written = self._extractive.summarize(blocks, limit)
         if written is None:
+            self._emit(task, "summary.unshrinkable", source_tokens=task.source_tokens)
             return None
-        text, tokens = written
-        return SummaryDraft(text, tokens, "extractive", prompt_version=EXTRACTIVE_VERSION)
+        if fallback:
+            self._emit(task, "summary.fallback", logging.WARNING, tokens=written[1])
+        return SummaryDraft(*written, "extractive", prompt_version=EXTRACTIVE_VERSION, fallback=fallback)
+
+    def _by_models(self, job: _Job) -> tuple[SummaryDraft | None, bool]:
+        """A model's accepted draft, and whether a model was to write one and did not."""
+        failed = False
+        for route in self.completions.routes():
+            try:
+                draft = self._by_model(route, job)
+            except SpendLimited:
+                self._emit(job.task, "summary.spend_limited", logging.WARNING)
+                return None, True
+            except NotAsked:
+                continue
+            except ModelError as error:
+                self._emit(
+                    job.task,
+                    "summary.failed",
+                    logging.WARNING,
+                    model=route.name,
+                    error=type(error).__name__,
+                    detail=str(error)[:300],
+                )
+                draft = None
+            if draft is not None:
+                return draft, True
+            failed = True
+            if self.completions.cancelled:
+                break
+        return None, failed
+
+    def _by_model(self, route: Route, job: _Job) -> SummaryDraft | None:
+        """The first level whose text the gate accepts."""
+        for level in _LEVELS:
+            target = job.target if level == "normal" else max(16, job.target // 2)
+            parts = self._parts(route, job, level, target)
+            answer, parts = self._ask(route, job, level, parts)
+            limits = Limits(job.task.source_tokens, job.target, job.cap)
+            verdict = self._gate.check(answer.text, job.text, frame(parts), limits)
+            if not verdict.reason:
+                return self._draft(route, job, level, answer, verdict)
+            self._emit(
+                job.task,
+                "summary.rejected",
+                logging.WARNING,
+                model=route.name,
+                summary_level=level,
+                reason=verdict.reason,
+                finish_reason=answer.finish_reason,
+            )
+        return None
+
+    def _parts(
+        self, route: Route, job: _Job, level: Level, target: int, room: int | None = None
+    ) -> PromptParts:
+        """The prompt, its source shortened to ``room`` tokens or to what the model's window leaves."""
+        previous = job.task.previous.replace(CUT_MARK, "").strip()
+        parts = PromptParts(
+            depth=job.task.depth,
+            aggressive=level == "aggressive",
+            target=target,
+            span=self._source.span(job.blocks),
+            source="",
+            previous=previous if self._counter.text(previous) <= 2 * job.task.target_tokens else "",
+            instructions=self._config.custom_instructions,
+        )
+        if room is None:
+            window = self.completions.window(route)
+            rest = self._counter.text(frame(parts) + parts.previous) + target * _OUTPUT_FACTOR
+            room = None if window is None else int(window * _WINDOW_SHARE) - rest
+        source = self._source.write(job.blocks, lambda text: room is None or self._counter.text(text) <= room)
+        return replace(parts, source=source)
+
+    def _ask(
+        self, route: Route, job: _Job, level: Level, parts: PromptParts
+    ) -> tuple[CompletionResult, PromptParts]:
+        """The model's answer; a source that turns out to be too long is halved twice."""
+
+        def spend() -> None:
+            if not self._spend.take(job.task.scope, job.task.forced):
+                raise SpendLimited("the session's summary calls for this window are used up")
+
+        for left in range(_HALVINGS, -1, -1):
+            request = CompletionRequest(
+                messages=prompt(parts),
+                max_tokens=parts.target * _OUTPUT_FACTOR,
+                temperature=_TEMPERATURE[level],
+                purpose="summary",
+                timeout=self._config.summary_timeout_ms / 1_000,
+            )
+            try:
+                return self.completions.call(route, request, job.task.deadline, spend), parts
+            except ContextTooLong:
+                if not left:
+                    raise
+                room = self._counter.text(parts.source) // 2
+                parts = self._parts(route, job, level, parts.target, room)
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def _draft(
+        self, route: Route, job: _Job, level: Level, answer: CompletionResult, verdict: Verdict
+    ) -> SummaryDraft:
+        over = verdict.tokens > _WARN_FACTOR * job.target
+        if over or verdict.capped:
+            name = "summary.capped" if verdict.capped else "summary.oversize"
+            self._emit(
+                job.task,
+                name,
+                logging.WARNING,
+                model=route.name,
+                tokens=verdict.tokens,
+                target=job.target,
+                cap=job.cap,
+            )
+        text, tokens = self._with_expand_line(job, verdict)
+        return SummaryDraft(text, tokens, level, answer.model or route.name, VERSION, capped=verdict.capped)
+
+    def _with_expand_line(self, job: _Job, verdict: Verdict) -> tuple[str, int]:
+        """A model's text always ends by naming what can be expanded, if need be in our words."""
+        if EXPAND_PREFIX.lower() in verdict.text.lower():
+            return verdict.text, verdict.tokens
+        room = min(job.cap - verdict.tokens, job.target // 8) - self._counter.text(EXPAND_PREFIX) - 4
+        if room <= 0:
+            return verdict.text, verdict.tokens
+        line = self._extractive.expand_line(job.blocks, verdict.text, room)
+        text = f"{verdict.text}\n{line}"
+        tokens = self._counter.text(text)
+        return (text, tokens) if tokens <= job.cap else (verdict.text, verdict.tokens)
+
+    def _emit(self, task: SummaryTask, name: str, level: int = logging.INFO, **fields: Any) -> None:
+        self._events.emit(
+            name,
+            level=level,
+            conversation_id=task.conversation_id,
+            session_key=task.scope or None,
+            depth=task.depth,
+            **fields,
+        )

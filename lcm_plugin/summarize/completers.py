@@ -1,0 +1,273 @@
+"""Which model answers, in which order, and one guarded way of calling it.
+
+Order for a purpose: the model set for it and its fallbacks > the host's completer > ``summaryModel``
+> none. Every call, the host's too, runs on a worker thread with a deadline, behind the circuit
+breaker of its model, with one retry policy.
+"""
+
+from __future__ import annotations
+
+import math
+import queue
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar, cast
+
+from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
+from tenacity.wait import wait_base
+
+from lcm_plugin.config import LcmConfig
+from lcm_plugin.errors import ModelError, ModelRateLimited, ModelTimeout, ModelUnavailable
+from lcm_plugin.events import EventBus
+from lcm_plugin.summarize.answers import read_answer
+from lcm_plugin.summarize.base import GuardStore
+from lcm_plugin.summarize.guards import CircuitBreaker, MemoryGuards
+from lcm_plugin.summarize.litellm_client import ContextTooLong, LitellmModel, load
+from lcm_plugin.types import Completer, CompletionRequest, CompletionResult
+
+HOST = "host"
+_ATTEMPTS = 2
+_LONGEST_WAIT = 20.0
+_IMPORT_TIMEOUT = 120.0
+_GRACE = 0.5
+_POLL = 0.1
+_TRANSIENT = (ModelRateLimited, ModelTimeout, ModelUnavailable)
+_T = TypeVar("_T")
+
+
+class NotAsked(ModelError):
+    """No model was asked, which says nothing about the model: passed on, or over the spend limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One way to a model. ``litellm`` is None for the host's completer."""
+
+    provider: str
+    model: str
+    litellm: LitellmModel | None = None
+
+    @property
+    def name(self) -> str:
+        """What is stored as the node's model."""
+        return self.litellm.full_name if self.litellm else (self.model or HOST)
+
+
+class Completions:
+    """Answers completion requests through the first route that works. Thread-safe."""
+
+    def __init__(
+        self,
+        config: LcmConfig,
+        events: EventBus,
+        completer: Completer | None = None,
+        guards: GuardStore | None = None,
+        clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self._config = config
+        self._events = events
+        self._completer = completer
+        self.breaker = CircuitBreaker(guards or MemoryGuards(), clock)
+        self._cancelled = threading.Event()
+
+    def routes(self, purpose: str = "summary") -> tuple[Route, ...]:
+        """The ways to a model for a purpose, in the order in which they are tried."""
+        config = self._config
+        own = {
+            "expansion": (config.expansion_provider, config.expansion_model),
+            "file_summary": (config.large_file_summary_provider, config.large_file_summary_model),
+        }.get(purpose, (config.summary_provider, config.summary_model))
+        routes: list[Route] = []
+        if own[1]:
+            routes.append(self._litellm_route(*own))
+            routes += self._fallbacks()
+        if self._completer is not None:
+            routes.append(Route(HOST, own[1] or config.summary_model))
+        if config.summary_model:
+            routes.append(self._litellm_route(config.summary_provider, config.summary_model))
+        routes += self._fallbacks()
+        return tuple(dict.fromkeys(routes))
+
+    def available(self, purpose: str = "summary") -> bool:
+        """Whether any model is set or given for a purpose."""
+        return bool(self.routes(purpose))
+
+    def complete(self, request: CompletionRequest, deadline: float | None = None) -> CompletionResult:
+        """The first route's answer that came; the last failure's `ModelError` when none did.
+
+        ``deadline`` is a `time.monotonic` value; ``request.timeout`` bounds each single call.
+        """
+        failure: ModelError = ModelUnavailable("no model is set and the host gives none")
+        for route in self.routes(request.purpose):
+            try:
+                return self.call(route, request, deadline)
+            except ModelError as error:
+                failure = error
+        raise failure
+
+    def call(
+        self,
+        route: Route,
+        request: CompletionRequest,
+        deadline: float | None = None,
+        before_each: Callable[[], None] | None = None,
+    ) -> CompletionResult:
+        """One route's answer, retried once when that may help.
+
+        ``before_each`` runs before every single call and may raise `NotAsked` to prevent it.
+        """
+        retrying = Retrying(
+            stop=stop_after_attempt(_ATTEMPTS),
+            retry=retry_if_exception(lambda error: self._worth_a_retry(route, error, deadline)),
+            wait=_WaitAsTold(),
+            sleep=self._sleep,
+            reraise=True,
+        )
+        return retrying(self._attempt, route, request, deadline, before_each)
+
+    def window(self, route: Route) -> int | None:
+        """Most prompt tokens of a route's model, where that is known without asking anybody."""
+        if route.litellm is None:
+            return None
+        try:
+            return _on_worker(route.litellm.window, _IMPORT_TIMEOUT, self._cancelled)
+        except ModelError:
+            return None
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether `cancel` was called."""
+        return self._cancelled.is_set()
+
+    def cancel(self) -> None:
+        """Ends waiting calls and refuses new ones, for good."""
+        self._cancelled.set()
+
+    def _attempt(
+        self,
+        route: Route,
+        request: CompletionRequest,
+        deadline: float | None,
+        before_each: Callable[[], None] | None,
+    ) -> CompletionResult:
+        if route.litellm is not None:
+            _on_worker(load, min(_IMPORT_TIMEOUT, _left(deadline)), self._cancelled)
+        left = min(request.timeout, _left(deadline))
+        if left <= 0:
+            raise ModelTimeout("the time for this work is over")
+        if not self.breaker.allows(route.provider, route.model):
+            raise ModelUnavailable(f"{route.name} is paused after failures")
+        if before_each is not None:
+            before_each()
+        timed = replace(request, timeout=left, model=route.model or request.model)
+        try:
+            answer = _on_worker(lambda: self._ask(route, timed), left + _GRACE, self._cancelled)
+        except (ContextTooLong, NotAsked):
+            raise
+        except ModelError as error:
+            self._failed(route, request, error)
+            raise
+        self.breaker.succeeded(route.provider, route.model)
+        return answer
+
+    def _ask(self, route: Route, request: CompletionRequest) -> CompletionResult:
+        if route.litellm is not None:
+            return route.litellm.complete(request)
+        if self._completer is None:
+            raise ModelUnavailable("the host gives no model")
+        try:
+            answer = self._completer(request)
+        except ModelError:
+            raise
+        except TimeoutError as error:
+            raise ModelTimeout(f"the host's model: {error}") from error
+        except Exception as error:
+            raise ModelUnavailable(f"the host's model: {type(error).__name__}: {error}") from error
+        if answer is None:
+            raise NotAsked("the host passed the call on")
+        return read_answer(answer, route.name)
+
+    def _sleep(self, seconds: float) -> None:
+        self._cancelled.wait(seconds)
+
+    def _failed(self, route: Route, request: CompletionRequest, error: ModelError) -> None:
+        if self._cancelled.is_set():
+            return
+        opened = self.breaker.failed(route.provider, route.model, error)
+        self._events.emit(
+            "model.failed",
+            provider=route.provider,
+            model=route.name,
+            purpose=request.purpose,
+            error=type(error).__name__,
+            detail=str(error)[:300],
+            breaker="open" if opened else "closed",
+        )
+
+    def _worth_a_retry(self, route: Route, error: BaseException, deadline: float | None) -> bool:
+        if not isinstance(error, _TRANSIENT) or self._cancelled.is_set():
+            return False
+        told = error.retry_after or 0.0 if isinstance(error, ModelRateLimited) else 0.0
+        if told > _LONGEST_WAIT or told >= _left(deadline):
+            return False
+        return not self.breaker.state(route.provider, route.model)["open_until"]
+
+    def _fallbacks(self) -> list[Route]:
+        return [self._fallback_route(model) for model in self._config.fallback_models]
+
+    def _fallback_route(self, model: str) -> Route:
+        """A fallback that names no provider is one more model of ``summaryProvider``."""
+        provider = "" if "/" in model else self._config.summary_provider
+        return self._litellm_route(provider, model)
+
+    def _litellm_route(self, provider: str, model: str) -> Route:
+        config = self._config
+        named = provider or model.partition("/")[0]
+        summary = config.summary_provider or config.summary_model.partition("/")[0]
+        base_url = config.summary_base_url if named == summary else ""
+        return Route(named, model, LitellmModel(provider, model, base_url))
+
+
+def _left(deadline: float | None) -> float:
+    return math.inf if deadline is None else deadline - time.monotonic()
+
+
+class _WaitAsTold(wait_base):
+    """The provider's Retry-After when it gave one, else a random, growing pause."""
+
+    def __init__(self) -> None:
+        self._jitter = wait_random_exponential(multiplier=0.5, max=_LONGEST_WAIT)
+
+    def __call__(self, retry_state: RetryCallState) -> float:
+        error = retry_state.outcome.exception() if retry_state.outcome else None
+        told = error.retry_after if isinstance(error, ModelRateLimited) else None
+        return float(told) if told is not None else self._jitter(retry_state)
+
+
+def _on_worker(work: Callable[[], _T], timeout: float, cancelled: threading.Event) -> _T:
+    """Runs work on a thread of its own; `ModelTimeout` when it takes longer, and then lets it go.
+
+    The thread is a daemon, so that a call that hangs does not keep the process from ending.
+    """
+    done: queue.SimpleQueue[tuple[bool, Any]] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            done.put((True, work()))
+        except BaseException as error:  # noqa: BLE001 - handed to the caller's thread
+            done.put((False, error))
+
+    threading.Thread(target=run, name="lcm-model", daemon=True).start()
+    end = time.monotonic() + timeout
+    while not cancelled.is_set():
+        with suppress(queue.Empty):
+            ok, value = done.get(timeout=max(0.001, min(_POLL, end - time.monotonic())))
+            if ok:
+                return cast(_T, value)
+            raise value
+        if time.monotonic() >= end:
+            raise ModelTimeout(f"no answer within {timeout:.1f} s")
+    raise ModelUnavailable("cancelled")

@@ -1,0 +1,182 @@
+"""The one gate: which texts of a model may be stored as a summary.
+
+`Gate.check` returns the text to store or the reason why there is none. The reasons:
+``empty, reasoning, refusal, error, chat, too_short, unrelated, echo, prompt_echo, repetition, not_smaller``.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from lcm_plugin.summarize.facts import NAME, Vocabulary
+from lcm_plugin.summarize.refusals import CHAT, ERROR, REFUSAL
+from lcm_plugin.summarize.source import CUT_MARK
+from lcm_plugin.summarize.unwrap import thinks_aloud, unwrap
+from lcm_plugin.tokens import TokenCounter
+
+_SHORT_TOKENS = 90
+_GROUNDED_FACTS = 4
+_SHINGLE = 10
+_ECHO_SHARE, _COPY_SHARE, _RUN_SHARE, _PROMPT_SHARE = 0.9, 0.7, 0.5, 0.25
+_REPETITION_CHARS, _REPETITION_RATIO = 400, 8.0
+_WORDS = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]|[^\W_]+")
+_SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])|\n+")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Sizes in tokens: the source's, the target, and the hard cap of what is stored."""
+
+    source: int
+    target: int
+    cap: int
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """``reason`` is empty for an accepted text. ``capped``: it was over the cap and cut at a sentence."""
+
+    text: str = ""
+    tokens: int = 0
+    reason: str = ""
+    capped: bool = False
+
+
+class Gate:
+    """Judges texts against the source that they are to replace. Thread-safe."""
+
+    def __init__(self, counter: TokenCounter, vocabulary: Vocabulary) -> None:
+        self._counter = counter
+        self._vocabulary = vocabulary
+
+    def check(self, raw: str, source: str, frame: str, limits: Limits) -> Verdict:
+        """``source`` is the chunk's text, ``frame`` the rest of the prompt."""
+        text, reasoned = unwrap(raw)
+        if not any(char.isalnum() for char in text):
+            return Verdict(reason="reasoning" if reasoned else "empty")
+        tokens = self._counter.text(text)
+        reason = self._instead_of_a_summary(text, tokens, source) or self._in_the_wrong_form(
+            text, tokens, source, frame, limits
+        )
+        if reason:
+            return Verdict(reason=reason)
+        capped = tokens > limits.cap
+        if capped:
+            text = cut_at_sentence(text, limits.cap, self._counter)
+            tokens = self._counter.text(text)
+        if not text or tokens >= limits.source:
+            return Verdict(reason="not_smaller")
+        return Verdict(text, tokens, capped=capped)
+
+    def _instead_of_a_summary(self, text: str, tokens: int, source: str) -> str:
+        if thinks_aloud(text):
+            return "reasoning"
+        opening = text[:400]
+        if REFUSAL.match(opening):
+            return "refusal"
+        if (ERROR.match(opening) or CHAT.match(opening)) and not self._grounded(text, tokens, source):
+            return "error" if ERROR.match(opening) else "chat"
+        if (
+            tokens < _SHORT_TOKENS
+            and text.rstrip()[-1] in "?？؟"
+            and not self._grounded(text, tokens, source)
+        ):
+            return "chat"
+        return ""
+
+    def _in_the_wrong_form(self, text: str, tokens: int, source: str, frame: str, limits: Limits) -> str:
+        if tokens < min(max(6, limits.source // 100), 40, limits.target // 3):
+            return "too_short"
+        if _repeats(text):
+            return "repetition"
+        words = _words(text)
+        if _share(words, _places(_words(frame)))[0] >= _PROMPT_SHARE:
+            return "prompt_echo"
+        source_words = _words(source)
+        share, run = _share(words, _places(source_words))
+        if tokens > _SHORT_TOKENS and (share >= _ECHO_SHARE or (share >= _COPY_SHARE and run >= _RUN_SHARE)):
+            return "echo"
+        if tokens < _SHORT_TOKENS and not _related(words, source_words):
+            return "unrelated"
+        return ""
+
+    def _grounded(self, text: str, tokens: int, source: str) -> bool:
+        """Whether a text tells of its source: long enough, or full of the source's own facts."""
+        if tokens >= 2 * _SHORT_TOKENS:
+            return True
+        return len(self._facts(text) & self._facts(source)) >= _GROUNDED_FACTS
+
+    def _facts(self, text: str) -> set[str]:
+        words = filter(None, map(self._vocabulary.__getitem__, text.split()))
+        return {fact for word in words for fact, weight in word.facts if weight >= NAME}
+
+
+def cut_at_sentence(text: str, cap: int, counter: TokenCounter) -> str:
+    """The longest start of a text that ends with a sentence, or else a word, and fits with the mark of the cut."""
+    room = cap - counter.text(f" {CUT_MARK}") - 2
+    ends = [match.start() for match in _SENTENCE_END.finditer(text)]
+    kept = _longest(text, ends, room, counter)
+    if len(kept) * 3 < len(_longest(text, list(range(0, len(text), 64)), room, counter)):
+        spaces = [match.start() for match in re.finditer(r"\s", text)] or list(range(len(text)))
+        kept = _longest(text, spaces, room, counter)
+    return f"{kept} {CUT_MARK}" if kept else ""
+
+
+def _longest(text: str, ends: Sequence[int], room: int, counter: TokenCounter) -> str:
+    low, high = 0, len(ends)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if counter.text(text[: ends[middle - 1]]) <= room:
+            low = middle
+        else:
+            high = middle - 1
+    return text[: ends[low - 1]].rstrip() if low else ""
+
+
+def _words(text: str) -> list[str]:
+    return _WORDS.findall(text.lower())
+
+
+def _places(words: list[str]) -> dict[tuple[str, ...], int]:
+    """Where each run of ten words first stands."""
+    places: dict[tuple[str, ...], int] = {}
+    for start in range(len(words) - _SHINGLE + 1):
+        places.setdefault(tuple(words[start : start + _SHINGLE]), start)
+    return places
+
+
+def _share(words: list[str], places: dict[tuple[str, ...], int]) -> tuple[float, float]:
+    """How much of a text stands word for word in another one, and in one piece there; both 0 to 1."""
+    total = len(words) - _SHINGLE + 1
+    if total <= 0:
+        return 0.0, 0.0
+    found = [places.get(tuple(words[start : start + _SHINGLE]), -2) for start in range(total)]
+    longest = run = 0
+    for before, here in pairwise([-2, *found]):
+        run = (run + 1 if here == before + 1 and run else 1) if here >= 0 else 0
+        longest = max(longest, run)
+    return sum(place >= 0 for place in found) / total, longest / total
+
+
+def _related(words: list[str], source: list[str]) -> bool:
+    """Whether two texts share any telling word; texts in different scripts cannot be compared."""
+    telling = {word for word in words if len(word) >= 4 or not word.isascii() or word.isdigit()}
+    if not telling or not telling.isdisjoint(source):
+        return True
+    return _script(words) != _script(source)
+
+
+def _script(words: list[str]) -> bool:
+    return sum(word.isascii() for word in words) * 2 > len(words)
+
+
+def _repeats(text: str) -> bool:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if len(lines) >= 10 and len(set(lines)) * 3 < len(lines):
+        return True
+    data = text.encode("utf-8", "replace")
+    return len(text) >= _REPETITION_CHARS and len(data) > _REPETITION_RATIO * len(zlib.compress(data))
