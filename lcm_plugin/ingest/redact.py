@@ -164,7 +164,7 @@ def _apply(pattern: Any, text: str) -> str:
     done = 0
     references: list[tuple[int, int]] | None = None
     for match in pattern.finditer(searched):
-        start, end = match.span("secret") if "secret" in pattern.groupindex else match.span()
+        start, end = match.span(pattern.groupindex.get("secret", 0))
         if start < done or end <= start:
             continue
         if references is None:

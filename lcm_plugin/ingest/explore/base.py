@@ -1,4 +1,4 @@
-"""What every explorer shares: its result, its bounds, and ways to keep a text within them."""
+"""What every explorer shares: its input, its result, and ways to keep a text within bounds."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 SUMMARY_CHARS = 1_500
-SAMPLE_BYTES = 1 << 20
+HEAD_BYTES = 4 << 20
+TAIL_BYTES = 256 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class Exploration:
     """What a payload holds, found without a model.
 
-    ``kind`` is the explorer's word (``json``, ``csv``, ``python``, ``log``, ``image`` …);
+    ``kind`` is the explorer's word (``json``, ``csv``, ``python``, ``log``, ``png`` …);
     ``line_count`` is None for binary data; ``summary`` has at most `SUMMARY_CHARS` characters;
-    ``truncated`` says that the host had cut the text before it came here.
+    ``truncated`` says that the text had been cut before it came here.
     """
 
     mime: str
@@ -23,6 +24,38 @@ class Exploration:
     line_count: int | None
     summary: str
     truncated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A text to explore: its first `HEAD_BYTES`, its last `TAIL_BYTES`, and whether head is all of it."""
+
+    head: str
+    tail: str
+    size: int
+    line_count: int
+    name: str = ""
+    mime: str = ""
+
+    @property
+    def whole(self) -> bool:
+        """Whether the head is the whole text."""
+        return not self.tail
+
+    @property
+    def extension(self) -> str:
+        """The name's extension in lower case, without its dot."""
+        return self.name.rpartition("/")[2].rpartition(".")[2].lower() if "." in self.name else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One explorer's finding: what it is, and lines that say what it holds, the most telling first."""
+
+    kind: str
+    mime: str
+    lines: list[str]
+    cut: bool = False
 
 
 def clip(text: str, limit: int) -> str:
@@ -37,16 +70,31 @@ def one_line(text: str, limit: int = 80) -> str:
     return clip(" ".join(shown.split()), limit)
 
 
+def listed(items: Iterable[str], limit: int, total: int | None = None) -> str:
+    """The first ``limit`` items joined by commas, and how many more there are."""
+    every = list(items)
+    more = (total if total is not None else len(every)) - min(len(every), limit)
+    return ", ".join(every[:limit]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def plural(count: int, noun: str) -> str:
+    """A count with its noun: ``1 row``, ``2,000 rows``, ``3 entries``."""
+    if count == 1:
+        return f"1 {noun}"
+    return f"{count:,} {noun[:-1]}ies" if noun.endswith("ry") else f"{count:,} {noun}s"
+
+
 def join_bounded(lines: Iterable[str], limit: int = SUMMARY_CHARS) -> str:
     """As many lines as fit in ``limit`` characters; a last line says when some were left out."""
     kept: list[str] = []
     room, dropped = limit - 30, 0
     for line in lines:
+        line = clip(line, 400)
         if dropped or len(line) + 1 > room:
             dropped += 1
             continue
         kept.append(line)
         room -= len(line) + 1
     if dropped:
-        kept.append(f"… {dropped} more lines")
-    return clip("\n".join(kept), limit)
+        kept.append(f"… {plural(dropped, 'more line')}")
+    return "\n".join(kept)
