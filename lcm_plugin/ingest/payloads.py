@@ -169,7 +169,8 @@ def _whole_blob(path: str, key: str, value: str, holder: Mapping[str, Any]) -> P
 
 
 def _embedded_blobs(path: str, value: str, holder: Mapping[str, Any]) -> list[Payload]:
-    if len(value) < _EMBEDDED_MIN_CHARS:
+    # A blob holds no blanks, and splitting is far cheaper than searching.
+    if len(value) < _EMBEDDED_MIN_CHARS or max(map(len, value.split()), default=0) < _EMBEDDED_MIN_CHARS:
         return []
     found = []
     for match in _EMBEDDED.finditer(value):
@@ -246,20 +247,16 @@ def _to_base64(data: bytes, name: str, wrap: str) -> str:
 
 def _strings(message: Message) -> Iterator[tuple[str, str, str, Mapping[str, Any]]]:
     """Every string value: its path, its key, the string, and the mapping that holds it."""
-    stack: list[tuple[tuple[str, ...], str, Any, Mapping[str, Any]]] = [((), "", message, message)]
+    stack: list[tuple[tuple[str | int, ...], str, Any, Mapping[str, Any]]] = [((), "", message, message)]
     while stack:
         path, key, value, holder = stack.pop()
         if isinstance(value, str):
             if key not in _IDENTITY_KEYS:
                 yield join_path(path), key, value, holder
         elif isinstance(value, Mapping):
-            stack += [
-                ((*path, name), name, item, value) for name, item in reversed(list(value.items()))
-            ]
+            stack += [((*path, name), name, item, value) for name, item in reversed(list(value.items()))]
         elif isinstance(value, (list, tuple)):
-            stack += [
-                ((*path, str(index)), key, item, holder) for index, item in reversed(list(enumerate(value)))
-            ]
+            stack += [((*path, index), key, item, holder) for index, item in reversed(list(enumerate(value)))]
 
 
 def _holder_mime(holder: Mapping[str, Any]) -> str:
