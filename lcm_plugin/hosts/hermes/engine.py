@@ -1,0 +1,394 @@
+"""The host's context engine, mapped to the core.
+
+`HermesEngine` has every method the host calls; `bind.py` adds the host's base class, which exists only
+inside the host. The host registers one and gives each agent a deep copy: a copy is unbound, shares the
+process's one core, and costs nothing.
+
+The host owns the list of messages and calls ``compress`` to get a smaller one. Nothing here decides
+what is new, what is summarised or what fits: that is asked of the core.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from lcm_plugin.errors import StoreBusy
+from lcm_plugin.hosts.hermes.builtin import HostCompressor
+from lcm_plugin.hosts.hermes.messages import inherited
+from lcm_plugin.hosts.hermes.seen import SeenList
+from lcm_plugin.hosts.hermes.settings import profile_name
+from lcm_plugin.hosts.hermes.shrink import Shrinker
+from lcm_plugin.types import Message, Reason, Session, Turn, Usage
+
+if TYPE_CHECKING:
+    from lcm_plugin.hosts.hermes.outbox import Job
+    from lcm_plugin.hosts.hermes.runtime import Runtime
+
+logger = logging.getLogger("lcm_plugin.hermes")
+
+T = TypeVar("T")
+_order = itertools.count(1)
+_DEFAULT_SHARE = 0.75
+
+
+class HermesEngine:
+    """One agent's view of the core. Every method may be called from any thread, and none raises.
+
+    Attributes without a leading underscore that are not documented here are read or written by the
+    host: its counters, its threshold, what it shows.
+    """
+
+    name = "lcm"
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
+        self.seen = SeenList()
+        self.shrinker = Shrinker(self)
+        self.ignored = False
+        self.bound_at = 0
+        self.gateway_key = ""
+        self.platform = ""
+        self.model = self.base_url = self.provider = self.api_mode = ""
+        self.api_key: Any = ""
+        self.context_length = 0
+        self.threshold_percent = _DEFAULT_SHARE
+        self.threshold_tokens = 0
+        self.protect_first_n = 3
+        self.protect_last_n = 6
+        self.last_real_prompt_tokens = 0
+        self.last_compression_rough_tokens = 0
+        self.awaiting_real_usage_after_compression = False
+        self._session_id = ""
+        self._session_db: Any = None
+        self._host = HostCompressor()
+        self._set_counters()
+        self._set_outcome()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> HermesEngine:
+        return type(self)(self.runtime)
+
+    # the host's sessions
+
+    @property
+    def session_id(self) -> str:
+        """The host's id of the bound session, or an empty string."""
+        return self._session_id
+
+    @property
+    def session(self) -> Session | None:
+        """The core's lane of the bound session."""
+        if not self._session_id:
+            return None
+        platform = self.platform or "cli"
+        return self.runtime.lanes.session(self._session_id, platform, profile_name(), self._session_db)
+
+    def bind_session_state(self, session_db: Any = None, session_id: str = "") -> None:
+        """The agent is in this session: told at its start, and after /new, /resume and /branch."""
+        if session_db is not None:
+            self._session_db = session_db
+        if session_id:
+            self._go_to(session_id)
+        self.bound_at = next(_order)
+        self.runtime.live.add(self)
+
+    def on_session_start(self, session_id: str, **context: Any) -> None:
+        """A session begins, or goes on after a compaction, perhaps under another id."""
+        if context.get("boundary_reason") == "compression":
+            self._continue_as(str(context.get("old_session_id") or ""), session_id)
+            return
+        self.platform = str(context.get("platform") or "cli")
+        self.gateway_key = str(context.get("conversation_id") or "")
+        self.bind_session_state(session_id=session_id)
+
+    def on_session_reset(self) -> None:
+        """The agent leaves its session; the host binds the next one. What is stored stays as it is."""
+        self._set_counters()
+        self._set_outcome()
+        self._go_to("")
+
+    def on_session_end(self, session_id: str, messages: list[Message]) -> None:
+        """Stores what is left; ends nothing, since the host calls this at every compaction too."""
+        with self.runtime.times.measure("on_session_end"):
+            if session_id == self._session_id and messages and not self.seen.is_stale(messages):
+                self.store(messages)
+
+    def _continue_as(self, old_id: str, new_id: str) -> None:
+        if old_id and new_id and old_id != new_id:
+            self._guarded(lambda: self.session)
+            self.runtime.lanes.continue_as(old_id, new_id)
+            if self._session_id == old_id:
+                self._session_id = new_id
+
+    def _go_to(self, session_id: str) -> None:
+        if session_id != self._session_id:
+            self.seen.leave()
+            self.shrinker.forget()
+            self.ignored = False
+        self._session_id = session_id
+
+    # a turn
+
+    def get_active_compression_failure_cooldown(self, **_: Any) -> None:
+        """Asked by the agent's loop before every model call; a compaction is never held back here."""
+        self.runtime.live.enter(self)
+
+    def should_defer_preflight_to_real_usage(self, rough_tokens: int) -> bool:
+        """Never: the host's estimate is good enough to ask whether anything can be compacted."""
+        return False
+
+    def before_request(self, messages: Sequence[Any], request: Mapping[str, Any]) -> None:
+        """Before each model call: stores what is new and learns what the host adds to the list."""
+        with self.runtime.times.measure("pre_api_request"):
+            self.store(messages)
+            engine = self.runtime.engine()
+            if engine is not None:
+                self._guarded(lambda: self.shrinker.learn(request, engine))
+
+    def after_turn(self, messages: Sequence[Any]) -> None:
+        """After a turn: stores it and lets the core start the compaction that is due."""
+        with self.runtime.times.measure("post_llm_call"):
+            self.runtime.times.turn()
+            if self.store(messages) is not None:
+                self._guarded(self._end_turn)
+
+    def after_cut_turn(self) -> None:
+        """After a turn without an answer (an interrupt, an error): the host has its list on disk."""
+        with self.runtime.times.measure("on_session_end_hook"):
+            load = getattr(self._session_db, "get_messages_as_conversation", None)
+            messages = self._guarded(lambda: load(self._session_id)) if load and self._session_id else None
+            if messages:
+                self.store(messages)
+
+    def update_from_response(self, usage: Mapping[str, Any]) -> None:
+        """Takes the provider's counts; an empty dict means that it gave none."""
+        self.runtime.live.enter(self)
+        self.awaiting_real_usage_after_compression = False
+        if not usage:
+            return
+        prompt, completion = int(usage.get("prompt_tokens") or 0), int(usage.get("completion_tokens") or 0)
+        self.last_prompt_tokens = self.last_real_prompt_tokens = prompt
+        self.last_completion_tokens = completion
+        self.last_total_tokens = int(usage.get("total_tokens") or prompt + completion)
+        self._usage = Usage(
+            prompt_tokens=prompt,
+            completion_tokens=completion,
+            cache_read_tokens=int(usage.get("cache_read_tokens") or 0),
+            cache_write_tokens=int(usage.get("cache_write_tokens") or 0),
+        )
+
+    # compaction
+
+    def should_compress(self, prompt_tokens: int | None = None) -> bool:
+        """Whether the list is over the threshold and a smaller one can be had."""
+        with self.runtime.times.measure("should_compress"):
+            self.runtime.live.enter(self)
+            tokens = _positive(prompt_tokens) or _positive(self.last_prompt_tokens)
+            if not self.threshold_tokens or tokens < self.threshold_tokens:
+                return False
+            return not self.shrinker.is_refused(tokens) and bool(self._guarded(self._can_shrink))
+
+    def should_compress_preflight(self, messages: Sequence[Any]) -> bool:
+        """Asked by newer hosts with the list; `should_compress` has the answer."""
+        return False
+
+    def has_content_to_compress(self, messages: Sequence[Any]) -> bool:
+        """Whether ``/compress`` may have something to do."""
+        return bool(messages)
+
+    def compress(
+        self,
+        messages: list[Message],
+        current_tokens: int | None = None,
+        focus_topic: str | None = None,
+        force: bool = False,
+        memory_context: str = "",
+        **_: Any,
+    ) -> list[Message]:
+        """A smaller list, or the very same one when there is none; the input is never changed."""
+        with self.runtime.times.measure("compress"):
+            self.runtime.live.enter(self)
+            self._set_outcome()
+            tokens = _positive(current_tokens)
+            try:
+                smaller = self._compress(messages, tokens, focus_topic, force)
+            except Exception as error:
+                logger.exception("LCM could not compact; the list stays as it is")
+                self._set_outcome(aborted=f"{type(error).__name__}: {error}")
+                return messages
+            if smaller is None:
+                self.shrinker.refuse(tokens)
+                return messages
+            self.compression_count += 1
+            self._last_compression_made_progress = True
+            self.seen.compacted(messages)
+            return smaller
+
+    def _can_shrink(self) -> bool:
+        engine, session = self.runtime.engine(), self.session
+        if engine is None or session is None or self.ignored:
+            return engine is None or self.ignored
+        return self.shrinker.can_shrink(engine, session, self.seen.listing)
+
+    def _compress(
+        self, messages: list[Message], tokens: int, focus: str | None, force: bool
+    ) -> list[Message] | None:
+        engine = self.runtime.engine()
+        job = self.store(messages)
+        session = self.session
+        if engine is None or session is None or self.ignored:
+            return self._host.compress(self, messages, tokens, focus, force)
+        if job is None:
+            return None
+        if not job.stored:
+            self._set_outcome(aborted=f"not stored: {job.error or 'the database is locked'}")
+            return None
+        shrunk = self.shrinker.shrink(engine, session, self.seen.listing, focus, force)
+        self._last_summary_error = shrunk.trouble or None
+        return shrunk.messages
+
+    # the recall tools
+
+    def get_tool_schemas(self) -> list[dict[str, Any]]:
+        """The recall tools as bare functions, as the host wants them."""
+        plugin = self.runtime.plugin()
+        tools = (plugin.lcm_tools() if plugin is not None else None) or []
+        return [dict(tool.get("function", tool)) for tool in tools]
+
+    def handle_tool_call(self, name: str, args: Mapping[str, Any], **context: Any) -> str:
+        """Runs a recall tool on the bound session; the answer is JSON text, errors included."""
+        with self.runtime.times.measure("tools"):
+            self.runtime.live.enter(self)
+            if context.get("messages"):
+                self.store(context["messages"])
+            answer = self._guarded(lambda: self._call_tool(name, dict(args or {})))
+            return json.dumps(answer or {"error": f"{name} gave no answer"}, ensure_ascii=False)
+
+    def _call_tool(self, name: str, arguments: dict[str, Any]) -> dict[str, Any] | None:
+        plugin, session = self.runtime.plugin(), self.session
+        if plugin is None:
+            return {"error": f"LCM is not working: {self.runtime.problem}"}
+        if session is None:
+            return {"error": "no session is bound, so there is nothing to search"}
+        return plugin.lcm_call_tool(session=session, name=name, arguments=arguments)
+
+    # the model
+
+    def update_model(
+        self,
+        model: str,
+        context_length: int,
+        base_url: str = "",
+        api_key: Any = "",
+        provider: str = "",
+        api_mode: str = "",
+        **_: Any,
+    ) -> None:
+        """The agent's model or window changed: the threshold follows, and summaries go the same way."""
+        self.model, self.base_url, self.provider, self.api_mode = model, base_url, provider, api_mode
+        self.api_key = api_key
+        self.context_length = int(context_length or 0)
+        self.threshold_percent = self.configured_share()
+        self.threshold_tokens = int(self.context_length * self.threshold_percent)
+        self.shrinker.forget()
+        runtime = {
+            "model": model,
+            "base_url": base_url,
+            "api_key": api_key,
+            "provider": provider,
+            "api_mode": api_mode,
+        }
+        self.runtime.completer.use_runtime(runtime)
+
+    def configured_share(self) -> float:
+        """The threshold as a share of the window, an absolute ceiling included."""
+        config = self.runtime.config
+        if config is None:
+            return _DEFAULT_SHARE
+        ceiling = config.max_assembly_token_budget or self.context_length
+        scale = min(1.0, ceiling / self.context_length) if self.context_length else 1.0
+        return config.context_threshold * scale
+
+    # what people see
+
+    def get_status(self) -> dict[str, Any]:
+        """The host's fields, and ours."""
+        shown = _positive(self.last_prompt_tokens)
+        session = self._guarded(lambda: self.session)
+        return {
+            "last_prompt_tokens": shown,
+            "threshold_tokens": self.threshold_tokens,
+            "context_length": self.context_length,
+            "usage_percent": min(100, 100 * shown / self.context_length) if self.context_length else 0,
+            "compression_count": self.compression_count,
+            "engine": self.name,
+            "session_id": self._session_id,
+            "session_key": session.key if session else "",
+            "waiting_to_be_stored": self.runtime.outbox.waiting,
+            "hook_ms_per_turn": round(self.runtime.times.per_turn_ms, 2),
+            "problem": self.runtime.problem or self._last_summary_error or "",
+        }
+
+    # inside
+
+    def store(self, messages: Sequence[Any]) -> Job | None:
+        """Hands the list over to be stored and waits a moment; None when nothing can be stored."""
+        listing = self.seen.look(messages)
+        session = self._guarded(lambda: self.session)
+        if session is None or not listing or self.runtime.engine() is None:
+            return None
+        return self.runtime.outbox.put(lambda: self._ingest(session, listing))
+
+    def _ingest(self, session: Session, listing: list[Message]) -> None:
+        engine = self.runtime.engine()
+        if engine is None:
+            raise StoreBusy(self.runtime.problem)
+        known = engine.session_key_of(str(session.id)) is not None
+        report = engine.ingest(session, listing if known else inherited(listing), mode="sync")
+        self.ignored = report.reason == Reason.IGNORED
+
+    def _end_turn(self) -> None:
+        plugin, session = self.runtime.plugin(), self.session
+        if plugin is None or session is None:
+            return
+        plugin.after_turn(
+            Turn(
+                session=session,
+                messages=self.seen.listing,
+                model=self.model or None,
+                window=self.shrinker.budget() or None,
+                overhead_tokens=self.shrinker.overhead,
+                usage=self._usage,
+            )
+        )
+
+    def _guarded(self, work: Callable[[], T]) -> T | None:
+        try:
+            return work()
+        except Exception:
+            logger.exception("LCM: a call from the host failed; the host goes on")
+            return None
+
+    def _set_counters(self) -> None:
+        self.last_prompt_tokens = 0
+        self.last_completion_tokens = 0
+        self.last_total_tokens = 0
+        self.compression_count = 0
+        self._usage: Usage | None = None
+
+    def _set_outcome(self, aborted: str = "") -> None:
+        """What the host reads after a compaction."""
+        self._last_compression_made_progress = False
+        self._last_compress_aborted = bool(aborted)
+        self._last_summary_error = aborted or None
+        self._last_summary_fallback_used = False
+        self._last_aux_model_failure_model = None
+        self._last_aux_model_failure_error = None
+
+
+def _positive(tokens: int | None) -> int:
+    """A count; the host's -1 ("not known yet") and None are 0."""
+    return tokens if isinstance(tokens, int) and tokens > 0 else 0

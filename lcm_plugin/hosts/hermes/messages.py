@@ -1,0 +1,126 @@
+"""The host's message shapes, and the core's.
+
+The host merges user messages that follow each other, in place, because many models want strict
+alternation; it appends notes of its own after a compaction; and it keeps bookkeeping in the messages.
+`to_host` therefore folds neighbours itself, and `from_host` takes folded messages apart again and
+leaves out what nobody said.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from lcm_plugin.markup import is_notice, summary_id_of
+from lcm_plugin.types import Message
+
+FOLD = "\n\n"
+SUMMARY_MARK = "_compressed_summary"
+_INHERITED = "From the conversation that this one branched off:"
+_BOOKKEEPING = frozenset({"_db_persisted", SUMMARY_MARK})
+_SCAFFOLDING = (
+    "_todo_snapshot_synthetic",
+    "_empty_recovery_synthetic",
+    "_empty_terminal_sentinel",
+    "_thinking_prefill",
+    "_verification_stop_synthetic",
+    "_pre_verify_synthetic",
+    "_kanban_stop_synthetic",
+)
+_BLOCK = re.compile(r"<(summary|lcm-notice)\b.*?</\1>", re.DOTALL)
+_TODO = re.compile(
+    r"(?:^|\n\n)\[Your active task list was preserved across context compression\](?:\n- \[.\] [^\n]*)+\Z"
+)
+
+
+def from_host(messages: Sequence[Any], unanswered: str | None = None) -> list[Message]:
+    """The conversation that the host's list stands for; the list is not changed.
+
+    ``unanswered`` is the text of a user message that ended the list when it was last seen: the host
+    puts what the user says next behind it, into the same message.
+    """
+    return [out for message in messages if isinstance(message, dict) for out in _unfold(message, unanswered)]
+
+
+def unanswered(messages: Sequence[Message]) -> str | None:
+    """The text of the user message that ends a list, or None."""
+    if not messages or not _foldable(messages[-1]):
+        return None
+    return str(messages[-1]["content"]) or None
+
+
+def _unfold(message: Message, earlier: str | None) -> Iterator[Message]:
+    if any(message.get(flag) for flag in _SCAFFOLDING):
+        return
+    content = message.get("content")
+    if message.get("role") != "user" or not isinstance(content, str):
+        yield _clean(message)
+        return
+    blocks, said = _split(content)
+    for block in blocks:
+        yield {"role": "user", "content": block}
+    if earlier and said.startswith(earlier + FOLD):
+        yield {"role": "user", "content": earlier}
+        said = said[len(earlier + FOLD) :]
+    if said or not content:
+        yield _clean(message) if said == content else {**_clean(message), "content": said}
+
+
+def _split(content: str) -> tuple[list[str], str]:
+    """Our own blocks at the front of a text, and what the user said after them."""
+    blocks = []
+    said = _TODO.sub("", content)
+    while (found := _BLOCK.match(said)) and _is_ours(found.group(0)):
+        rest = said[found.end() :]
+        if rest and not rest.startswith(FOLD):
+            break
+        blocks.append(found.group(0))
+        said = rest.removeprefix(FOLD)
+    return blocks, said
+
+
+def _is_ours(text: str) -> bool:
+    return summary_id_of(text) is not None or is_notice(text)
+
+
+def _clean(message: Message) -> Message:
+    kept = {key: value for key, value in message.items() if key not in _BOOKKEEPING}
+    try:
+        json.dumps(kept, allow_nan=True)
+    except (TypeError, ValueError):
+        return json.loads(json.dumps(kept, default=str, skipkeys=True))  # type: ignore[no-any-return]
+    return kept
+
+
+def inherited(listing: Sequence[Message]) -> list[Message]:
+    """A list whose summaries are another conversation's, as the first words of a new one (``/branch``)."""
+    return [
+        {**message, "content": f"{_INHERITED}\n{message['content']}"} if is_ours(message) else message
+        for message in listing
+    ]
+
+
+def to_host(messages: Sequence[Message]) -> list[Message]:
+    """The core's context as a list the host will leave as it is."""
+    folded: list[Message] = []
+    for message in messages:
+        copy = {key: value for key, value in message.items() if key not in _BOOKKEEPING}
+        if is_ours(copy):
+            copy[SUMMARY_MARK] = True
+        if folded and _foldable(folded[-1]) and _foldable(copy):
+            folded[-1] = {**copy, **folded[-1], "content": folded[-1]["content"] + FOLD + copy["content"]}
+        else:
+            folded.append(copy)
+    return folded
+
+
+def is_ours(message: Message) -> bool:
+    """True for a message that is one of our summaries or notices as a whole."""
+    content = message.get("content")
+    return isinstance(content, str) and _is_ours(content)
+
+
+def _foldable(message: Message) -> bool:
+    return message.get("role") == "user" and isinstance(message.get("content"), str)

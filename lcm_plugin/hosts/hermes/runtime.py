@@ -1,0 +1,131 @@
+"""The one core engine of this process: opened at first use, shared by every agent, closed at exit."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from lcm_plugin.hosts.hermes.completer import AuxiliaryCompleter
+from lcm_plugin.hosts.hermes.lanes import Lanes, LiveEngines
+from lcm_plugin.hosts.hermes.outbox import Outbox
+from lcm_plugin.hosts.hermes.settings import hermes_config
+
+if TYPE_CHECKING:
+    from lcm_plugin.config import LcmConfig
+    from lcm_plugin.engine import Engine
+
+logger = logging.getLogger("lcm_plugin.hermes")
+
+_RETRY_SECONDS = 30.0
+_EXIT_SECONDS = 5.0
+
+
+class Runtime:
+    """What the host's copies of the engine share. Making one opens and writes nothing."""
+
+    def __init__(
+        self,
+        load_config: Callable[[], LcmConfig] = hermes_config,
+        completer: AuxiliaryCompleter | None = None,
+    ) -> None:
+        self.completer = completer or AuxiliaryCompleter()
+        self.lanes = Lanes(self._stored_key)
+        self.live = LiveEngines()
+        self.outbox = Outbox()
+        self.hooks_registered = False
+        self.problem = ""
+        self.times = Times()
+        self._load_config = load_config
+        self._config: LcmConfig | None = None
+        self._engine: Engine | None = None
+        self._lock = threading.RLock()
+        self._retry_at = 0.0
+
+    def engine(self) -> Engine | None:
+        """The core; None while it cannot be opened, which is logged once and tried again later."""
+        with self._lock:
+            if self._engine is None and time.monotonic() >= self._retry_at:
+                self._open()
+            return self._engine
+
+    @property
+    def config(self) -> LcmConfig | None:
+        """The settings; None when they are wrong, which ``problem`` explains."""
+        with self._lock:
+            if self._config is None:
+                try:
+                    self._config = self._load_config()
+                except Exception as error:  # noqa: BLE001 - the host must go on, and be told
+                    self._failed(f"the settings cannot be used: {error}")
+            return self._config
+
+    def close(self) -> None:
+        """Stores what is waiting and closes the core. A later call opens it again."""
+        self.outbox.drain(_EXIT_SECONDS)
+        with self._lock:
+            engine, self._engine = self._engine, None
+        if engine is not None:
+            engine.close()
+
+    def _open(self) -> None:
+        from lcm_plugin.engine import Engine
+
+        config = self.config
+        if config is None:
+            self._retry_at = time.monotonic() + _RETRY_SECONDS
+            return
+        try:
+            self._engine = Engine.open(config, completer=self.completer)
+        except Exception as error:  # noqa: BLE001 - the host must go on, and be told
+            self._failed(f"the database {config.database_target} cannot be used: {error}")
+            return
+        self.problem = ""
+        atexit.register(self.close)
+
+    def _failed(self, why: str) -> None:
+        self._retry_at = time.monotonic() + _RETRY_SECONDS
+        if why != self.problem:
+            self.problem = why
+            logger.warning(
+                "LCM is not working: %s. Hermes goes on with its own list; nothing is stored.", why
+            )
+
+    def _stored_key(self, session_id: str) -> str | None:
+        engine = self.engine()
+        return engine.session_key_of(session_id) if engine is not None else None
+
+
+class Times:
+    """How long the host waited for us, in seconds, and over how many turns."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.by_hook: dict[str, float] = {}
+        self.turns = 0
+
+    @contextmanager
+    def measure(self, hook: str) -> Iterator[None]:
+        """Adds the time of a block to a hook."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            spent = time.perf_counter() - start
+            with self._lock:
+                self.by_hook[hook] = self.by_hook.get(hook, 0.0) + spent
+
+    def turn(self) -> None:
+        """Counts a turn."""
+        with self._lock:
+            self.turns += 1
+
+    @property
+    def per_turn_ms(self) -> float:
+        """Milliseconds per turn, summary calls excluded only when they ran in the background."""
+        with self._lock:
+            return 1000 * sum(self.by_hook.values()) / max(1, self.turns)

@@ -1,0 +1,125 @@
+"""The host's shapes and back: folded summaries, the host's notes, its bookkeeping."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lcm_plugin.hosts.hermes.messages import from_host, to_host, unanswered
+from lcm_plugin.hosts.hermes.presence import present
+from lcm_plugin.markup import HISTORY_LABEL, notice_block
+
+
+def summary(number: int, text: str = "They spoke of gardens.") -> dict[str, Any]:
+    opening = f'<summary id="sum_{number:016x}" depth="0">'
+    return user(f"{opening}\n{HISTORY_LABEL}\n{text}\n</summary>")
+
+
+def user(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+def assistant(text: str) -> dict[str, Any]:
+    return {"role": "assistant", "content": text}
+
+
+def test_summaries_are_folded_into_one_message_and_come_apart_again() -> None:
+    context = [summary(1), summary(2), user("what now?"), assistant("this")]
+    hosted = to_host(context)
+    assert [message["role"] for message in hosted] == ["user", "assistant"]
+    assert from_host(hosted) == context
+
+
+def test_a_folded_summary_tells_the_host_not_to_overwrite_it() -> None:
+    assert to_host([summary(1), user("q")])[0]["_compressed_summary"] is True
+    assert "_compressed_summary" not in to_host([user("q")])[0]
+
+
+def test_notices_of_ours_are_taken_off_as_well() -> None:
+    context = [summary(1), user(notice_block("Two messages were shortened.")), user("q")]
+    assert from_host(to_host(context)) == context
+
+
+def test_a_summary_that_a_user_only_quotes_is_what_the_user_said() -> None:
+    quote = user(f"what does {summary(1)['content']} mean?")
+    half = user('<summary id="sum_0000000000000001" depth="0">\nmine\n</summary>\n\nhello')
+    assert from_host([quote, half]) == [quote, half]
+
+
+def test_the_task_list_that_the_host_puts_in_is_left_out() -> None:
+    note = (
+        "[Your active task list was preserved across context compression]\n- [>] 1. water them (in_progress)"
+    )
+    assert from_host([user(note)]) == []
+    assert from_host([user(f"go on\n\n{note}")]) == [user("go on")]
+    assert from_host([{**user(note), "_todo_snapshot_synthetic": True}]) == []
+    assert from_host([user(f"{note}\n\nwhy do I see this?")]) == [user(f"{note}\n\nwhy do I see this?")]
+
+
+def test_nudges_that_only_drive_the_loop_are_left_out() -> None:
+    nudges = [
+        {**user("go on"), "_empty_recovery_synthetic": True},
+        {**assistant(""), "_thinking_prefill": True},
+    ]
+    assert from_host([user("q"), *nudges]) == [user("q")]
+
+
+def test_unknown_keys_stay_and_the_hosts_marks_go() -> None:
+    message = {**assistant("a"), "reasoning": "r", "api_content": "a+", "_db_persisted": True}
+    kept = {**assistant("a"), "reasoning": "r", "api_content": "a+"}
+    assert from_host([message]) == [kept]
+    assert to_host([message]) == [kept]
+
+
+def test_lists_of_parts_are_not_folded() -> None:
+    picture = {"role": "user", "content": [{"type": "text", "text": "look"}, {"type": "image_url"}]}
+    assert to_host([summary(1), picture]) == [{**summary(1), "_compressed_summary": True}, picture]
+
+
+def test_a_second_user_message_that_the_host_merged_into_an_unanswered_one_is_told_apart() -> None:
+    earlier = unanswered([assistant("a"), user("first")])
+    assert earlier == "first"
+    assert from_host([user("first\n\nsecond")], earlier) == [user("first"), user("second")]
+    assert unanswered([user("first"), assistant("a")]) is None
+    assert from_host([user("first\n\nsecond")], None) == [user("first\n\nsecond")]
+
+
+def test_values_that_are_not_json_become_text() -> None:
+    assert from_host([{**user("q"), "extra": {1, 1}}]) == [{**user("q"), "extra": "{1}"}]
+
+
+_texts = st.text(st.characters(codec="utf-8"), min_size=1, max_size=30)
+_messages = st.one_of(st.builds(user, _texts), st.builds(assistant, _texts), st.integers(0, 99).map(summary))
+
+
+@given(st.lists(_messages, max_size=12))
+@settings(max_examples=150, deadline=None)
+def test_folding_loses_no_word_and_never_touches_its_input(context: list[dict[str, Any]]) -> None:
+    before = copy.deepcopy(context)
+    hosted = to_host(context)
+    assert context == before
+    roles = [message["role"] for message in hosted]
+    assert all(pair != ("user", "user") for pair in zip(roles, roles[1:], strict=False))
+    assert [word for m in hosted for word in m["content"].split()] == [
+        word for m in context for word in m["content"].split()
+    ]
+
+
+def test_turns_that_the_host_took_back_are_left_out() -> None:
+    context = [summary(1), user("a"), assistant("b"), user("undone"), assistant("too"), user("c")]
+    listing = [summary(1), user("a"), assistant("b"), user("c")]
+    assert present(context, listing) == listing
+
+
+def test_the_newer_part_of_a_partial_compaction_is_left_out() -> None:
+    context = [summary(1), user("a"), assistant("b"), user("kept by the host"), assistant("too")]
+    assert present(context, [user("old"), user("a"), assistant("b")]) == context[:3]
+
+
+def test_what_the_host_only_rewrote_stays() -> None:
+    context = [user("a"), assistant("b"), user("[note] c"), assistant("d")]
+    assert present(context, [user("a"), assistant("b"), user("c"), assistant("d")]) == context
+    assert present(context, []) == context
