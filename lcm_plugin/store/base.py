@@ -104,6 +104,9 @@ class Reader(SearchReader, Protocol):
     def source_messages(self, summary_id: str) -> list[int]:
         """Ids of the messages that a leaf was made from, in order."""
 
+    def sources_of(self, summary_ids: Sequence[str]) -> dict[str, list[str]]:
+        """The sources of several summaries as ``msg_…`` and ``sum_…`` ids, in order."""
+
     def derived_from(self, summary_id: str) -> list[str]:
         """Ids of the summaries made from this one."""
 

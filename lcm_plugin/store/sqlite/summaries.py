@@ -51,6 +51,19 @@ class SummaryQueries(Handle):
         )
         return [row[0] for row in rows]
 
+    def sources_of(self, summary_ids: Sequence[str]) -> dict[str, list[str]]:
+        ids = json.dumps(list(summary_ids))
+        found: dict[str, list[str]] = {}
+        for summary_id, ref in self.db.execute(
+            "SELECT summary_id, 'msg_' || message_id FROM json_each(:ids) ids CROSS JOIN summary_messages "
+            "WHERE summary_id = ids.value UNION ALL "
+            "SELECT summary_id, parent_summary_id FROM json_each(:ids) ids CROSS JOIN summary_parents "
+            "WHERE summary_id = ids.value",
+            {"ids": ids},
+        ):
+            found.setdefault(summary_id, []).append(ref)
+        return found
+
     def derived_from(self, summary_id: str) -> list[str]:
         rows = self._all(
             "SELECT summary_id FROM summary_parents WHERE parent_summary_id = ? ORDER BY summary_id",

@@ -1,0 +1,96 @@
+"""Work off the turn: daemon threads that run jobs, one at a time per key."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Hashable
+
+from lcm_plugin.events import logger
+
+Job = Callable[[], object]
+
+
+class Background:
+    """Runs jobs on a few daemon threads, which start with the first job.
+
+    A key that is already waiting is not queued twice; one that is running runs once more afterwards.
+    """
+
+    def __init__(self, workers: int = 2) -> None:
+        self._limit = workers
+        self._condition = threading.Condition()
+        self._queue: deque[tuple[Hashable, Job]] = deque()
+        self._waiting: set[Hashable] = set()
+        self._running: set[Hashable] = set()
+        self._threads: list[threading.Thread] = []
+        self._closing = False
+
+    def submit(self, key: Hashable, job: Job) -> bool:
+        """Queues a job; False when the key is waiting already or the pool is closing."""
+        with self._condition:
+            if self._closing or key in self._waiting:
+                return False
+            self._waiting.add(key)
+            self._queue.append((key, job))
+            if len(self._threads) < self._limit:
+                thread = threading.Thread(target=self._work, name="lcm-background", daemon=True)
+                self._threads.append(thread)
+                thread.start()
+            self._condition.notify()
+            return True
+
+    def wait_idle(self, timeout: float | None = None) -> bool:
+        """Waits until nothing is queued or running; False when the time (seconds) is over first."""
+        with self._condition:
+            return self._condition.wait_for(lambda: not (self._waiting or self._running), timeout)
+
+    def wait_for(self, key: Hashable, timeout: float) -> bool:
+        """Waits until one key is neither queued nor running; False when the time is over first."""
+        with self._condition:
+            return self._condition.wait_for(
+                lambda: key not in self._waiting and key not in self._running, timeout
+            )
+
+    @property
+    def closing(self) -> bool:
+        """Whether jobs should stop soon."""
+        return self._closing
+
+    def close(self, timeout: float = 5.0) -> None:
+        """Drops what is queued and waits (seconds) for what is running."""
+        with self._condition:
+            self._closing = True
+            self._queue.clear()
+            self._waiting.clear()
+            self._condition.notify_all()
+        deadline = time.monotonic() + timeout
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(max(0.0, deadline - time.monotonic()))
+
+    def _work(self) -> None:
+        while (taken := self._take()) is not None:
+            key, job = taken
+            try:
+                job()
+            except Exception:  # noqa: BLE001 - the thread must outlive any job
+                logger.exception("a background job failed")
+            finally:
+                with self._condition:
+                    self._running.discard(key)
+                    self._condition.notify_all()
+
+    def _take(self) -> tuple[Hashable, Job] | None:
+        with self._condition:
+            while True:
+                if self._closing:
+                    return None
+                for index, (key, job) in enumerate(self._queue):
+                    if key not in self._running:
+                        del self._queue[index]
+                        self._waiting.discard(key)
+                        self._running.add(key)
+                        return key, job
+                self._condition.wait()

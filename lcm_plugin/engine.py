@@ -1,0 +1,444 @@
+"""The composition root: one engine per database, one public API.
+
+The engine builds the services and hands each call to the one that knows. Its methods are synchronous
+and thread-safe; async hosts call them through a worker thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from lcm_plugin.assembly.assembler import Assembler, Request
+from lcm_plugin.assembly.render import Renderer
+from lcm_plugin.compaction.background import Background
+from lcm_plugin.compaction.compactor import Compactor
+from lcm_plugin.compaction.passes import PassRunner
+from lcm_plugin.compaction.policy import Limits, limits_for
+from lcm_plugin.compaction.sweep import Sweeper
+from lcm_plugin.config import DEFAULT_BUDGET, LcmConfig
+from lcm_plugin.errors import EngineClosed, InputError
+from lcm_plugin.events import EventBus, Listener
+from lcm_plugin.ingest.externalise import PayloadStore
+from lcm_plugin.ingest.files import FileFolder
+from lcm_plugin.ingest.ingestor import Ingestor
+from lcm_plugin.ingest.messages import rebuild
+from lcm_plugin.ingest.redact import Redactor
+from lcm_plugin.library import Library
+from lcm_plugin.sessions.gate import Access, SessionGate
+from lcm_plugin.sessions.lifecycle import Lifecycle, Pruned
+from lcm_plugin.store.base import Store, iterate_messages
+from lcm_plugin.store.guards import StoredGuards
+from lcm_plugin.store.open import open_store
+from lcm_plugin.store.records import Conversation, Part
+from lcm_plugin.summarize.summarizer import Summarizer
+from lcm_plugin.tokens import TokenCounter
+from lcm_plugin.types import (
+    CommandResult,
+    CompactionDecision,
+    CompactionResult,
+    Completer,
+    Context,
+    ContextItem,
+    IngestMode,
+    IngestReport,
+    IntegrityReport,
+    Message,
+    Reason,
+    RepairPlan,
+    Session,
+)
+
+if TYPE_CHECKING:
+    from lcm_plugin.store.base import Reader
+
+MARGIN_SHARE = 0.02
+
+
+def system_clock() -> int:
+    """Milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+class Engine:
+    """Lossless context management over one database."""
+
+    def __init__(
+        self,
+        config: LcmConfig,
+        store: Store,
+        completer: Completer | None = None,
+        *,
+        clock: Callable[[], int] = system_clock,
+    ) -> None:
+        self.config = config
+        self.store = store
+        self.events = EventBus()
+        self.clock = clock
+        self.counter = TokenCounter()
+        self.gate = SessionGate(config)
+        self.payloads = PayloadStore(config, self.counter.text, _folder(config, store))
+        self.summarizer = Summarizer(config, self.counter, self.events, completer, StoredGuards(store), clock)
+        self.library = Library(store, self._read_part)
+        self.background = Background()
+        self._ingestor = Ingestor(
+            store,
+            self.counter,
+            self.payloads,
+            Redactor(config.redact_patterns),
+            self.events,
+            clock,
+            prune_heartbeats=config.prune_heartbeat_ok,
+        )
+        self._lifecycle = Lifecycle(store, clock)
+        self._assembler = Assembler(Renderer(self.counter, config.timezone), self.counter)
+        passes = PassRunner(store, self.summarizer, self.counter, self.events, clock, config.timezone)
+        self._compactor = Compactor(
+            store,
+            Sweeper(store, passes),
+            config,
+            self.events,
+            clock,
+            calls_models=self.summarizer.completions.available,
+        )
+        self._closed = False
+
+    @classmethod
+    def open(
+        cls,
+        config: LcmConfig | None = None,
+        completer: Completer | None = None,
+        *,
+        clock: Callable[[], int] = system_clock,
+        read_only: bool = False,
+    ) -> Self:
+        """Opens the configured database, making or migrating it.
+
+        Raises `StoreUnavailable` when it cannot be used, `SchemaError` when a newer version wrote it.
+        """
+        config = config or LcmConfig()
+        return cls(config, open_store(config, read_only=read_only), completer, clock=clock)
+
+    # -- messages
+
+    def ingest(
+        self, session: Session, messages: Sequence[Message], mode: IngestMode = "append"
+    ) -> IngestReport:
+        """Stores what is new of a host's delta (``append``) or whole list (``sync``), all or nothing.
+
+        Raises `InputError` naming the message that cannot be stored.
+        """
+        self._check_open()
+        access = self._access(session)
+        if access is not Access.FULL:
+            return IngestReport(0, len(messages), f"the session is {access}")
+        if not session.key and not session.id:
+            raise InputError("a session needs a key or an id")
+        return self._ingestor.ingest(self._keyed(session), messages, mode)
+
+    def messages(self, session: Session) -> list[Message]:
+        """The stored messages of a session's active conversation, in order, as they came in."""
+        self._check_open()
+        with self.store.read() as reader:
+            conversation = self._conversation(reader, session)
+            if conversation is None:
+                return []
+            return [
+                rebuild(stored, self._read_part)
+                for stored in iterate_messages(reader, conversation.conversation_id)
+            ]
+
+    # -- context
+
+    def assemble(
+        self,
+        session: Session,
+        budget: int | None = None,
+        overhead_tokens: int = 0,
+        prompt: str | None = None,
+        *,
+        model: str | None = None,
+    ) -> Context:
+        """The context of the next model call, within ``budget`` tokens less the host's overhead.
+
+        Reasoning that another ``model`` wrote is left out. Raises `InputError` for a budget below 1.
+        """
+        self._check_open()
+        total = self._budget(budget)
+        margin = int(total * MARGIN_SHARE)
+        request = Request(
+            room=max(0, total - overhead_tokens - margin),
+            tail_messages=self.config.fresh_tail_count,
+            prompt=prompt if prompt and prompt.strip() else None,
+            model=model,
+            by_relevance=self.config.prompt_aware_eviction,
+        )
+        with self.store.read() as reader:
+            conversation = self._conversation(reader, session)
+            if conversation is None:
+                return Context([], 0)
+            context = self._assembler.assemble(reader, conversation, request)
+        if context.notices:
+            self.events.emit(
+                "assembly.notice",
+                level=logging.WARNING,
+                conversation_id=conversation.conversation_id,
+                session_key=conversation.session_key,
+                over_budget=context.over_budget,
+            )
+        return context
+
+    def context_items(self, session: Session) -> list[ContextItem]:
+        """The active context's pointers, in order."""
+        self._check_open()
+        found: list[ContextItem] = []
+        with self.store.read() as reader:
+            conversation = self._conversation(reader, session)
+            after = 0
+            while conversation and (
+                page := reader.oldest_items(conversation.conversation_id, after=after, limit=1_000)
+            ):
+                found += [
+                    ContextItem(item.ordinal, item.kind, item.ref, item.depth, item.tokens) for item in page
+                ]
+                after = page[-1].ordinal
+        return found
+
+    # -- compaction
+
+    def evaluate(
+        self,
+        session: Session,
+        budget: int | None = None,
+        *,
+        overhead_tokens: int = 0,
+        model: str | None = None,
+        window: int | None = None,
+    ) -> CompactionDecision:
+        """Whether compaction is due now."""
+        self._check_open()
+        limits = self._limits(session, budget, overhead_tokens, model, window)
+        conversation = self._writable_conversation(session)
+        if conversation is None:
+            return CompactionDecision(False, Reason.BELOW_THRESHOLD, 0, limits.soft)
+        return self._compactor.evaluate(conversation.conversation_id, limits)
+
+    def compact(
+        self,
+        session: Session,
+        force: bool = False,
+        budget: int | None = None,
+        *,
+        overhead_tokens: int = 0,
+        model: str | None = None,
+        window: int | None = None,
+    ) -> CompactionResult:
+        """Compacts now, in this thread: what is due, or with ``force`` as far as it goes."""
+        self._check_open()
+        limits = self._limits(session, budget, overhead_tokens, model, window)
+        conversation = self._writable_conversation(session)
+        if conversation is None:
+            return CompactionResult(False, Reason.NOTHING_ELIGIBLE, 0, 0, 0)
+        return self._compactor.compact(
+            conversation.conversation_id, limits, force=force, cancelled=lambda: self.background.closing
+        )
+
+    def schedule_compaction(
+        self,
+        session: Session,
+        budget: int | None = None,
+        *,
+        overhead_tokens: int = 0,
+        model: str | None = None,
+        window: int | None = None,
+    ) -> CompactionDecision:
+        """Starts compaction that is due on a worker thread; past the hard limit, waits a bounded time."""
+        limits = self._limits(session, budget, overhead_tokens, model, window)
+        conversation = self._writable_conversation(session)
+        if conversation is None:
+            return CompactionDecision(False, Reason.BELOW_THRESHOLD, 0, limits.soft)
+        conversation_id = conversation.conversation_id
+        decision = self._compactor.evaluate(conversation_id, limits)
+        if not decision.due:
+            return decision
+        with self.store.write() as writer:
+            writer.request_compaction(conversation_id, str(decision.reason), budget, self.clock())
+        self.background.submit(
+            conversation_id,
+            lambda: self._compactor.compact(
+                conversation_id, limits, cancelled=lambda: self.background.closing
+            ),
+        )
+        if decision.reason is Reason.OVER_HARD_LIMIT:
+            finished = self.background.wait_for(conversation_id, self.config.hard_wait_ms / 1000)
+            if not finished:
+                self.events.emit(
+                    "compaction.wait_ended",
+                    level=logging.WARNING,
+                    conversation_id=conversation_id,
+                    waited_ms=self.config.hard_wait_ms,
+                )
+        return decision
+
+    # -- sessions
+
+    def new_session(self, session: Session, retain_depth: int | None = None) -> Pruned:
+        """``/new``: prunes the context by retain depth; stored rows stay."""
+        self._check_open()
+        depth = self.config.new_session_retain_depth if retain_depth is None else retain_depth
+        if self._access(session) is not Access.FULL:
+            return Pruned(0, 0, 0, 0, -1)
+        return self._lifecycle.prune(self._keyed(session), depth)
+
+    def undo_new(self, session: Session) -> int:
+        """Puts back what the last ``/new`` pruned and returns how many items; 0 when it is too late."""
+        self._check_open()
+        return self._lifecycle.undo(self._keyed(session)) if self._access(session) is Access.FULL else 0
+
+    def reset_session(self, session: Session) -> Conversation | None:
+        """``/reset``: archives the conversation and starts a fresh one; returns what was archived."""
+        self._check_open()
+        if self._access(session) is not Access.FULL:
+            return None
+        return self._lifecycle.reset(self._keyed(session))
+
+    def end_session(self, session: Session, reason: str) -> Conversation | None:
+        """A run ended: ``deleted`` archives, ``restart``, ``shutdown``, ``idle``, ``rollover`` change nothing."""
+        self._check_open()
+        if self._access(session) is not Access.FULL:
+            return None
+        return self._lifecycle.end(self._keyed(session), reason)
+
+    # -- tools, commands, health
+
+    def call_tool(self, session: Session, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Runs one of the recall tools; what goes wrong comes back as ``{"error": …}``."""
+        self._check_open()
+        from lcm_plugin.tools import call_tool
+
+        return call_tool(self, session, name, arguments)
+
+    def command(self, session: Session, text: str) -> CommandResult:
+        """Answers a ``/lcm …`` chat command."""
+        self._check_open()
+        from lcm_plugin.commands import run_command
+
+        return run_command(self, session, text)
+
+    def check(self, session: Session | None = None) -> IntegrityReport:
+        """Checks the whole database, or one session's conversations."""
+        self._check_open()
+        from lcm_plugin.health.integrity import check
+
+        return check(self.store, self.payloads, session)
+
+    def plan_repairs(self, report: IntegrityReport) -> RepairPlan:
+        """What ``doctor apply`` would do about a report's findings."""
+        self._check_open()
+        from lcm_plugin.health.repair import plan_repairs
+
+        return plan_repairs(report)
+
+    def count_tokens(self, value: Any) -> int:
+        """Tokens of a text, a message, a list of messages or any JSON value."""
+        if isinstance(value, str):
+            return self.counter.text(value)
+        if isinstance(value, Mapping) and "role" in value:
+            return self.counter.message(value)
+        if isinstance(value, (list, tuple)) and all(
+            isinstance(item, Mapping) and "role" in item for item in value
+        ):
+            return sum(self.counter.message(item) for item in value)
+        return self.counter.value(value)
+
+    # -- life
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Hands every event to a listener; returns the function that ends it."""
+        return self.events.subscribe(listener)
+
+    def wait_idle(self, timeout: float | None = None) -> bool:
+        """Waits (seconds) until no background work is left; False when the time is over first."""
+        return self.background.wait_idle(timeout)
+
+    def close(self) -> None:
+        """Stops background work and closes the database. Later calls raise `EngineClosed`."""
+        if self._closed:
+            return
+        self._closed = True
+        self.summarizer.cancel()
+        self.background.close()
+        self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- inside
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise EngineClosed("the engine is closed")
+
+    def _access(self, session: Session) -> Access:
+        if session.key or not self.gate.needs_lookup:
+            return self.gate.access(session)
+        with self.store.read() as reader:
+            return self.gate.access(session, reader)
+
+    def _keyed(self, session: Session) -> Session:
+        """The session with a key: for a bare id the key it was seen under, else the id."""
+        if session.key:
+            return session
+        with self.store.read() as reader:
+            return Session(self.gate.key_of(session, reader), session.id)
+
+    def _conversation(self, reader: Reader, session: Session) -> Conversation | None:
+        if not session.key and not session.id:
+            return None
+        if self.gate.access(session, reader) is Access.NONE:
+            return None
+        return reader.find_conversation(Session(self.gate.key_of(session, reader), session.id))
+
+    def _writable_conversation(self, session: Session) -> Conversation | None:
+        if self._access(session) is not Access.FULL:
+            return None
+        with self.store.read() as reader:
+            return self._conversation(reader, session)
+
+    def _limits(
+        self, session: Session, budget: int | None, overhead: int, model: str | None, window: int | None
+    ) -> Limits:
+        return limits_for(
+            self.config,
+            self._budget(budget),
+            overhead=overhead,
+            model=model,
+            window=window,
+            session_key=session.key,
+        )
+
+    def _budget(self, budget: int | None) -> int:
+        if budget is not None and budget < 1:
+            raise InputError(f"a budget must be at least 1 token, not {budget}")
+        return min(budget or DEFAULT_BUDGET, self.config.max_assembly_token_budget or 1 << 62)
+
+    def _read_part(self, part: Part) -> str:
+        with self.store.read() as reader:
+            return self.payloads.read_part(reader, part)
+
+
+def _folder(config: LcmConfig, store: Store) -> FileFolder | None:
+    """Where payloads lie: the configured folder, beside the database, or None for inside it."""
+    setting = config.large_files_dir
+    if setting == "db" or (not setting and "://" in store.location):
+        return None
+    return FileFolder(Path(setting).expanduser() if setting else Path(store.location).with_name("lcm-files"))
