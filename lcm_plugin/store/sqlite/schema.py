@@ -203,9 +203,12 @@ CREATE TABLE guards (
 ) WITHOUT ROWID;
 
 CREATE VIEW message_text AS
-    SELECT message_id, group_concat(text, char(10)) AS text
-    FROM (SELECT message_id, text FROM message_parts WHERE text <> '' ORDER BY part_id)
-    GROUP BY message_id;
+    SELECT m.message_id, (
+        SELECT group_concat(p.text, char(10)) FROM message_parts p
+        WHERE p.part_id >= m.message_id * 65536 AND p.part_id < (m.message_id + 1) * 65536
+        AND p.type <> 'reasoning' AND p.text <> '' AND p.text NOT GLOB 'data:*;base64,*'
+    ) AS text
+    FROM messages m;
 """
 
 
