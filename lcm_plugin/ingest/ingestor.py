@@ -18,16 +18,15 @@ from lcm_plugin.ingest.externalise import PayloadStore
 from lcm_plugin.ingest.heartbeat import idle_heartbeat_rows
 from lcm_plugin.ingest.identity import channel_of, host_id_of, identity_of, sender_of, text_of, time_of
 from lcm_plugin.ingest.messages import (
-    Lifted,
     calls_answered,
     calls_made,
     check_message,
     lift,
+    lift_deeper,
     make_parts,
     rebuild,
     skeleton_of,
 )
-from lcm_plugin.ingest.paths import join_path, split_path
 from lcm_plugin.ingest.redact import Redactor
 from lcm_plugin.markup import is_notice, plain_text, stub_id_of, summary_id_of
 from lcm_plugin.store.base import Reader, Store, Writer
@@ -216,9 +215,7 @@ class Ingestor:
     ) -> _Prepared:
         call = calls.get(item.answers[0]) if len(item.answers) == 1 else None
         moved = self._payloads.move_out(message, lane, now, call)
-        lifted = lift(message)
-        paths = {join_path(part.path) for part in lifted}
-        lifted += [_lifted_at(message, path) for path in moved.stand_ins if path not in paths]
+        lifted = lift_deeper(message, lift(message), moved.stand_ins)
         parts = make_parts(lifted, moved.stand_ins)
         if call is not None and (name := _name_of(call)):
             parts = tuple(
@@ -269,15 +266,6 @@ class Ingestor:
         fresh = [ordered[index].head.message_id for index in idle if not ordered[index].head.hidden]
         if fresh:
             writer.hide(conversation.conversation_id, fresh, now)
-
-
-def _lifted_at(message: Message, path: str) -> Lifted:
-    steps: list[str | int] = []
-    holder: Any = message
-    for step in split_path(path):
-        steps.append(int(step) if isinstance(holder, list) else step)
-        holder = holder[steps[-1]]
-    return Lifted(tuple(steps), holder, "file")
 
 
 def _name_of(call: Mapping[str, Any]) -> str | None:

@@ -8,12 +8,12 @@ keys, block structure) is the *skeleton*. A part's path says where its text belo
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lcm_plugin.errors import InputError
-from lcm_plugin.ingest.paths import join_path, put_at
+from lcm_plugin.ingest.paths import join_path, put_at, split_path
 from lcm_plugin.store.records import PART_TYPES, Part, StoredMessage
 from lcm_plugin.types import Message
 
@@ -234,6 +234,36 @@ def make_parts(
     return tuple(parts)
 
 
+def lift_deeper(message: Message, lifted: Sequence[Lifted], paths: Iterable[str]) -> list[Lifted]:
+    """The parts, and one more for every path that none of them stands at.
+
+    A path may lead into a part's own JSON value; that part then keeps null where the deeper one stood.
+    """
+    known = {join_path(part.path) for part in lifted}
+    deeper = [_lifted_at(message, path) for path in paths if path not in known]
+    return [*(_without(part, deeper) for part in lifted), *deeper]
+
+
+def _lifted_at(message: Message, path: str) -> Lifted:
+    steps: list[str | int] = []
+    holder: Any = message
+    for step in split_path(path):
+        steps.append(int(step) if isinstance(holder, list) else step)
+        holder = holder[steps[-1]]
+    return Lifted(tuple(steps), holder, "file")
+
+
+def _without(part: Lifted, deeper: Sequence[Lifted]) -> Lifted:
+    depth = len(part.path)
+    inner = [item.path[depth:] for item in deeper if len(item.path) > depth and item.path[:depth] == part.path]
+    if not inner:
+        return part
+    value = _copy(part.value)
+    for path in inner:
+        put_at(value, join_path(path), None)
+    return replace(part, value=value)
+
+
 def skeleton_of(message: Message, lifted: Sequence[Lifted]) -> str | None:
     """What remains of a message when its parts are out; None when it is just role and content."""
     if list(message) == ["role", "content"] and len(lifted) == 1 and lifted[0].path == ("content",):
@@ -242,8 +272,9 @@ def skeleton_of(message: Message, lifted: Sequence[Lifted]) -> str | None:
     for item in lifted:
         holder = rest
         for step in item.path[:-1]:
-            holder = holder[step]
-        holder[item.path[-1]] = None
+            holder = None if holder is None else holder[step]
+        if holder is not None:
+            holder[item.path[-1]] = None
     text = json.dumps(rest, ensure_ascii=False, separators=(",", ":"))
     return text if storable(text) == text else json.dumps(rest, separators=(",", ":"))
 

@@ -48,7 +48,9 @@ _LABEL = re2.compile(
 _DATA_URL = re.compile(r"data:[\w.+/-]+(?:;[\w=.+-]+)*;base64,[A-Za-z0-9+/=_-]*")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _IDENTITY_KEYS = frozenset({"role", "type", "id", "tool_call_id", "tool_use_id", "call_id"})
-_OPAQUE_KEYS = frozenset({"signature", "thought_signature", "thoughtSignature", "encrypted_content"})
+_SEALED_KEYS = frozenset({"signature", "thought_signature", "thoughtSignature", "encrypted_content"})
+_UNTOUCHED_KEYS = _IDENTITY_KEYS | _SEALED_KEYS
+_PLAIN_KEY = re.compile(r"[A-Za-z_]{1,40}")
 _JSON_KEYS = frozenset({"arguments"})
 
 
@@ -78,8 +80,6 @@ class Redactor:
 
     def _value(self, value: Any, key: str = "") -> Any:
         if isinstance(value, str):
-            if _DATA_URL.fullmatch(value):
-                return value
             return self._arguments(value) if key in _JSON_KEYS else self.text(value)
         if isinstance(value, dict):
             return self._mapping(value)
@@ -92,14 +92,15 @@ class Redactor:
     def _mapping(self, value: dict[str, Any]) -> dict[str, Any]:
         result: dict[str, Any] = {}
         for key, item in value.items():
-            untouched = isinstance(item, str) and key in _IDENTITY_KEYS | _OPAQUE_KEYS
+            untouched = isinstance(item, str) and (key in _UNTOUCHED_KEYS or _DATA_URL.fullmatch(item))
             result[self._key(key, result)] = item if untouched else self._member(key, item)
         return result
 
     def _key(self, key: str, taken: dict[str, Any]) -> str:
-        redacted, number = self.text(key), 1
+        """The key, redacted unless it is a plain word: ``password`` is a label, ``sk-1a2b`` is not."""
+        redacted, number = key if _PLAIN_KEY.fullmatch(key) else self.text(key), 1
         unique = redacted
-        while redacted != key and unique in taken:
+        while unique in taken:
             number += 1
             unique = f"{redacted} {number}"
         return unique
@@ -159,7 +160,7 @@ def _compile(index: int, pattern: str) -> Any:
 
 
 def _apply(pattern: Any, text: str) -> str:
-    searched = _SURROGATE.sub("\ufffd", text)
+    searched = _searchable(text)
     pieces: list[str] = []
     done = 0
     references: list[tuple[int, int]] | None = None
@@ -176,11 +177,17 @@ def _apply(pattern: Any, text: str) -> str:
 
 def _hide(text: str, start: int, end: int, references: list[tuple[int, int]]) -> str:
     """The matched range with everything hidden but code references and the labels before them."""
-    first = bisect_left(references, start, key=lambda span: span[1])
     shown: list[str] = []
     position = start
-    for low, high in references[first:]:
+    for low, high in references[bisect_left(references, start, key=lambda span: span[1]) :]:
         if low >= end:
+            # A label that stops short of the reference it belongs to: ``token :=`` os.Getenv("TOKEN").
+            if (
+                position == start
+                and not text[end:low].strip()
+                and _LABEL.fullmatch(_searchable(text[start:end]))
+            ):
+                return text[start:end]
             break
         low, high = max(low, start), min(high, end)
         shown += [_hide_rest(text[position:low]), text[low:high]]
@@ -189,4 +196,9 @@ def _hide(text: str, start: int, end: int, references: list[tuple[int, int]]) ->
 
 
 def _hide_rest(piece: str) -> str:
-    return piece if _LABEL.fullmatch(_SURROGATE.sub("\ufffd", piece)) else MARK
+    return piece if _LABEL.fullmatch(_searchable(piece)) else MARK
+
+
+def _searchable(text: str) -> str:
+    """The text with lone surrogates, which RE2 refuses, replaced one for one."""
+    return _SURROGATE.sub("\ufffd", text)

@@ -20,7 +20,7 @@ def explore_text(source: Source) -> Found:
     lines = [line for line in source.head.split("\n") if line.strip()]
     found = [f"Text: {plural(source.line_count, 'line')}, {source.size:,} bytes."]
     found.append(f"Begins: {one_line(source.head, 380)}")
-    end = one_line((source.tail or source.head)[-600:], 300)
+    end = one_line((source.tail or source.head).rstrip()[-280:], 280)
     if source.size > 1_000:
         found.append(f"Ends: {end}")
     words = Counter(word.lower() for word in _WORD.findall(source.head[:_TERMS_CHARS]))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re2
 
 _CUT = r"(?:truncat(?:ed|ion)|(?:\d[\d,.]* ?(?:more )?(?:\w+ ){0,2}(?:omitted|elided|clipped|removed|skipped|not shown)))"
-_OPEN, _CLOSE = r"[\[(<{]", r"[\])>}]"
+_OPEN, _CLOSE = r"[\[(<]", r"[\])>]"
 _DOTS = r"[.…\-=*#~ \t]*"
 _LINE = re2.compile(
     rf"(?im)^{_DOTS}{_OPEN}[^\n\[\]]{{0,60}}{_CUT}[^\n\[\]]{{0,100}}{_CLOSE}{_DOTS}\r?$"
