@@ -63,6 +63,10 @@ class Corpus:
         """The first ``count`` messages."""
         return islice((message for turn in self.turns() for message in turn), count)
 
+    def sentences(self) -> list[str]:
+        """The sentences that its prose is made of."""
+        return list(self._sentences)
+
     def _turn(self) -> list[Message]:
         rng = self._rng
         turn: list[Message] = [{"role": "user", "content": self._prose(USER_TOKENS * 0.95)}]

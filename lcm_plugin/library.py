@@ -19,6 +19,7 @@ from lcm_plugin.store.records import (
     MessageHead,
     Part,
     StoredMessage,
+    StoreStatus,
     Summary,
     message_ref,
 )
@@ -58,6 +59,11 @@ class Library:
     def __init__(self, store: Store, read_file: Callable[[Part], Any] | None = None) -> None:
         self._store = store
         self._read_file = read_file
+
+    def status(self) -> StoreStatus:
+        """Totals of the whole database."""
+        with self._store.read() as reader:
+            return reader.status()
 
     def conversation(self, selector: str) -> Conversation:
         """The conversation with this number, or the newest one of this session key. Raises `NotFound`."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lcm_plugin.library import Node
 from lcm_plugin.store.records import Summary, message_ref
@@ -13,20 +14,52 @@ from lcm_plugin.store.records import Summary, message_ref
 if TYPE_CHECKING:
     from rich.tree import Tree
 
-_STYLES = ("green", "cyan", "magenta", "yellow", "blue")
+_STYLES = ("green", "cyan", "magenta", "yellow", "blue", "red")
 
 
-def draw(title: str, nodes: Sequence[Node], *, children: int = 6) -> Tree:
-    """The context's items as a tree; of long rows the first and last ones, at most ``children`` in all."""
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """How much is shown: branches of each node, and levels below the context."""
+
+    branches: int
+    levels: int
+
+
+def draw(
+    title: str, nodes: Sequence[Node], *, branches: int = 6, levels: int | None = None, lines: int = 60
+) -> Tree:
+    """The context's items as a tree.
+
+    Of long rows the first and last ``branches`` are shown. Without ``levels`` as many are shown as fit
+    into some ``lines``, at least one.
+    """
     from rich.tree import Tree
 
-    tree = Tree(title, guide_style="dim")
+    frame = Frame(branches, levels or _levels_that_fit(nodes, branches, lines))
+    tree = Tree(f"[bold]{_escape(title)}[/bold]", guide_style="dim")
     for summarised, run in groupby(nodes, lambda node: node.summary is not None):
         if summarised:
-            _hang(tree, list(run), children)
+            _hang(tree, list(run), frame, 1)
         else:
             tree.add(_raw_line(list(run)))
     return tree
+
+
+def as_data(node: Node) -> dict[str, Any]:
+    """A node and all below it as JSON data."""
+    if node.message is not None:
+        return {"id": node.message.ref, "role": node.message.role, "tokens": node.message.tokens}
+    summary = _summary(node)
+    below: list[Any] = [as_data(source) for source in node.sources]
+    return {
+        "id": summary.summary_id,
+        "depth": summary.depth,
+        "tokens": summary.tokens,
+        "earliest_at": summary.earliest_at,
+        "latest_at": summary.latest_at,
+        "messages": summary.message_count,
+        "sources": below or [message_ref(number) for number in node.message_ids],
+    }
 
 
 def is_balanced(nodes: Sequence[Node]) -> bool:
@@ -34,14 +67,22 @@ def is_balanced(nodes: Sequence[Node]) -> bool:
     return all(_even(node) for node in nodes if node.summary is not None)
 
 
-def summary_line(summary: Summary) -> str:
-    """One node: id, what it covers, and from how many tokens to how many."""
+def summary_line(node: Node) -> str:
+    """One summary: id, how much it covers, from how many tokens to how many, and when."""
+    summary = _summary(node)
     style = _STYLES[min(summary.depth, len(_STYLES) - 1)]
     kind = "leaf" if summary.depth == 0 else f"depth {summary.depth}"
     return (
-        f"[{style}]{summary.summary_id}[/{style}] {kind} · {_span(summary.earliest_at, summary.latest_at)} · "
-        f"{summary.message_count:,} messages · {summary.message_tokens:,} → {summary.tokens:,} tokens"
+        f"[{style}]{summary.summary_id}[/{style}] {kind} · {summary.message_count:,} messages · "
+        f"{summary.message_tokens:,} → {summary.tokens:,} tokens · "
+        f"[dim]{_span(summary.earliest_at, summary.latest_at)}[/dim]"
     )
+
+
+def _summary(node: Node) -> Summary:
+    if node.summary is None:
+        raise ValueError("a raw message is no summary")
+    return node.summary
 
 
 def _even(node: Node) -> bool:
@@ -49,43 +90,47 @@ def _even(node: Node) -> bool:
     return len(heights) <= 1 and heights <= {node.height - 1} and all(map(_even, node.sources))
 
 
-def _hang(tree: Tree, nodes: Sequence[Node], children: int) -> None:
-    head, hidden, tail = _shortened(nodes, children)
-    for node in head:
-        _hang_one(tree, node, children)
-    if hidden:
-        tree.add(f"[dim]… {len(hidden):,} more, {_messages(hidden):,} messages[/dim]")
-    for node in tail:
-        _hang_one(tree, node, children)
+def _levels_that_fit(nodes: Sequence[Node], branches: int, lines: int) -> int:
+    deepest = max((node.height for node in nodes), default=1)
+    fitting = (
+        levels for levels in range(deepest, 1, -1) if _line_count(nodes, Frame(branches, levels), 1) <= lines
+    )
+    return next(fitting, 1)
 
 
-def _hang_one(tree: Tree, node: Node, children: int) -> None:
-    if node.summary is None:
+def _line_count(nodes: Sequence[Node], frame: Frame, level: int) -> int:
+    if level > frame.levels:
+        return 0
+    head, hidden, tail = _shortened(nodes, frame.branches)
+    return bool(hidden) + sum(1 + _line_count(node.sources, frame, level + 1) for node in (*head, *tail))
+
+
+def _hang(tree: Tree, nodes: Sequence[Node], frame: Frame, level: int) -> None:
+    if level > frame.levels:
         return
-    branch = tree.add(summary_line(node.summary))
-    _hang(branch, node.sources, children)
-    if node.message_ids:
-        first, last = message_ref(node.message_ids[0]), message_ref(node.message_ids[-1])
-        branch.add(f"[dim]{first} … {last}[/dim]")
+    head, hidden, tail = _shortened(nodes, frame.branches)
+    for node in head:
+        _hang(tree.add(summary_line(node)), node.sources, frame, level + 1)
+    if hidden:
+        messages = sum(_summary(node).message_count for node in hidden)
+        tree.add(f"[dim]… {len(hidden):,} more over {messages:,} messages[/dim]")
+    for node in tail:
+        _hang(tree.add(summary_line(node)), node.sources, frame, level + 1)
 
 
-def _shortened(nodes: Sequence[Node], children: int) -> tuple[Sequence[Node], Sequence[Node], Sequence[Node]]:
-    if len(nodes) <= children:
+def _shortened(nodes: Sequence[Node], branches: int) -> tuple[Sequence[Node], Sequence[Node], Sequence[Node]]:
+    if len(nodes) <= branches:
         return nodes, (), ()
-    head = children - children // 3
-    tail = children - head
-    return nodes[:head], nodes[head:-tail], nodes[-tail:]
-
-
-def _messages(nodes: Sequence[Node]) -> int:
-    return sum(node.summary.message_count for node in nodes if node.summary is not None)
+    tail = branches // 3
+    head = branches - tail
+    return nodes[:head], nodes[head : len(nodes) - tail], nodes[len(nodes) - tail :]
 
 
 def _raw_line(nodes: Sequence[Node]) -> str:
     heads = [node.message for node in nodes if node.message is not None]
     tokens = sum(head.tokens for head in heads)
     if len(heads) == 1:
-        return f"{heads[0].ref} {heads[0].role}, as it was · {tokens:,} tokens"
+        return f"{heads[0].ref} · 1 message as it was · {tokens:,} tokens"
     return f"{heads[0].ref} … {heads[-1].ref} · {len(heads):,} messages as they were · {tokens:,} tokens"
 
 
@@ -93,4 +138,10 @@ def _span(first: int, last: int) -> str:
     start, end = (datetime.fromtimestamp(ms / 1000, UTC) for ms in (first, last))
     if start.date() == end.date():
         return f"{start:%d %b %H:%M}–{end:%H:%M}"
-    return f"{start:%d %b %H:%M}–{end:%d %b %H:%M}"
+    return f"{start:%d %b %Y}–{end:%d %b %Y}"
+
+
+def _escape(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)

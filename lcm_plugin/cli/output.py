@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,17 +13,37 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import Console
 
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
 
 def print_json(value: Any) -> None:
-    """One JSON document on standard output."""
-    print(json.dumps(value, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None, default=str))
+    """One JSON document on standard output; indented in a terminal."""
+    indent = 2 if sys.stdout.isatty() else None
+    text = json.dumps(value, ensure_ascii=False, indent=indent, default=str)
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        text = json.dumps(value, indent=indent, default=str)
+    print(text)
+
+
+def print_text(text: str) -> None:
+    """A text as it is; in a terminal without the control characters that would steer it."""
+    if sys.stdout.isatty():
+        text = harmless(text)
+    sys.stdout.buffer.write(text.encode(sys.stdout.encoding or "utf-8", "backslashreplace") + b"\n")
+
+
+def harmless(text: str) -> str:
+    """The text with control characters other than line breaks and tabs made visible."""
+    return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
 
 
 def console() -> Console:
     """Standard output for text that a person reads; plain when it is not a terminal."""
     from rich.console import Console
 
-    width = None if sys.stdout.isatty() else 100
+    width = None if sys.stdout.isatty() else 120
     return Console(width=width, highlight=False, soft_wrap=not sys.stdout.isatty())
 
 
@@ -41,6 +62,21 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
         table.add_column(column, overflow="ellipsis" if last else "fold", no_wrap=last)
     for row in rows:
         table.add_row(*(Text(_one_line(cell)) for cell in row))
+    console().print(table)
+
+
+def print_pairs(pairs: Sequence[tuple[str, str]]) -> None:
+    """Names and values, one pair a line; tab-separated in a pipe."""
+    if not sys.stdout.isatty():
+        for name, value in pairs:
+            print(f"{name}\t{_one_line(value)}")
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    for name, value in pairs:
+        table.add_row(Text(name, style="dim"), Text(_one_line(value)))
     console().print(table)
 
 
@@ -93,4 +129,4 @@ def progress(title: str, total: int, unit: str, quiet: bool = False) -> Iterator
 
 
 def _one_line(cell: object) -> str:
-    return " ".join(str(cell).split())
+    return harmless(" ".join(str(cell).split())).encode("utf-8", "replace").decode()

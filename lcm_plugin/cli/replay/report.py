@@ -17,6 +17,7 @@ class Report:
     """What happened. Tokens are counted by the host itself, not asked of the plugin.
 
     ``tokens_in`` is the whole transcript; ``contexts`` were assembled, one before each model answer;
+    ``incomplete_contexts`` of them said that they left something out for lack of room;
     ``context_tokens_final`` is the size of the context after the last message.
     """
 
@@ -32,6 +33,7 @@ class Report:
     context_tokens_max: int
     context_tokens_final: int
     over_budget_contexts: int
+    incomplete_contexts: int
     invalid_contexts: int
     faults: tuple[str, ...]
     summaries_by_depth: Mapping[int, int]
@@ -42,7 +44,8 @@ class Report:
     @property
     def holds(self) -> bool:
         """Whether everything that a replay is to show was shown."""
-        return self.proof.complete and not self.invalid_contexts and not self.over_budget_contexts
+        sound = not self.invalid_contexts and not self.over_budget_contexts
+        return sound and self.balanced and self.proof.complete
 
     @property
     def saved(self) -> float:
@@ -96,12 +99,17 @@ def _figures(report: Report) -> RenderableType:
     table.add_row(
         "final context", f"{report.context_tokens_final:,} tokens, {report.saved:.0%} less than all"
     )
-    table.add_row("contexts", f"{report.contexts:,} assembled, {report.invalid_contexts:,} invalid")
+    table.add_row("contexts", _contexts(report))
     table.add_row("summaries", _depths(report.summaries_by_depth))
     table.add_row(
         "time", f"{report.seconds:.1f} s, {report.messages / max(report.seconds, 1e-9):,.0f} messages/s"
     )
     return table
+
+
+def _contexts(report: Report) -> str:
+    incomplete = f", {report.incomplete_contexts:,} left something out" if report.incomplete_contexts else ""
+    return f"{report.contexts:,} assembled, {report.invalid_contexts:,} invalid{incomplete}"
 
 
 def _gauge(tokens: int, budget: int) -> str:
@@ -131,4 +139,6 @@ def _verdict(report: Report) -> str:
         reasons.append(f"{report.over_budget_contexts:,} contexts were over the budget.")
     if report.invalid_contexts:
         reasons.append(f"{report.invalid_contexts:,} contexts were invalid: {'; '.join(report.faults)}.")
+    if not report.balanced:
+        reasons.append("The tree is not balanced.")
     return f"[bold red]✘[/bold red] {' '.join(reasons)}"

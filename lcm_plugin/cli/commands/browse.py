@@ -1,0 +1,281 @@
+"""Looking at what is stored: ``conversations, messages, summaries, context, tree, show``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from lcm_plugin.cli.opening import reading
+from lcm_plugin.cli.options import AsJson, ConversationName, Database, Limit
+from lcm_plugin.cli.output import console, moment, print_json, print_table, print_text
+
+PANEL = "Look"
+Row = TypeVar("Row")
+_Since = Annotated[
+    str | None, typer.Option(help="Only from this time on: a date, a time, or an age (2h, 3d).")
+]
+_Until = Annotated[str | None, typer.Option(help="Only before this time.")]
+_Sessions = Annotated[
+    str,
+    typer.Argument(metavar="[SESSIONS]", help="A session key or a glob: * stops at a colon, ** does not."),
+]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Registers the commands."""
+    for command in (conversations, messages, summaries, context, tree, show):
+        app.command(rich_help_panel=PANEL)(command)
+
+
+def conversations(
+    sessions: Annotated[
+        str, typer.Argument(metavar="[SESSIONS]", help="A session key or a glob: * without, ** with colons.")
+    ] = "**",
+    database: Database = None,
+    active: Annotated[bool, typer.Option("--active", help="Only those in use.")] = False,
+    after: Annotated[int, typer.Option(help="Go on after this number.")] = 0,
+    limit: Limit = 100,
+    as_json: AsJson = False,
+) -> None:
+    """List conversations.
+
+    Examples: `lcm conversations` · `lcm conversations 'agent:main:**' --active`
+    """
+    from lcm_plugin.globs import matches
+
+    with reading(database) as engine:
+        found = engine.library.conversations(after_id=after, active_only=active)
+        rows, following = _page((row for row in found if matches(sessions, row.session_key)), limit)
+    last = rows[-1].conversation_id if following and rows else None
+    if as_json:
+        print_json({"conversations": [_fields(row) for row in rows], "next": last})
+        return
+    print_table(
+        ("number", "state", "messages", "context tokens", "last used", "session"),
+        [
+            (
+                row.conversation_id,
+                "active" if row.active else row.archive_cause or "archived",
+                row.message_count,
+                row.context_tokens,
+                moment(row.updated_at),
+                row.session_key,
+            )
+            for row in rows
+        ],
+    )
+    _hint(last, "--after")
+
+
+def messages(
+    conversation: ConversationName,
+    database: Database = None,
+    after: Annotated[int, typer.Option(help="Go on after this position.")] = 0,
+    limit: Limit = 50,
+    since: _Since = None,
+    until: _Until = None,
+    role: Annotated[str | None, typer.Option(help="Only messages of this role.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List a conversation's messages, oldest first.
+
+    Examples: `lcm messages agent:main:main` · `lcm messages 3 --role user --since 2d` ·
+    `lcm messages 3 --json | jq '.messages[].message'`
+    """
+    from lcm_plugin.cli.times import parse_moment
+
+    first, end = parse_moment(since), parse_moment(until)
+    with reading(database) as engine:
+        library = engine.library
+        chosen = library.conversation(conversation)
+        stored = (
+            row
+            for row in library.messages(chosen.conversation_id, after_seq=after)
+            if (role is None or row.head.role == role)
+            and (first is None or row.head.created_at >= first)
+            and (end is None or row.head.created_at < end)
+        )
+        rows, following = _page(stored, limit)
+        whole = [(row.head, library.whole(row)) for row in rows]
+    last = rows[-1].head.seq if following and rows else None
+    if as_json:
+        listed = [
+            {
+                "id": head.ref,
+                "position": head.seq,
+                "at": head.created_at,
+                "tokens": head.tokens,
+                "message": message,
+            }
+            for head, message in whole
+        ]
+        print_json({"conversation": chosen.conversation_id, "messages": listed, "next": last})
+        return
+    print_table(
+        ("position", "id", "time", "role", "tokens", "text"),
+        [
+            (head.seq, head.ref, moment(head.created_at), head.role, head.tokens, _gist(message))
+            for head, message in whole
+        ],
+    )
+    _hint(last, "--after")
+
+
+def summaries(
+    conversation: ConversationName,
+    database: Database = None,
+    after: Annotated[str | None, typer.Option(help="Go on after this summary.")] = None,
+    limit: Limit = 50,
+    depth: Annotated[int | None, typer.Option(min=0, help="Only this depth; 0 are the leaves.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List a conversation's summaries in the order in which they were made.
+
+    Examples: `lcm summaries agent:main:main` · `lcm summaries 3 --depth 1`
+    """
+    with reading(database) as engine:
+        chosen = engine.library.conversation(conversation)
+        found = engine.library.summaries(chosen.conversation_id, after=after, depth=depth)
+        rows, following = _page(found, limit)
+    last = rows[-1].summary_id if following and rows else None
+    if as_json:
+        listed = [_fields(row) for row in rows]
+        print_json({"conversation": chosen.conversation_id, "summaries": listed, "next": last})
+        return
+    print_table(
+        ("id", "depth", "from", "to", "messages", "tokens", "text"),
+        [
+            (
+                row.summary_id,
+                row.depth,
+                moment(row.earliest_at),
+                moment(row.latest_at),
+                row.message_count,
+                row.tokens,
+                row.content,
+            )
+            for row in rows
+        ],
+    )
+    _hint(last, "--after")
+
+
+def context(conversation: ConversationName, database: Database = None, as_json: AsJson = False) -> None:
+    """Show what the active context is made of, item by item.
+
+    Example: `lcm context agent:main:main`
+    """
+    with reading(database) as engine:
+        chosen = engine.library.conversation(conversation)
+        items = list(engine.library.items(chosen.conversation_id))
+    if as_json:
+        listed = [
+            {
+                "ordinal": item.ordinal,
+                "kind": item.kind,
+                "id": item.ref,
+                "depth": item.depth,
+                "tokens": item.tokens,
+            }
+            for item in items
+        ]
+        print_json({"conversation": chosen.conversation_id, "tokens": chosen.context_tokens, "items": listed})
+        return
+    print_table(
+        ("ordinal", "id", "what", "tokens"),
+        [(item.ordinal, item.ref, _what(item), item.tokens) for item in items],
+    )
+
+
+def tree(
+    conversation: ConversationName,
+    database: Database = None,
+    branches: Annotated[int, typer.Option(min=2, help="Most branches shown of each node.")] = 6,
+    levels: Annotated[
+        int | None, typer.Option(min=1, help="Levels shown; as many as fit if not given.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Draw the summaries as a tree, from the context down to the messages.
+
+    Examples: `lcm tree agent:main:main` · `lcm tree 3 --levels 4 --branches 20`
+    """
+    from lcm_plugin.cli.dag import as_data, draw
+
+    with reading(database) as engine:
+        chosen = engine.library.conversation(conversation)
+        outline = engine.library.outline(chosen.conversation_id)
+    if as_json:
+        print_json({"conversation": chosen.conversation_id, "context": [as_data(node) for node in outline]})
+        return
+    title = chosen.session_key or f"conversation {chosen.conversation_id}"
+    console().print(draw(title, outline, branches=branches, levels=levels))
+
+
+def show(
+    name: Annotated[
+        str, typer.Argument(metavar="ID", help="msg_…, sum_…, a conversation's number or session key.")
+    ],
+    database: Database = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print one thing in full: a message word for word, a summary, a conversation.
+
+    Examples: `lcm show msg_42` · `lcm show sum_1f0c22ab90de3344`
+    """
+    with reading(database) as engine:
+        library = engine.library
+        if name.startswith("msg_") and name[4:].isdigit():
+            stored = library.message(int(name[4:]))
+            value: dict[str, Any] = {
+                "id": name,
+                "at": stored.head.created_at,
+                "message": library.whole(stored),
+            }
+            text = None
+        elif name.startswith("sum_"):
+            node = library.node(name)
+            value = _fields(node.summary)
+            text = value["content"]
+        else:
+            value, text = _fields(library.conversation(name)), None
+    if as_json or text is None:
+        print_json(value)
+    else:
+        print_text(text)
+
+
+def _page(rows: Iterable[Row], limit: int) -> tuple[list[Row], bool]:
+    """The first rows, and whether more follow."""
+    source: Iterator[Row] = iter(rows)
+    page = list(islice(source, limit))
+    return page, next(source, None) is not None
+
+
+def _hint(last: object, option: str) -> None:
+    import sys
+
+    if last is not None:
+        print(f"more: {option} {last}", file=sys.stderr)
+
+
+def _fields(row: Any) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return asdict(row)
+
+
+def _gist(message: dict[str, Any]) -> str:
+    from lcm_plugin.ingest.identity import text_of
+
+    calls = [call.get("function", {}).get("name", "?") for call in message.get("tool_calls") or ()]
+    return text_of(message)[:400] or (f"calls {', '.join(calls)}" if calls else "")
+
+
+def _what(item: Any) -> str:
+    if item.message is not None:
+        return str(item.message.role)
+    return "leaf summary" if item.depth == 0 else f"summary of depth {item.depth}"

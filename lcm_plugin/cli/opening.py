@@ -1,0 +1,34 @@
+"""Opening the database that a command is about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lcm_plugin.engine import Engine
+
+
+@contextmanager
+def reading(database: str | None) -> Iterator[Engine]:
+    """An engine that cannot write: safe beside a running host."""
+    with _open(database, read_only=True) as engine:
+        yield engine
+
+
+@contextmanager
+def writing(database: str | None) -> Iterator[Engine]:
+    """An engine that may write; it does no work of its own accord."""
+    with _open(database, read_only=False) as engine:
+        yield engine
+
+
+@contextmanager
+def _open(database: str | None, *, read_only: bool) -> Iterator[Engine]:
+    from lcm_plugin.config import LcmConfig
+    from lcm_plugin.engine import Engine
+
+    config = LcmConfig(database=database) if database else LcmConfig()
+    with Engine.open(config, read_only=read_only) as engine:
+        yield engine

@@ -1,0 +1,112 @@
+"""The host of the replay: it knows the plugin only through pluggy hooks, like any other host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Protocol
+
+import pluggy
+
+from lcm_plugin.assembly.validate import validate
+from lcm_plugin.cli.replay.clock import TranscriptClock
+from lcm_plugin.cli.replay.proof import as_bytes
+from lcm_plugin.cli.replay.turns import TurnSlice
+from lcm_plugin.cli.transcripts import Entry
+from lcm_plugin.hookspecs import PROJECT, HostHooks, PluginHooks
+from lcm_plugin.types import Context, Message, Session, Turn
+
+
+class Waits(Protocol):
+    """What the host needs of the engine besides the hooks: to let background work finish."""
+
+    def wait_idle(self, timeout: float | None = None) -> bool: ...
+
+
+@dataclass(slots=True)
+class Watch:
+    """What the host saw of the contexts it was given, by its own count."""
+
+    contexts: int = 0
+    tokens_max: int = 0
+    tokens_final: int = 0
+    over_budget: int = 0
+    incomplete: int = 0
+    invalid: int = 0
+    faults: list[str] = field(default_factory=list)
+
+    def see(self, context: Context, tokens: int, budget: int, faults: Sequence[str]) -> None:
+        """Takes note of one context."""
+        self.contexts += 1
+        self.tokens_final = tokens
+        self.tokens_max = max(self.tokens_max, tokens)
+        self.over_budget += context.over_budget or tokens > budget
+        self.incomplete += bool(context.notices)
+        self.invalid += bool(faults)
+        self.faults.extend(faults[: 5 - len(self.faults)])
+
+
+class ReplayHost:
+    """Hands turns to the plugin and looks at what comes back."""
+
+    def __init__(
+        self,
+        plugin: object,
+        engine: Waits,
+        session: Session,
+        *,
+        budget: int,
+        clock: TranscriptClock,
+        count: Callable[[Message], int],
+    ) -> None:
+        self._hooks = pluggy.PluginManager(PROJECT)
+        self._hooks.add_hookspecs(HostHooks)
+        self._hooks.add_hookspecs(PluginHooks)
+        self._hooks.register(plugin, name="lcm")
+        self._engine, self._session, self._budget, self._clock = engine, session, budget, clock
+        self._count = _counting_once(count)
+        self.watch = Watch()
+
+    def play(self, turn: TurnSlice) -> None:
+        """One turn: a context before each model answer, the rest after the turn, then idle."""
+        position = turn.start
+        for piece, answer_follows in turn.calls():
+            position += len(piece)
+            self._clock.set_position(position)
+            if answer_follows:
+                self._before(piece)
+            else:
+                self._hooks.hook.after_turn(turn=self._turn(piece))
+        self._engine.wait_idle()
+
+    def command(self, text: str) -> str:
+        """What a chat command answers."""
+        result = self._hooks.hook.lcm_run_command(session=self._session, text=text)
+        return str(result.text) if result else ""
+
+    def _before(self, piece: Sequence[Entry]) -> None:
+        self.inspect(self._hooks.hook.before_turn(turn=self._turn(piece)))
+
+    def inspect(self, context: Context, *, for_model_call: bool = True) -> None:
+        """Counts and checks a context that goes to a model, or would after the last turn."""
+        tokens = sum(map(self._count, context.messages))
+        faults = validate(context.messages, for_model_call=for_model_call)
+        self.watch.see(context, tokens, self._budget, faults)
+
+    def _turn(self, piece: Sequence[Entry]) -> Turn:
+        messages = [entry.message for entry in piece]
+        return Turn(self._session, messages, mode="append", window=self._budget)
+
+
+def _counting_once(count: Callable[[Message], int]) -> Callable[[Message], int]:
+    """Counts each distinct message once: contexts repeat most of what the last one held."""
+    seen: dict[bytes, int] = {}
+
+    def cached(message: Message) -> int:
+        key = blake2b(as_bytes(message), digest_size=16).digest()
+        if key not in seen:
+            seen[key] = count(message)
+        return seen[key]
+
+    return cached

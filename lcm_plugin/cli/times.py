@@ -1,0 +1,28 @@
+"""Times on the command line: ISO 8601, or how long ago."""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import UTC, datetime
+
+from lcm_plugin.errors import InputError
+
+_AGO = re.compile(r"(\d+)\s*(s|m|h|d|w)")
+_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+
+
+def parse_moment(text: str | None) -> int | None:
+    """Milliseconds since the epoch of ``2026-03-17``, ``2026-03-17T21:40`` (UTC) or ``2h`` (ago)."""
+    if text is None:
+        return None
+    ago = _AGO.fullmatch(text.strip())
+    if ago:
+        return int((time.time() - int(ago[1]) * _SECONDS[ago[2]]) * 1000)
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError as error:
+        raise InputError(
+            f"{text!r} is no time: give a date (2026-03-17), a time (2026-03-17T21:40), or an age (90m, 2h, 3d)"
+        ) from error
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)

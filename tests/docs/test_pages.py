@@ -1,0 +1,72 @@
+"""The documentation tells the truth: code blocks run, links lead somewhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "skills").rglob("*.md"))]
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+CODE = re.compile(r"```.*?```|`[^`]*`", re.DOTALL)
+
+
+def blocks() -> Iterator[tuple[str, str]]:
+    for page in PAGES:
+        for number, code in enumerate(BLOCK.findall(page.read_text(encoding="utf-8")), 1):
+            yield f"{page.relative_to(ROOT)}:{number}", code
+
+
+def run(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("LCM_")}
+    environment = {**kept, "LCM_DATABASE_PATH": str(folder / "lcm.db"), "HOME": str(folder)}
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        env=environment,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(("place", "code"), blocks(), ids=lambda value: value if len(value) < 60 else "")
+def test_a_code_block_runs(tmp_path: Path, place: str, code: str) -> None:
+    done = run(code, tmp_path)
+    assert done.returncode == 0, f"{place}\n{done.stderr}"
+
+
+def test_the_host_of_one_page_is_20_lines_and_remembers(tmp_path: Path) -> None:
+    [code] = BLOCK.findall((ROOT / "docs" / "hosting.md").read_text(encoding="utf-8"))[:1]
+    assert len(code.splitlines()) <= 20
+    watched = code.replace("def model(messages):", "def model(messages):\n    print(len(messages), 'messages')", 1)
+    first, second = run(watched, tmp_path), run(watched, tmp_path)
+    assert first.stdout.splitlines()[0] == "1 messages"
+    assert second.stdout.splitlines()[0] == "5 messages"
+    assert "What is my cat called?" in second.stdout
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_within_the_project_lead_somewhere(page: Path) -> None:
+    text = CODE.sub("", page.read_text(encoding="utf-8"))
+    for link in LINK.findall(text):
+        if "://" in link or link.startswith("mailto:"):
+            continue
+        target, _, anchor = link.partition("#")
+        place = (page.parent / target).resolve() if target else page
+        assert place.exists(), f"{page.name}: {link}"
+        if anchor:
+            assert anchor in anchors(place), f"{page.name}: {link}"
+
+
+def anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
