@@ -39,9 +39,11 @@ _CAMEL = re.compile(r"[a-z][A-Z]|[A-Z]{2}")
 _KEYLIKE = re.compile(r"[a-z]+(?:_[a-z]+)+")
 _CONTRACTION = re.compile(r"\w{1,6}['’]\w{1,3}")
 _HAS_DIGIT = re.compile(r"\d")
+_PLAIN_NUMBER = re.compile(r"[-+$€£¥]?\d[\d.,]*%?")
+_CLOCK = re.compile(r"(?:\d{4}-\d\d-\d\d[T_])?\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d|\+\d)?")
 
-NAME = 6
-_IDENTIFIER, _NUMBER, _DIGIT, _KEY, _TERM, _BIGRAM = 12, 8, 3, 4, 1, 1
+NAME = 7
+_IDENTIFIER, _NUMBER, _DIGIT, _KEY, _TIME, _TERM, _BIGRAM = 12, 9, 6, 4, 3, 1, 1
 
 
 class Vocabulary(dict[str, "Word | None"]):
@@ -71,9 +73,11 @@ def _judge(raw: str) -> Word | None:
 
 def _weight(word: str) -> int:
     if _HAS_DIGIT.search(word):
-        if len(word) == 1:
-            return _DIGIT
-        return _IDENTIFIER if len(word) >= 6 or not word.isdigit() else _NUMBER
+        if _PLAIN_NUMBER.fullmatch(word):
+            return _NUMBER if len(word) >= 5 else _DIGIT
+        if _CLOCK.fullmatch(word):
+            return _TIME
+        return _IDENTIFIER
     if len(word) < 2:
         return 0
     if _CONTRACTION.fullmatch(word):
@@ -86,7 +90,7 @@ def _weight(word: str) -> int:
         return _NUMBER
     if word[0].isupper() and len(word) > 2:
         return NAME
-    return _TERM if len(word) >= 6 else 0
+    return 0 if len(word) < 5 else _TERM if len(word) < 8 else 2 * _TERM
 
 
 def _judge_unspaced(raw: str) -> Word | None:

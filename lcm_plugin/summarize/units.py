@@ -29,7 +29,11 @@ _QUOTE = re.compile(r"^\s*(?:>|&gt;)")
 
 @dataclass(slots=True)
 class Unit:
-    """One candidate: its text, the block it is from, and who said it when (for a summary's lines)."""
+    """One candidate: its text, the block it is from, and who said it when (for a summary's lines).
+
+    ``edge``: the first or last of a message. ``index``: an earlier summary's list of what it left out,
+    which is named again and never kept as a sentence.
+    """
 
     order: int
     block: int
@@ -39,6 +43,7 @@ class Unit:
     date: str = ""
     time: str = ""
     edge: bool = False
+    index: bool = False
 
     @property
     def line(self) -> tuple[int, str]:
@@ -95,7 +100,10 @@ def _of_summary(block: SourceBlock, index: int) -> Iterator[Unit]:
     text = clean(block.text)
     suspicious = is_directive(text)
     for line in text.splitlines():
-        if not line.strip() or line.startswith(EXPAND_PREFIX):
+        if line.startswith(EXPAND_PREFIX):
+            terms = line.removeprefix(EXPAND_PREFIX).strip()
+            if terms:
+                yield Unit(0, index, terms, "index", "", index=True)
             continue
         head = _SUMMARY_LINE.fullmatch(line)
         if head:
@@ -115,6 +123,8 @@ def _pieces(text: str) -> Iterator[str]:
     for line in text.splitlines():
         for sentence in _SENTENCE.split(line):
             stripped = sentence.strip()
+            if "  " in stripped or "\t" in stripped:
+                stripped = " ".join(stripped.split())
             if len(stripped) <= UNIT_CHARS:
                 if len(stripped) > 1 or stripped.isalnum():
                     yield stripped
