@@ -331,7 +331,8 @@ def _with_plugin_config(cls: type[LcmConfig], plugin_config: Mapping[str, Any]) 
     return Configured
 
 
-def _names(cls: type[LcmConfig]) -> dict[str, str]:
+def setting_names(cls: type[LcmConfig] = LcmConfig) -> dict[str, str]:
+    """Every way to write a setting's key, and the field's name for each."""
     names = {}
     for name, field in cls.model_fields.items():
         alias = field.validation_alias
@@ -342,7 +343,7 @@ def _names(cls: type[LcmConfig]) -> dict[str, str]:
 
 
 def _warn_unknown(cls: type[LcmConfig], values: Mapping[str, Any]) -> None:
-    known = _names(cls)
+    known = setting_names(cls)
     for key in values:
         if key not in known:
             warnings.warn(f"unknown lcm setting {key!r} is ignored", stacklevel=3)

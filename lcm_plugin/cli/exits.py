@@ -51,12 +51,13 @@ class GuardedGroup(TyperGroup):
                 # The reader of a pipe (`| head`) has seen enough.
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
                 raise typer.Exit(OK) from error
-            except (OSError, RuntimeError, ValueError, TypeError, LookupError, AttributeError) as error:
-                if isinstance(error, (typer.Exit, typer.Abort)) or os.environ.get(TRACEBACK_VARIABLE):
+            except (typer.Exit, typer.Abort):
+                raise
+            except Exception as error:
+                if os.environ.get(TRACEBACK_VARIABLE):
                     raise
-                complain(
-                    f"internal error: {type(error).__name__}: {error} ({TRACEBACK_VARIABLE}=1 shows where)"
-                )
+                name = type(error).__name__
+                complain(f"internal error: {name}: {error} ({TRACEBACK_VARIABLE}=1 shows where)")
                 raise typer.Exit(INTERNAL) from error
 
 

@@ -26,9 +26,9 @@ def writing(database: str | None) -> Iterator[Engine]:
 
 @contextmanager
 def _open(database: str | None, *, read_only: bool) -> Iterator[Engine]:
-    from lcm_plugin.config import LcmConfig
+    from lcm_plugin.config_file import load_config
     from lcm_plugin.engine import Engine
 
-    config = LcmConfig(database=database) if database else LcmConfig()
+    config = load_config(database=database) if database else load_config()
     with Engine.open(config, read_only=read_only) as engine:
         yield engine

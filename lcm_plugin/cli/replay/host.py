@@ -14,6 +14,7 @@ from lcm_plugin.cli.replay.clock import TranscriptClock
 from lcm_plugin.cli.replay.proof import as_bytes
 from lcm_plugin.cli.replay.turns import TurnSlice
 from lcm_plugin.cli.transcripts import Entry
+from lcm_plugin.errors import InputError
 from lcm_plugin.hookspecs import PROJECT, HostHooks, PluginHooks
 from lcm_plugin.types import Context, Message, Session, Turn
 
@@ -86,7 +87,10 @@ class ReplayHost:
         return str(result.text) if result else ""
 
     def _before(self, piece: Sequence[Entry]) -> None:
-        self.inspect(self._hooks.hook.before_turn(turn=self._turn(piece)))
+        context = self._hooks.hook.before_turn(turn=self._turn(piece))
+        if context is None:
+            raise InputError(f"the settings keep session {self._session.key!r} away from the plugin")
+        self.inspect(context)
 
     def inspect(self, context: Context, *, for_model_call: bool = True) -> None:
         """Counts and checks a context that goes to a model, or would after the last turn."""

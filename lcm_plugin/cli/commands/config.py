@@ -1,0 +1,134 @@
+"""``lcm config``: settings as they are in force, and the file that keeps them."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from lcm_plugin.cli.exits import GuardedGroup
+from lcm_plugin.cli.options import AsJson
+from lcm_plugin.cli.output import print_json, print_table
+
+_Key = Annotated[
+    str, typer.Argument(metavar="KEY", help="A setting, as leafChunkTokens or LCM_LEAF_CHUNK_TOKENS.")
+]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Registers the group."""
+    group = typer.Typer(
+        cls=GuardedGroup,
+        no_args_is_help=True,
+        help="Look at and change settings.",
+        rich_markup_mode="markdown",
+    )
+    for name, command in (
+        ("list", list_all),
+        ("get", get),
+        ("set", set_value),
+        ("unset", unset),
+        ("path", path),
+    ):
+        group.command(name)(command)
+    app.add_typer(group, name="config", rich_help_panel="Set up")
+
+
+def list_all(as_json: AsJson = False) -> None:
+    """List every setting with its value in force and where it came from.
+
+    Example: `lcm config list`
+    """
+    from lcm_plugin.config_file import settings
+
+    found = list(settings())
+    if as_json:
+        print_json(
+            [{"key": s.key, "value": s.value, "origin": s.origin, "meaning": s.meaning} for s in found]
+        )
+        return
+    print_table(
+        ("setting", "value", "from", "meaning"),
+        [(s.key, _shown(s.value), s.origin, s.meaning) for s in found],
+    )
+
+
+def get(key: _Key, as_json: AsJson = False) -> None:
+    """Print one setting's value.
+
+    Example: `lcm config get contextThreshold`
+    """
+    from lcm_plugin.config_file import json_key, settings
+
+    wanted = json_key(key)
+    setting = next(setting for setting in settings() if setting.key == wanted)
+    if as_json:
+        print_json({"key": setting.key, "value": setting.value, "origin": setting.origin})
+    else:
+        print(_shown(setting.value))
+
+
+def set_value(
+    key: _Key,
+    value: Annotated[str, typer.Argument(help="The new value; lists as JSON or separated by commas.")],
+    as_json: AsJson = False,
+) -> None:
+    """Write a setting into the settings file, after checking it; the old file is kept as a copy.
+
+    Examples: `lcm config set contextThreshold 0.6` · `lcm config set ignoreSessionPatterns 'cron:**,test:*'`
+    """
+    _write(key, _parsed(value), as_json)
+
+
+def unset(key: _Key, as_json: AsJson = False) -> None:
+    """Take a setting out of the settings file, so that its default holds again.
+
+    Example: `lcm config unset contextThreshold`
+    """
+    _write(key, None, as_json)
+
+
+def path(as_json: AsJson = False) -> None:
+    """Print where the settings file is (LCM_CONFIG names another place).
+
+    Example: `cat "$(lcm config path)"`
+    """
+    from lcm_plugin.config_file import config_path
+
+    place = config_path()
+    if as_json:
+        print_json({"path": str(place), "exists": place.exists()})
+    else:
+        print(place)
+
+
+def _write(key: str, value: Any, as_json: bool) -> None:
+    from lcm_plugin.config_file import json_key, write_value
+
+    place, backup = write_value(key, value)
+    if as_json:
+        result = {
+            "key": json_key(key),
+            "value": value,
+            "path": str(place),
+            "backup": str(backup) if backup else None,
+        }
+        print_json(result)
+        return
+    kept = f" (the old one is {backup})" if backup else ""
+    print(f"{json_key(key)} {'removed from' if value is None else 'written to'} {place}{kept}")
+
+
+def _parsed(text: str) -> Any:
+    """The text as JSON where it is JSON (numbers, true, lists), else as it stands."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False, default=lambda item: item.model_dump(by_alias=True))
