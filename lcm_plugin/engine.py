@@ -51,6 +51,7 @@ from lcm_plugin.types import (
     Reason,
     RepairPlan,
     Session,
+    Turn,
 )
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ class Engine:
         Raises `InputError` naming the message that cannot be stored.
         """
         self._check_open()
-        access = self._access(session)
+        access = self.access(session)
         if access is not Access.FULL:
             return IngestReport(0, len(messages), f"the session is {access}")
         if not session.key and not session.id:
@@ -284,32 +285,43 @@ class Engine:
                 )
         return decision
 
+    def note_usage(self, turn: Turn) -> None:
+        """Takes what the provider counted for a turn's last model call."""
+        if turn.usage is not None:
+            self.events.emit(
+                "turn.usage",
+                level=logging.DEBUG,
+                session_key=turn.session.key,
+                prompt_tokens=turn.usage.prompt_tokens,
+                cache_read_tokens=turn.usage.cache_read_tokens,
+            )
+
     # -- sessions
 
     def new_session(self, session: Session, retain_depth: int | None = None) -> Pruned:
         """``/new``: prunes the context by retain depth; stored rows stay."""
         self._check_open()
         depth = self.config.new_session_retain_depth if retain_depth is None else retain_depth
-        if self._access(session) is not Access.FULL:
+        if self.access(session) is not Access.FULL:
             return Pruned(0, 0, 0, 0, -1)
         return self._lifecycle.prune(self._keyed(session), depth)
 
     def undo_new(self, session: Session) -> int:
         """Puts back what the last ``/new`` pruned and returns how many items; 0 when it is too late."""
         self._check_open()
-        return self._lifecycle.undo(self._keyed(session)) if self._access(session) is Access.FULL else 0
+        return self._lifecycle.undo(self._keyed(session)) if self.access(session) is Access.FULL else 0
 
     def reset_session(self, session: Session) -> Conversation | None:
         """``/reset``: archives the conversation and starts a fresh one; returns what was archived."""
         self._check_open()
-        if self._access(session) is not Access.FULL:
+        if self.access(session) is not Access.FULL:
             return None
         return self._lifecycle.reset(self._keyed(session))
 
     def end_session(self, session: Session, reason: str) -> Conversation | None:
         """A run ended: ``deleted`` archives, ``restart``, ``shutdown``, ``idle``, ``rollover`` change nothing."""
         self._check_open()
-        if self._access(session) is not Access.FULL:
+        if self.access(session) is not Access.FULL:
             return None
         return self._lifecycle.end(self._keyed(session), reason)
 
@@ -388,7 +400,8 @@ class Engine:
         if self._closed:
             raise EngineClosed("the engine is closed")
 
-    def _access(self, session: Session) -> Access:
+    def access(self, session: Session) -> Access:
+        """Whether a session may be read and written, only read, or neither."""
         if session.key or not self.gate.needs_lookup:
             return self.gate.access(session)
         with self.store.read() as reader:
@@ -409,7 +422,7 @@ class Engine:
         return reader.find_conversation(Session(self.gate.key_of(session, reader), session.id))
 
     def _writable_conversation(self, session: Session) -> Conversation | None:
-        if self._access(session) is not Access.FULL:
+        if self.access(session) is not Access.FULL:
             return None
         with self.store.read() as reader:
             return self._conversation(reader, session)

@@ -12,7 +12,11 @@ from lcm_plugin.types import CompactionDecision, Reason
 _MODEL_POINTS = 100
 _SESSION_POINTS = 50
 _WINDOW_POINTS = 20
+TAIL_SHARE = 0.5
 YIELDING_SHARE = 0.4
+# A balanced tree keeps some ten nodes in the context; together they should leave room for the tail.
+_NODE_SHARE = 1 / 32
+_LEAST_TARGET = 96
 _EMERGENCY_LEAF_FANOUT = 2
 _MIN_CONDENSED_SHARE = 0.1
 
@@ -25,7 +29,7 @@ class Limits:
     soft: int
     hard: int
     tail_count: int
-    tail_tokens: int | None
+    tail_tokens: int
     chunk_tokens: int
     leaf_target: int
     condensed_target: int
@@ -71,10 +75,10 @@ def limits_for(
         soft=max(1, int(threshold * total) - overhead),
         hard=max(1, int(hard * total) - overhead),
         tail_count=(override and override.fresh_tail_count) or config.fresh_tail_count,
-        tail_tokens=config.fresh_tail_max_tokens,
+        tail_tokens=config.fresh_tail_max_tokens or int(total * TAIL_SHARE),
         chunk_tokens=(override and override.leaf_chunk_tokens) or config.leaf_chunk_tokens,
-        leaf_target=config.leaf_target_tokens,
-        condensed_target=config.condensed_target_tokens,
+        leaf_target=min(config.leaf_target_tokens, max(_LEAST_TARGET, int(total * _NODE_SHARE))),
+        condensed_target=min(config.condensed_target_tokens, max(_LEAST_TARGET, int(total * _NODE_SHARE))),
         leaf_fanout=config.leaf_min_fanout,
         fanout=config.condensed_min_fanout,
         fanout_hard=config.condensed_min_fanout_hard,

@@ -18,7 +18,9 @@ HEAD_COLUMNS = (
     "m.host_id, m.sender, m.channel, m.calls, m.answers, m.hidden"
 )
 HEAD_WIDTH = 14
-_PART_COLUMNS = "message_id, ordinal, type, path, text, exact, tool_name, tool_call_id, file_id, metadata"
+_PART_COLUMNS = (
+    "p.message_id, p.ordinal, p.type, p.path, p.text, p.exact, p.tool_name, p.tool_call_id, p.file_id, p.metadata"
+)
 MAX_PARTS = 1 << PART_ID_SHIFT
 
 
@@ -90,13 +92,13 @@ class MessageQueries(Handle):
         low, high = min(message_ids), max(message_ids)
         if high - low < 2 * len(message_ids):
             rows: Iterable[Any] = self.db.execute(
-                f"SELECT {_PART_COLUMNS} FROM message_parts WHERE part_id >= ? AND part_id < ? ORDER BY part_id",
+                f"SELECT {_PART_COLUMNS} FROM message_parts p WHERE part_id >= ? AND part_id < ? ORDER BY part_id",
                 (low << PART_ID_SHIFT, (high + 1) << PART_ID_SHIFT),
             )
         else:
             rows = self.db.execute(
-                f"SELECT {_PART_COLUMNS} FROM json_each(?) ids CROSS JOIN message_parts "
-                "WHERE part_id >= ids.value * 65536 AND part_id < (ids.value + 1) * 65536",
+                f"SELECT {_PART_COLUMNS} FROM json_each(?) ids CROSS JOIN message_parts p "
+                "WHERE p.part_id >= ids.value * 65536 AND p.part_id < (ids.value + 1) * 65536",
                 (json.dumps(sorted(message_ids)),),
             )
         return {

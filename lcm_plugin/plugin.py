@@ -1,0 +1,262 @@
+"""The pluggy plugin: hook calls in, engine calls out, and never an exception into the host's turn.
+
+Importing or registering it opens nothing; the engine is opened at the first hook call. `register` adds
+it to a host's plugin manager in one line.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import pluggy
+
+from lcm_plugin.config import LcmConfig
+from lcm_plugin.engine import Engine, system_clock
+from lcm_plugin.errors import LcmError, StoreBusy, StoreUnavailable
+from lcm_plugin.events import Event
+from lcm_plugin.hookspecs import PROJECT, HostHooks, PluginHooks, hookimpl
+from lcm_plugin.sessions.gate import Access
+from lcm_plugin.turns import TurnMemory, turn_budget, with_live_copies
+from lcm_plugin.types import (
+    CommandResult,
+    Completer,
+    CompletionRequest,
+    CompletionResult,
+    Context,
+    Message,
+    Reset,
+    Session,
+    Turn,
+)
+
+logger = logging.getLogger("lcm_plugin")
+_T = TypeVar("_T")
+
+
+class LcmPlugin:
+    """An object to register with a `pluggy.PluginManager` of project ``lcm``.
+
+    ``config`` defaults to environment and defaults, read at the first hook call. ``completer`` is the
+    model that writes summaries; a plugin of the host may implement ``lcm_complete`` instead, and is
+    found once `attach` was called.
+    """
+
+    def __init__(
+        self,
+        config: LcmConfig | None = None,
+        *,
+        completer: Completer | None = None,
+        engine: Engine | None = None,
+        clock: Callable[[], int] = system_clock,
+    ) -> None:
+        self._config = config
+        self._completer = completer
+        self._clock = clock
+        self._opening = threading.Lock()
+        self._manager: pluggy.PluginManager | None = None
+        self._memory = TurnMemory()
+        self._engine = engine
+        if engine is not None:
+            engine.subscribe(self._tell_host)
+
+    @property
+    def engine(self) -> Engine:
+        """The engine, opened at first use; raises `LcmError` saying why it cannot be."""
+        with self._opening:
+            if self._engine is None:
+                self._engine = Engine.open(self._config, self._complete_or_none(), clock=self._clock)
+                self._engine.subscribe(self._tell_host)
+            return self._engine
+
+    def attach(self, manager: pluggy.PluginManager) -> None:
+        """Lets the plugin call the hooks that others implement: ``lcm_complete``, ``lcm_event``."""
+        self._manager = manager
+
+    def close(self) -> None:
+        """Closes the engine; a later hook call opens it again."""
+        with self._opening:
+            if self._engine is not None:
+                self._engine.close()
+                self._engine = None
+
+    @hookimpl
+    def before_turn(self, turn: Turn) -> Context | None:
+        """Stores what is new and assembles; on any failure the host's own list comes back unchanged."""
+        return self._guard("before_turn", turn.session, lambda: self._before(turn), lambda: _own_list(turn))
+
+    @hookimpl
+    def after_turn(self, turn: Turn) -> None:
+        """Stores what happened and starts compaction that is due."""
+        self._guard("after_turn", turn.session, lambda: self._after(turn), lambda: None)
+
+    @hookimpl
+    def before_reset(self, reset: Reset) -> CommandResult | None:
+        """Prunes for ``/new``, archives for ``/reset``, and says what was kept."""
+        return self._guard("before_reset", reset.session, lambda: self._reset(reset), _unavailable)
+
+    @hookimpl
+    def session_end(self, session: Session, reason: str) -> None:
+        """Ends a run; the engine stays open."""
+        self._guard("session_end", session, lambda: self._end(session, reason), lambda: None)
+
+    @hookimpl
+    def lcm_tools(self) -> list[dict[str, Any]]:
+        """The recall tools' schemas."""
+        from lcm_plugin.tools import tool_schemas
+
+        return tool_schemas()
+
+    @hookimpl
+    def lcm_call_tool(
+        self, session: Session, name: str, arguments: Mapping[str, Any]
+    ) -> dict[str, Any] | None:
+        """Runs a recall tool; None for a tool that is not ours."""
+        from lcm_plugin.tools import TOOL_NAMES
+
+        if name not in TOOL_NAMES:
+            return None
+        return self._guard(
+            "lcm_call_tool",
+            session,
+            lambda: self.engine.call_tool(session, name, arguments),
+            lambda: {"error": _unavailable().text},
+        )
+
+    @hookimpl
+    def lcm_commands(self) -> list[dict[str, str]]:
+        """The chat commands with a line of help each."""
+        from lcm_plugin.commands import command_list
+
+        return command_list()
+
+    @hookimpl
+    def lcm_run_command(self, session: Session, text: str) -> CommandResult | None:
+        """Answers ``/lcm …`` and ``/lossless …``; None for any other text."""
+        from lcm_plugin.commands import is_command
+
+        if not is_command(text):
+            return None
+        return self._guard(
+            "lcm_run_command", session, lambda: self.engine.command(session, text), _unavailable
+        )
+
+    def _before(self, turn: Turn) -> Context | None:
+        engine = self.engine
+        if not engine.config.enabled or engine.access(turn.session) is Access.NONE:
+            return _own_list(turn)
+        self._store(turn)
+        context = engine.assemble(
+            turn.session, turn_budget(turn), turn.overhead_tokens, turn.prompt, model=turn.model
+        )
+        return with_live_copies(context, turn, engine.count_tokens) if context.messages else _own_list(turn)
+
+    def _after(self, turn: Turn) -> None:
+        engine = self.engine
+        if not engine.config.enabled or engine.access(turn.session) is not Access.FULL:
+            return
+        self._store(turn)
+        engine.note_usage(turn)
+        engine.schedule_compaction(
+            turn.session,
+            turn_budget(turn),
+            overhead_tokens=turn.overhead_tokens,
+            model=turn.model,
+            window=turn.window,
+        )
+
+    def _store(self, turn: Turn) -> None:
+        messages = self._memory.unseen(turn)
+        try:
+            self.engine.ingest(turn.session, messages, turn.mode)
+        except (StoreBusy, StoreUnavailable):
+            waiting = self._memory.keep(turn, messages)
+            self.engine.events.emit(
+                "ingest.waiting", level=logging.WARNING, session_key=turn.session.key, messages=waiting
+            )
+            raise
+        self._memory.stored(turn.session)
+
+    def _reset(self, reset: Reset) -> CommandResult:
+        from lcm_plugin.commands import apply_reset
+
+        self._memory.forget(reset.session)
+        return apply_reset(self.engine, reset)
+
+    def _end(self, session: Session, reason: str) -> None:
+        self._memory.forget(session)
+        self.engine.end_session(session, reason)
+
+    def _guard(self, hook: str, session: Session, work: Callable[[], _T], fallback: Callable[[], _T]) -> _T:
+        """The work's result; on any exception an event, one clear log line, and the fallback."""
+        try:
+            return work()
+        except Exception as error:
+            known = isinstance(error, LcmError)
+            logger.log(
+                logging.WARNING if known else logging.ERROR,
+                "lcm %s failed for session %r: %s",
+                hook,
+                session.key or session.id,
+                error,
+                exc_info=not known,
+            )
+            self._tell_host(
+                Event(
+                    "hook.failed",
+                    logging.WARNING,
+                    session_key=session.key,
+                    fields={"hook": hook, "error": str(error), "kind": type(error).__name__},
+                )
+            )
+            return fallback()
+
+    def _complete_or_none(self) -> Completer | None:
+        if self._completer is not None:
+            return self._completer
+        manager = self._manager
+        if manager is None or not manager.hook.lcm_complete.get_hookimpls():
+            return None
+        return self._complete
+
+    def _complete(self, request: CompletionRequest) -> str | CompletionResult | None:
+        assert self._manager is not None
+        answer: str | CompletionResult | None = self._manager.hook.lcm_complete(request=request)
+        return answer
+
+    def _tell_host(self, event: Event) -> None:
+        if self._manager is None:
+            return
+        try:
+            self._manager.hook.lcm_event(event=event)
+        except Exception:
+            logger.exception("a host's lcm_event failed on %s", event.name)
+
+
+def register(
+    manager: pluggy.PluginManager, config: LcmConfig | None = None, *, completer: Completer | None = None
+) -> LcmPlugin:
+    """Adds the contract and the plugin to a host's manager, and returns the plugin."""
+    added = LcmPlugin(config, completer=completer)
+    manager.add_hookspecs(HostHooks)
+    manager.add_hookspecs(PluginHooks)
+    manager.register(added, name=PROJECT)
+    added.attach(manager)
+    return added
+
+
+def _own_list(turn: Turn) -> Context | None:
+    """The host's own list; None for a delta, which is no context: the host goes on with what it has."""
+    if turn.mode != "sync":
+        return None
+    own: list[Message] = list(turn.messages)
+    return Context(own, 0)
+
+
+def _unavailable() -> CommandResult:
+    return CommandResult("Lossless context management could not answer; the host's log says why.", ok=False)
+
+
+plugin = LcmPlugin()
