@@ -14,12 +14,12 @@ from lcm_plugin.summarize.cues import CUE_WORDS, UNSPACED_CUES
 
 
 class Word(NamedTuple):
-    """What one word holds: facts as ``(text, weight)``, and cue bits for what the sentence does.
+    """What one word holds: its facts with their weights, and cue bits for what the sentence does.
 
     ``plain``: capitalised and nothing else, so at the head of a sentence it is no name.
     """
 
-    facts: tuple[tuple[str, int], ...]
+    facts: dict[str, int]
     cue: int
     plain: bool = False
 
@@ -59,38 +59,48 @@ class Vocabulary(dict[str, "Word | None"]):
 
 
 def _judge(raw: str) -> Word | None:
-    if _UNSPACED.search(raw):
+    if raw.isascii():
+        if raw.islower() and raw.isalpha():
+            return _common(raw)
+    elif _UNSPACED.search(raw):
         return _judge_unspaced(raw)
     core = raw.lstrip(_LEFT).rstrip(_RIGHT)
     if not core:
         return None
-    pieces = [core] if len(core) <= 3 else [piece.rstrip(_RIGHT) for piece in _INNER.split(core)]
-    facts = tuple((piece, weight) for piece in pieces if (weight := _weight(piece)))
+    pieces = [core] if core.isalnum() else [piece.rstrip(_RIGHT) for piece in _INNER.split(core)]
+    facts = {piece: weight for piece in pieces if (weight := _weight(piece))}
     cue = CUE_WORDS.get(core.lower(), 0)
-    plain = len(facts) == 1 and facts[0][1] == NAME
+    plain = len(facts) == 1 and NAME in facts.values()
     return Word(facts, cue, plain) if facts or cue else None
+
+
+def _common(word: str) -> Word | None:
+    weight, cue = _term_weight(word), CUE_WORDS.get(word, 0)
+    return Word({word: weight} if weight else {}, cue) if weight or cue else None
+
+
+def _term_weight(word: str) -> int:
+    return 0 if len(word) < 5 else _TERM if len(word) < 8 else 2 * _TERM
 
 
 def _weight(word: str) -> int:
     if _HAS_DIGIT.search(word):
         if _PLAIN_NUMBER.fullmatch(word):
             return _NUMBER if len(word) >= 5 else _DIGIT
-        if _CLOCK.fullmatch(word):
-            return _TIME
-        return _IDENTIFIER
-    if len(word) < 2:
-        return 0
-    if _CONTRACTION.fullmatch(word):
+        return _TIME if _CLOCK.fullmatch(word) else _IDENTIFIER
+    if word.isalpha():
+        if word.islower():
+            return _term_weight(word)
+        if _CAMEL.search(word):
+            return _NUMBER
+        return NAME if word[0].isupper() and len(word) > 2 else _term_weight(word)
+    if len(word) < 2 or _CONTRACTION.fullmatch(word):
         return 0
     if _KEYLIKE.fullmatch(word):
         return _KEY
     if _SYMBOLIC.search(word):
         return _IDENTIFIER if len(word) > 3 else _DIGIT
-    if _CAMEL.search(word):
-        return _NUMBER
-    if word[0].isupper() and len(word) > 2:
-        return NAME
-    return 0 if len(word) < 5 else _TERM if len(word) < 8 else 2 * _TERM
+    return NAME if word[0].isupper() and len(word) > 2 else _term_weight(word)
 
 
 def _judge_unspaced(raw: str) -> Word | None:
@@ -106,5 +116,5 @@ def _judge_unspaced(raw: str) -> Word | None:
     for flag, pattern in UNSPACED_CUES:
         if pattern.search(raw):
             cue |= flag
-    kept = tuple((text, weight) for text, weight in facts.items() if text and weight)
+    kept = {text: weight for text, weight in facts.items() if text and weight}
     return Word(kept, cue) if kept or cue else None

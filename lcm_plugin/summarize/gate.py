@@ -112,7 +112,7 @@ class Gate:
 
     def _facts(self, text: str) -> set[str]:
         words = filter(None, map(self._vocabulary.__getitem__, text.split()))
-        return {fact for word in words for fact, weight in word.facts if weight >= NAME}
+        return {fact for word in words for fact, weight in word.facts.items() if weight >= NAME}
 
 
 def cut_at_sentence(text: str, cap: int, counter: TokenCounter) -> str:

@@ -14,12 +14,13 @@ from html import escape
 from zoneinfo import ZoneInfo
 
 from lcm_plugin.summarize.base import SourceBlock
-from lcm_plugin.summarize.units import clean
 
 CUT_MARK = "[cut: the text went on]"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _CLOSING = re.compile(r"<(?=/?source\b)", re.IGNORECASE)
 _SHORTEST = 400
+_BLOB = re.compile(r"(?<![A-Za-z0-9+/_-])(?:data:[\w.+/-]+;base64,)?[A-Za-z0-9+/_-]{200,}={0,2}")
+_REASONING = re.compile(r"<(think|thinking|reasoning)>.*?(?:</\1>|\Z)", re.IGNORECASE | re.DOTALL)
 
 
 class SourceText:
@@ -68,7 +69,7 @@ class SourceText:
 
     def _cleaned(self, block: SourceBlock) -> SourceBlock:
         text = self._hidden.sub("", block.text) if self._hides and "<" in block.text else block.text
-        text = clean(text).replace(CUT_MARK, "").strip()
+        text = clean(text).strip()
         if text == block.text:
             return block
         return SourceBlock(block.id, block.role, text, block.at, block.until, block.sender, block.tool)
@@ -86,6 +87,24 @@ class SourceText:
         fields.append(f'time="{self.moment(block.at)}{until}"')
         text = block.text if most_chars is None else _shortened(block.text, most_chars)
         return f"<source {' '.join(fields)}>\n{_CLOSING.sub('&lt;', text)}\n</source>"
+
+
+def clean(text: str) -> str:
+    """A text without reasoning, binary runs and our own marks; what stood beside them stays."""
+    if not text.isascii():
+        text = text.encode("utf-8", "replace").decode()
+    if "<" in text:
+        text = _REASONING.sub("", text)
+    if len(text) >= 200:
+        text = _BLOB.sub(_blob_note, text)
+    return text.replace(CUT_MARK, "").replace("\x00", "")
+
+
+def _blob_note(match: re.Match[str]) -> str:
+    run = match.group()
+    if not run.startswith("data:") and not any(char.isdigit() for char in run):
+        return run
+    return f"[{len(run)} characters of binary data]"
 
 
 def _shortened(text: str, most_chars: int) -> str:

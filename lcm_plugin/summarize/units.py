@@ -12,14 +12,11 @@ from lcm_plugin.summarize.directives import is_directive
 UNIT_CHARS = 280
 EXPAND_PREFIX = "Expand for details about:"
 _PACK_CHARS = 160
-_SENTENCE = re.compile(r"(?<=[.!?…;])[\"')\]]?\s+|(?<=[。！？；])")
-_CLAUSE = re.compile(r"(?<=[,:，、：])\s*|\s+")
+_SENTENCE_END = re.compile(r"[.!?…;][\"')\]]?\s+|[。！？；]")
 _JSON_BREAK = re.compile(r"[{}\[\]]+")
 _JSON_FIELD = re.compile(r",\s+(?=\")|,(?=\")")
 _JSON_NOISE = str.maketrans({'"': None})
 _ESCAPES = (("\\n", "\n"), ("\\t", " "), ('\\"', "'"), ('":"', '": "'))
-_BLOB = re.compile(r"(?:data:[\w.+/-]+;base64,)?[A-Za-z0-9+/_-]{200,}={0,2}")
-_REASONING = re.compile(r"<(think|thinking|reasoning)>.*?(?:</\1>|\Z)", re.IGNORECASE | re.DOTALL)
 _SUMMARY_LINE = re.compile(
     r"(?:\[(?:(?P<date>\d{4,5}-\d\d-\d\d) ?)?(?P<time>\d\d:\d\d)?\] )?"
     r"(?:(?P<who>(?:user|assistant|tool|function|developer|summary)(?: [^:\n]{1,80})?): )?(?P<text>.*)"
@@ -52,7 +49,7 @@ class Unit:
 
 
 def units(blocks: tuple[SourceBlock, ...]) -> list[Unit]:
-    """All units of the blocks in order, without reasoning, binary runs and untrusted directives."""
+    """All units of the blocks in order, without untrusted directives."""
     found: list[Unit] = []
     for index, block in enumerate(blocks):
         if block.role == "system":
@@ -63,15 +60,6 @@ def units(blocks: tuple[SourceBlock, ...]) -> list[Unit]:
     return found
 
 
-def clean(text: str) -> str:
-    """A text without reasoning and without binary runs; what stood beside them stays."""
-    if "<" in text:
-        text = _REASONING.sub("", text)
-    if len(text) >= 200:
-        text = _BLOB.sub(_blob_note, text)
-    return text
-
-
 def speaker(block: SourceBlock) -> str:
     """Who a block is from, for a line's head: ``user Ann``, ``tool search``, ``assistant``."""
     name = " ".join((block.tool or block.sender).replace(":", " ").split())[:60]
@@ -79,7 +67,7 @@ def speaker(block: SourceBlock) -> str:
 
 
 def _of_message(block: SourceBlock, index: int) -> list[Unit]:
-    text = clean(block.text)
+    text = block.text
     untrusted = block.role not in ("user", "assistant")
     suspicious = is_directive(text) if untrusted or ">" in text else False
     who = speaker(block)
@@ -97,7 +85,7 @@ def _of_summary(block: SourceBlock, index: int) -> Iterator[Unit]:
     """Lines of an earlier summary; those this package wrote carry their own time and speaker."""
     date = time = ""
     who = role = "summary"
-    text = clean(block.text)
+    text = block.text
     suspicious = is_directive(text)
     for line in text.splitlines():
         if line.startswith(EXPAND_PREFIX):
@@ -121,17 +109,25 @@ def _pieces(text: str) -> Iterator[str]:
         yield from _fields(text)
         return
     for line in text.splitlines():
-        for sentence in _SENTENCE.split(line):
-            stripped = sentence.strip()
-            if "  " in stripped or "\t" in stripped:
-                stripped = " ".join(stripped.split())
-            if len(stripped) <= UNIT_CHARS:
-                if len(stripped) > 1 or stripped.isalnum():
-                    yield stripped
-            elif stripped.count('"') >= 8:
-                yield from _fields(stripped)
+        for sentence in _sentences(line):
+            if "  " in sentence or "\t" in sentence:
+                sentence = " ".join(sentence.split())
+            if len(sentence) <= UNIT_CHARS:
+                if len(sentence) > 1 or sentence.isalnum():
+                    yield sentence
+            elif sentence.count('"') >= 8:
+                yield from _fields(sentence)
             else:
-                yield from _wrapped(stripped)
+                yield from _wrapped(sentence)
+
+
+def _sentences(line: str) -> Iterator[str]:
+    start = 0
+    for end in _SENTENCE_END.finditer(line):
+        yield line[start : end.end()].strip()
+        start = end.end()
+    if start < len(line):
+        yield line[start:].strip()
 
 
 def _fields(text: str) -> Iterator[str]:
@@ -142,13 +138,12 @@ def _fields(text: str) -> Iterator[str]:
     for record in _JSON_BREAK.split(text):
         if len(record) < 2:
             continue
-        flat = record.translate(_JSON_NOISE) if len(record) <= _PACK_CHARS else None
-        if flat is not None:
-            flat = flat.strip(" ,:\n\t")
-            if flat:
-                yield " ".join(flat.split())
+        if len(record) > _PACK_CHARS:
+            yield from _packed(_JSON_FIELD.split(record))
             continue
-        yield from _packed(_JSON_FIELD.split(record))
+        flat = " ".join(record.translate(_JSON_NOISE).split()).strip(" ,:")
+        if flat:
+            yield flat
 
 
 def _packed(fields: list[str]) -> Iterator[str]:
@@ -161,16 +156,12 @@ def _packed(fields: list[str]) -> Iterator[str]:
             yield line
             line = ""
         if len(flat) > UNIT_CHARS:
-            yield from _sentences(flat)
+            for sentence in _sentences(flat):
+                yield from _wrapped(sentence)
         else:
             line = f"{line}, {flat}" if line else flat
     if line:
         yield line
-
-
-def _sentences(text: str) -> Iterator[str]:
-    for sentence in _SENTENCE.split(text):
-        yield from _wrapped(sentence.strip())
 
 
 def _wrapped(text: str) -> Iterator[str]:
@@ -184,10 +175,3 @@ def _wrapped(text: str) -> Iterator[str]:
     rest = text[start:].strip()
     if rest:
         yield rest
-
-
-def _blob_note(match: re.Match[str]) -> str:
-    run = match.group()
-    if not run.startswith("data:") and (run.isalpha() or not any(char.isdigit() for char in run)):
-        return run
-    return f"[{len(run)} characters of binary data]"

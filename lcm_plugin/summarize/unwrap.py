@@ -48,7 +48,8 @@ _OFFER = re.compile(
 
 def unwrap(raw: str) -> tuple[str, bool]:
     """The summary inside a model's text, and whether reasoning was taken out of it."""
-    text = _from_envelope(raw.strip())
+    storable = raw.encode("utf-8", "replace").decode().replace("\x00", "")
+    text = _from_envelope(storable.strip())
     spoken = _without_reasoning(text)
     reasoned = spoken != text
     text = _TEMPLATE_TOKEN.sub("", spoken).strip()
