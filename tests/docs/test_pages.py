@@ -38,7 +38,7 @@ def run(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize(("place", "code"), blocks(), ids=lambda value: value if len(value) < 60 else "")
+@pytest.mark.parametrize(("place", "code"), list(blocks()), ids=lambda value: value if len(value) < 60 else "")
 def test_a_code_block_runs(tmp_path: Path, place: str, code: str) -> None:
     done = run(code, tmp_path)
     assert done.returncode == 0, f"{place}\n{done.stderr}"

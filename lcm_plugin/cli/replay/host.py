@@ -14,8 +14,10 @@ from lcm_plugin.cli.replay.clock import TranscriptClock
 from lcm_plugin.cli.replay.proof import as_bytes
 from lcm_plugin.cli.replay.turns import TurnSlice
 from lcm_plugin.cli.transcripts import Entry
-from lcm_plugin.errors import InputError
-from lcm_plugin.hookspecs import PROJECT, HostHooks, PluginHooks
+from lcm_plugin.errors import InputError, StoreError
+from lcm_plugin.events import Event
+from lcm_plugin.hookspecs import PROJECT, HostHooks, PluginHooks, hookimpl
+from lcm_plugin.plugin import LcmPlugin
 from lcm_plugin.types import Context, Message, Session, Turn
 
 
@@ -53,7 +55,7 @@ class ReplayHost:
 
     def __init__(
         self,
-        plugin: object,
+        plugin: LcmPlugin,
         engine: Waits,
         session: Session,
         *,
@@ -65,9 +67,18 @@ class ReplayHost:
         self._hooks.add_hookspecs(HostHooks)
         self._hooks.add_hookspecs(PluginHooks)
         self._hooks.register(plugin, name="lcm")
+        self._hooks.register(self, name="host")
+        plugin.attach(self._hooks)
         self._engine, self._session, self._budget, self._clock = engine, session, budget, clock
         self._count = _counting_once(count)
+        self._failures: list[str] = []
         self.watch = Watch()
+
+    @hookimpl
+    def lcm_event(self, event: Event) -> None:
+        """Takes note of hooks that failed: they never raise, and a replay must not hide it."""
+        if event.name == "hook.failed":
+            self._failures.append(f"{event.fields['hook']}: {event.fields['error']}")
 
     def play(self, turn: TurnSlice) -> None:
         """One turn: a context before each model answer, the rest after the turn, then idle."""
@@ -79,6 +90,7 @@ class ReplayHost:
                 self._before(piece)
             else:
                 self._hooks.hook.after_turn(turn=self._turn(piece))
+            self._check()
         self._engine.wait_idle()
 
     def command(self, text: str) -> str:
@@ -88,6 +100,7 @@ class ReplayHost:
 
     def _before(self, piece: Sequence[Entry]) -> None:
         context = self._hooks.hook.before_turn(turn=self._turn(piece))
+        self._check()
         if context is None:
             raise InputError(f"the settings keep session {self._session.key!r} away from the plugin")
         self.inspect(context)
@@ -97,6 +110,10 @@ class ReplayHost:
         tokens = sum(map(self._count, context.messages))
         faults = validate(context.messages, for_model_call=for_model_call)
         self.watch.see(context, tokens, self._budget, faults)
+
+    def _check(self) -> None:
+        if self._failures:
+            raise StoreError(self._failures[0])
 
     def _turn(self, piece: Sequence[Entry]) -> Turn:
         messages = [entry.message for entry in piece]
