@@ -96,7 +96,7 @@ class Engine:
             prune_heartbeats=config.prune_heartbeat_ok,
         )
         self._lifecycle = Lifecycle(store, clock)
-        self._assembler = Assembler(Renderer(self.counter, config.timezone), self.counter)
+        self._assembler = Assembler(Renderer(self.counter, config.timezone, self._read_part), self.counter)
         passes = PassRunner(store, self.summarizer, self.counter, self.events, clock, config.timezone)
         self._compactor = Compactor(
             store,

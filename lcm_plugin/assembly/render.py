@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from lcm_plugin.assembly.validate import blank_block, is_blank
-from lcm_plugin.ingest.messages import calls_answered, calls_made, rebuild
+from lcm_plugin.ingest.messages import calls_answered, calls_made
+from lcm_plugin.ingest.shown import holds_media, shown_to_models
 from lcm_plugin.markup import stub_line, summary_block
 from lcm_plugin.store.base import Reader
-from lcm_plugin.store.records import Item
+from lcm_plugin.store.records import Item, Part
 from lcm_plugin.tokens import TokenCounter
 from lcm_plugin.types import Message
 
@@ -39,8 +40,12 @@ class Rendered:
 class Renderer:
     """Turns context items into messages. Rendered raw messages are kept, since they never change."""
 
-    def __init__(self, counter: TokenCounter, zone: str) -> None:
+    def __init__(
+        self, counter: TokenCounter, zone: str, read_file: Callable[[Part], Any] | None = None
+    ) -> None:
+        """``read_file`` gives the original value of a part that moved to a file."""
         self._counter = counter
+        self._read_file = read_file
         self._zone = zone
         self._lock = threading.Lock()
         self._kept: OrderedDict[int, tuple[Message, int]] = OrderedDict()
@@ -94,11 +99,13 @@ class Renderer:
                     found[message_id] = self._kept[message_id]
         missing = [message_id for message_id in wanted if message_id not in found]
         for message_id, stored in (reader.messages_by_id(missing) if missing else {}).items():
-            message = rebuild(stored)
+            message = shown_to_models(stored, self._read_file)
             shown = presentable(message)
             tokens = stored.head.tokens if shown is message else self._counter.message(shown or message)
             found[message_id] = (shown or message, tokens)
-            self._keep(message_id, found[message_id])
+            # Media weigh megabytes at a few tokens: a cache bounded in tokens must not hold them.
+            if not holds_media(stored):
+                self._keep(message_id, found[message_id])
         return found
 
     def _keep(self, message_id: int, entry: tuple[Message, int]) -> None:

@@ -33,7 +33,10 @@ _DECORATION = re.compile(r"\s*(?:\[.*\]|<([A-Za-z][\w-]*)\b[^>]*>.*</\1>)\s*", r
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
-    """A host's message, reduced to what alignment looks at. ``ours``: a text that we made."""
+    """A host's message, reduced to what alignment looks at.
+
+    ``ours``: a text that we made. ``refers``: it holds one of our file references.
+    """
 
     role: str
     identity: int
@@ -43,6 +46,7 @@ class Incoming:
     answers: tuple[str, ...] = ()
     ours: bool = False
     has_reasoning: bool = False
+    refers: bool = False
 
 
 LoadTexts = Callable[[Sequence[int]], dict[int, str]]

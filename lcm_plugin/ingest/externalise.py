@@ -18,7 +18,9 @@ from lcm_plugin.errors import NotFound
 from lcm_plugin.ingest.explore import explore
 from lcm_plugin.ingest.files import FileFolder
 from lcm_plugin.ingest.paths import get_at, put_at
-from lcm_plugin.ingest.payloads import Payload, decode, find_payloads, reference, replace_slices
+from lcm_plugin.ingest.payloads import Payload, decode, find_payloads, replace_slices
+from lcm_plugin.ingest.references import fit_into, reference
+from lcm_plugin.ingest.shown import is_shown_media
 from lcm_plugin.store.base import Reader
 from lcm_plugin.store.records import FileRecord, Part
 from lcm_plugin.types import Message
@@ -72,10 +74,12 @@ class PayloadStore:
                     record.exploration,
                     record.truncated,
                 )
+                note = fit_into(note, path, (payload.start, payload.end) == (0, len(text)))
                 kept.append((payload, record.file_id, len(note)))
                 slices.append((payload.start, payload.end, note))
             shown = replace_slices(text, slices)
-            put_at(visible, path, shown)
+            if not is_shown_media(message, path, shown):
+                put_at(visible, path, shown)
             stand_ins[path] = (kept[0][1], shown, _metadata(kept))
         return Externalised(visible, stand_ins, tuple(files.values()), blobs)
 

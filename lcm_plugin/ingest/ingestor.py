@@ -27,7 +27,9 @@ from lcm_plugin.ingest.messages import (
     rebuild,
     skeleton_of,
 )
+from lcm_plugin.ingest.payloads import mentions_reference
 from lcm_plugin.ingest.redact import Redactor
+from lcm_plugin.ingest.shown import shown_to_models
 from lcm_plugin.markup import is_notice, plain_text, stub_id_of, summary_id_of
 from lcm_plugin.store.base import Reader, Store, Writer
 from lcm_plugin.store.records import Conversation, FileRecord, MessageHead, NewMessage
@@ -127,6 +129,7 @@ class Ingestor:
                 answers=calls_answered(message),
                 ours=index in ours,
                 has_reasoning=any(item.type == "reasoning" for item in lift(message)),
+                refers=mentions_reference(message),
             )
             for index, message in enumerate(given)
         ]
@@ -142,14 +145,18 @@ class Ingestor:
                 summaries[index] = summary_id
             elif is_notice(text):
                 notices.add(index)
-            elif "[LCM cut msg_" in text and (ref := stub_id_of(text)) is not None:
+            elif message["role"] == "tool" and (ref := stub_id_of(text)) is not None:
                 stubs[index] = int(ref[4:])
         known = reader.summaries(list(summaries.values())) if summaries else {}
         stored = reader.messages_by_id(list(stubs.values())) if stubs else {}
         return (
             notices
             | {index for index, summary_id in summaries.items() if summary_id in known}
-            | {index for index, message_id in stubs.items() if message_id in stored}
+            | {
+                index
+                for index, message_id in stubs.items()
+                if message_id in stored and stored[message_id].head.answers == calls_answered(given[index])
+            }
         )
 
     def _plan(self, reader: Reader, session: Session, incoming: list[Incoming], mode: IngestMode) -> _Plan:
@@ -166,6 +173,8 @@ class Ingestor:
             if conversation
             else []
         )
+        if any(item.refers for item in incoming) and stored:
+            incoming = self._recognise(reader, incoming, stored)
         if mode == "append":
             return _Plan(new_in_delta(incoming, stored, known_ids), conversation)
         skipped = self._replayed(reader, incoming, stored, lane) if len(stored) < len(incoming) else 0
@@ -176,6 +185,23 @@ class Ingestor:
 
         new = new_in_list(incoming[skipped:], stored, known_ids, load_texts)
         return _Plan([index + skipped for index in new], conversation)
+
+    def _recognise(
+        self, reader: Reader, incoming: list[Incoming], stored: Sequence[MessageHead]
+    ) -> list[Incoming]:
+        """Messages that come back with our file references count as what they were before."""
+        rows = reader.messages_by_id([head.message_id for head in stored])
+        shown = {
+            identity_of(shown_to_models(row, lambda part: self._payloads.read_part(reader, part))): (
+                row.head.identity
+            )
+            for row in rows.values()
+            if any(part.file_id for part in row.parts)
+        }
+        return [
+            replace(item, identity=shown[item.identity]) if item.refers and item.identity in shown else item
+            for item in incoming
+        ]
 
     def _replayed(
         self,

@@ -22,7 +22,7 @@ _CALL_BLOCKS = frozenset({"tool_use", "tool_call", "function_call", "server_tool
 _RESULT_BLOCKS = frozenset({"tool_result", "function_call_output"})
 _REASONING_BLOCKS = frozenset({"thinking", "reasoning", "redacted_thinking"})
 _REASONING_KEYS = ("reasoning_content", "reasoning", "thinking", "reasoning_details")
-_MEDIA_TEXT_PATHS = (
+MEDIA_PATHS = (
     ("image_url", "url"),
     ("image_url",),
     ("source", "data"),
@@ -123,7 +123,7 @@ def _lift_block(
         )
     elif block_type in _RESULT_BLOCKS:
         yield from _lift_result(block, path)
-    elif media := _media_path(block):
+    elif media := media_path(block):
         yield Lifted((*path, *media), _at(block, media), "file")
     else:
         yield Lifted(path, block, block_type if block_type in PART_TYPES else kind, name, call_id)
@@ -255,7 +255,9 @@ def _lifted_at(message: Message, path: str) -> Lifted:
 
 def _without(part: Lifted, deeper: Sequence[Lifted]) -> Lifted:
     depth = len(part.path)
-    inner = [item.path[depth:] for item in deeper if len(item.path) > depth and item.path[:depth] == part.path]
+    inner = [
+        item.path[depth:] for item in deeper if len(item.path) > depth and item.path[:depth] == part.path
+    ]
     if not inner:
         return part
     value = _copy(part.value)
@@ -312,8 +314,9 @@ def storable(text: str) -> str:
     return text
 
 
-def _media_path(block: Message) -> tuple[str, ...] | None:
-    for path in _MEDIA_TEXT_PATHS:
+def media_path(block: Any) -> tuple[str, ...] | None:
+    """Where an image, sound or file block keeps its data; None for any other block."""
+    for path in MEDIA_PATHS:
         if isinstance(_at(block, path), str):
             return path
     return None

@@ -1,4 +1,4 @@
-"""What moves from a message into a file, and the short text that stands in for it.
+"""What moves from a message into a file.
 
 Two kinds of value move: a text above the token threshold, and an inline base64 blob (an image block,
 a data URL, a long base64 run inside a text). A payload names the slice of the string it replaces and
@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from lcm_plugin.ingest.paths import join_path
+from lcm_plugin.ingest.references import MARK, reference_id
 from lcm_plugin.types import Message
 
 Reason = Literal["large_text", "inline_base64"]
@@ -303,31 +304,6 @@ def _call_function(call: Mapping[str, Any] | None) -> Mapping[str, Any]:
     return function if isinstance(function, Mapping) else {}
 
 
-_REFERENCE = re.compile(
-    r"\[LCM File: (file_[0-9a-f]{16}) \| [^\n|\]]* \| [^\n|\]]* \| \d+ bytes(?: \| [^\n|\]]*)?\]"
-)
-_FOOTER = "Read it with lcm_describe, id {file_id}."
-
-
-def reference(
-    file_id: str, name: str, mime: str, size: int, exploration: str, truncated: bool = False
-) -> str:
-    """The text that stands in a message for a payload: what it is, what it holds, how to read it."""
-    mark = " | cut by the host before it was stored" if truncated else ""
-    head = f"[LCM File: {file_id} | {_field(name) or 'unnamed'} | {_field(mime)} | {size} bytes{mark}]"
-    return "\n".join(
-        [head, *([exploration.strip()] if exploration.strip() else []), _FOOTER.format(file_id=file_id)]
-    )
-
-
-def reference_id(text: str) -> str | None:
-    """The file id of a text that is a reference as a whole; None for one that merely quotes one."""
-    match = _REFERENCE.match(text)
-    if match is None or not text.endswith("\n" + _FOOTER.format(file_id=match.group(1))):
-        return None
-    return match.group(1)
-
-
-def _field(text: str) -> str:
-    shown = "".join(sign if sign.isprintable() and sign not in "|[]" else " " for sign in text[:400])
-    return " ".join(shown.split())[:120]
+def mentions_reference(message: Message) -> bool:
+    """Whether any string of a message holds what may be a reference."""
+    return any(MARK in value for _, _, value, _ in _strings(message))

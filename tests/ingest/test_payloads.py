@@ -21,10 +21,9 @@ from lcm_plugin.ingest.payloads import (
     decode,
     encode,
     find_payloads,
-    reference,
-    reference_id,
     replace_slices,
 )
+from lcm_plugin.ingest.references import reference, reference_id
 from lcm_plugin.store.records import MessageHead, Part, StoredMessage
 from lcm_plugin.types import Message
 

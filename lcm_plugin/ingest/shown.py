@@ -1,0 +1,80 @@
+"""A stored message in the form that a model is shown.
+
+A text that moved to a file is shown as its reference. An image, a sound or a PDF that the host gave as
+a block of its own is shown itself for as long as its message stands raw in the context: a model
+cannot see through a reference. Where its bytes are gone, and for other file blocks, a text block with
+the reference takes the block's place, since no provider accepts a reference as image data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from lcm_plugin.errors import LcmError
+from lcm_plugin.ingest.messages import MEDIA_PATHS, media_path, rebuild
+from lcm_plugin.ingest.paths import get_at, join_path, put_at, split_path
+from lcm_plugin.ingest.references import find_reference
+from lcm_plugin.store.records import Part, StoredMessage
+from lcm_plugin.types import Message
+
+_SHOWN_TYPES = ("image/", "audio/", "video/", "application/pdf")
+_LISTS = ("content", "output")
+
+
+def shown_to_models(stored: StoredMessage, read_file: Callable[[Part], Any] | None = None) -> Message:
+    """The message for a model; ``read_file`` gives the original value of a part that moved."""
+    message = rebuild(stored)
+    for part in stored.parts:
+        place = _media_place(message, part.path) if part.file_id else None
+        if place is None:
+            continue
+        value = _media_value(part, read_file)
+        if value is not None:
+            put_at(message, part.path, value)
+        else:
+            put_at(message, place, _text_block(get_at(message, place), part.text))
+    return message
+
+
+def holds_media(stored: StoredMessage) -> bool:
+    """Whether a model is shown bytes that lie in files."""
+    return any(part.file_id and _is_shown(part.text) for part in stored.parts)
+
+
+def is_shown_media(message: Message, path: str, stand_in: str) -> bool:
+    """Whether models are shown the value at ``path`` itself rather than its stand-in."""
+    return _is_shown(stand_in) and _media_place(message, path) is not None
+
+
+def _media_place(message: Message, path: str) -> str | None:
+    """The path of the media block whose data stands at ``path``, if it is one."""
+    steps = split_path(path)
+    for suffix in MEDIA_PATHS:
+        block = steps[: -len(suffix)]
+        if tuple(steps[-len(suffix) :]) != suffix or len(block) < 2 or block[-2] not in _LISTS:
+            continue
+        holder = get_at(message, join_path(block[:-1]))
+        if isinstance(holder, list) and media_path(holder[int(block[-1])]) == suffix:
+            return join_path(block)
+    return None
+
+
+def _media_value(part: Part, read_file: Callable[[Part], Any] | None) -> Any:
+    if read_file is None or not _is_shown(part.text):
+        return None
+    try:
+        return read_file(part)
+    except LcmError:
+        return None
+
+
+def _is_shown(stand_in: str) -> bool:
+    found = find_reference(stand_in)
+    return found is not None and found.mime.startswith(_SHOWN_TYPES)
+
+
+def _text_block(block: Any, stand_in: str) -> Message:
+    found = find_reference(stand_in)
+    kind = "input_text" if str(block.get("type", "")).startswith("input_") else "text"
+    return {"type": kind, "text": stand_in[found.start :] if found else stand_in}
