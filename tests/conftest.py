@@ -1,0 +1,57 @@
+"""What many tests need: an engine on a fresh database, a session, a clock that stands still."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lcm_plugin import Engine, LcmConfig, Session
+
+START = 1_780_000_000_000
+
+
+class Clock:
+    """A clock that moves only when told to. Times are ms."""
+
+    def __init__(self, now: int = START) -> None:
+        self.now = now
+
+    def __call__(self) -> int:
+        return self.now
+
+    def forward(self, ms: int) -> None:
+        self.now += ms
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def session() -> Session:
+    return Session("agent:main:main", "run-1")
+
+
+@pytest.fixture
+def open_engine(tmp_path: Path, clock: Clock) -> Iterator[Callable[..., Engine]]:
+    """Opens engines; several calls with the same ``name`` share a database file."""
+    engines: list[Engine] = []
+
+    def open_one(name: str = "lcm", completer: Any = None, **settings: Any) -> Engine:
+        config = LcmConfig(database=str(tmp_path / f"{name}.db"), **settings)
+        engine = Engine.open(config, completer, clock=clock)
+        engines.append(engine)
+        return engine
+
+    yield open_one
+    for engine in engines:
+        engine.close()
+
+
+@pytest.fixture
+def engine(open_engine: Callable[..., Engine]) -> Engine:
+    return open_engine()
