@@ -112,12 +112,12 @@ class SqliteStore:
         connection = self._connections.connect()
         try:
             with naming_errors(self.path):
+                version = schema_version(connection)
                 mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
                 if mode != "wal":
                     raise StoreUnavailable(
                         f"{self.path} cannot use write-ahead logging (its mode stays {mode})"
                     )
-                version = schema_version(connection)
                 if version == SCHEMA_VERSION:
                     return
                 if version > 0:

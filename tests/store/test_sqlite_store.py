@@ -1,0 +1,168 @@
+"""What is particular to one SQLite file: modes, pragmas, schema, several processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sqlite3
+import stat
+from pathlib import Path
+
+import pytest
+
+from lcm_plugin.errors import SchemaError, StoreBusy, StoreUnavailable
+from lcm_plugin.store.records import NewMessage, Part
+from lcm_plugin.store.sqlite.schema import SCHEMA_VERSION
+from lcm_plugin.store.sqlite.store import SqliteStore
+from lcm_plugin.types import Session
+
+
+def append(store: SqliteStore, count: int, key: str = "k") -> None:
+    for number in range(count):
+        row = NewMessage("user", None, 1, number, number, (Part(0, "text", "content", "x"),))
+        with store.write() as writer:
+            writer.append(writer.open_conversation(Session(key), 1), [row], 1)
+
+
+def test_the_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "deep" / "lcm.db")
+    append(store, 1)
+    for path in (tmp_path / "deep").iterdir():
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
+    store.close()
+
+
+@pytest.mark.parametrize(("durability", "synchronous"), [("normal", 1), ("full", 2)])
+def test_pragmas(tmp_path: Path, durability: str, synchronous: int) -> None:
+    store = SqliteStore(tmp_path / "lcm.db", durability=durability, busy_timeout_ms=1_234)
+    with store.write() as writer:
+        values = {
+            name: writer.db.execute(f"PRAGMA {name}").fetchone()[0]
+            for name in ("journal_mode", "synchronous", "foreign_keys", "busy_timeout", "journal_size_limit")
+        }
+    store.close()
+    assert values == {
+        "journal_mode": "wal",
+        "synchronous": synchronous,
+        "foreign_keys": 1,
+        "busy_timeout": 1_234,
+        "journal_size_limit": 64 * 1024 * 1024,
+    }
+
+
+def test_a_second_open_writes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "lcm.db"
+    SqliteStore(path).close()
+    before = path.read_bytes()
+    SqliteStore(path).close()
+    assert path.read_bytes() == before
+
+
+def test_a_database_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "lcm.db"
+    SqliteStore(path).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+    connection.close()
+    with pytest.raises(SchemaError, match="update"):
+        SqliteStore(path)
+
+
+def test_a_database_of_another_program_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE theirs (x)")
+    connection.close()
+    with pytest.raises(SchemaError, match="another program"):
+        SqliteStore(path)
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("theirs",)]
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+    connection.close()
+
+
+def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("not a database " * 100)
+    with pytest.raises(StoreUnavailable, match=r"notes\.txt"):
+        SqliteStore(path)
+    assert path.read_text().startswith("not a database")
+
+
+def test_a_path_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreUnavailable, match="cannot create the database"):
+        SqliteStore(tmp_path / "file" / "lcm.db")
+
+
+def test_a_read_only_store_reads_and_refuses_writes(tmp_path: Path) -> None:
+    path = tmp_path / "lcm.db"
+    writer = SqliteStore(path)
+    append(writer, 2)
+    reader = SqliteStore(path, read_only=True)
+    with reader.read() as view:
+        assert view.conversations()[0].message_count == 2
+    with pytest.raises(StoreUnavailable, match="read-only"), reader.write():
+        pass
+    reader.close()
+    writer.close()
+    with pytest.raises(StoreUnavailable, match="no database"):
+        SqliteStore(tmp_path / "missing.db", read_only=True)
+
+
+def test_a_read_transaction_cannot_write(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "lcm.db")
+    with pytest.raises(StoreUnavailable), store.read() as view:
+        view.open_conversation(Session("k"), 1)
+    store.close()
+
+
+def test_a_lock_held_by_another_writer_ends_in_a_clear_error(tmp_path: Path) -> None:
+    path = tmp_path / "lcm.db"
+    store = SqliteStore(path, busy_timeout_ms=50)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreBusy, match="try again"), store.write():
+        pass
+    other.execute("ROLLBACK")
+    other.close()
+    append(store, 1)
+    store.close()
+
+
+def test_a_backup_is_a_whole_database(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "lcm.db")
+    append(store, 5)
+    copy = SqliteStore(store.backup(str(tmp_path / "copy.db")), read_only=True)
+    with copy.read() as view:
+        assert view.conversations()[0].message_count == 5
+    assert stat.S_IMODE(os.stat(tmp_path / "copy.db").st_mode) == 0o600
+    with pytest.raises(StoreUnavailable, match="exists already"):
+        store.backup(str(tmp_path / "copy.db"))
+    copy.close()
+    store.close()
+
+
+def _start_and_append(path: str, number: int, start: object) -> None:
+    start.wait()  # type: ignore[attr-defined]
+    store = SqliteStore(path, busy_timeout_ms=30_000)
+    append(store, 100, key=f"k{number % 2}")
+    store.close()
+
+
+def test_eight_processes_start_together_on_a_missing_file(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    path = str(tmp_path / "lcm.db")
+    start = context.Event()
+    processes = [context.Process(target=_start_and_append, args=(path, n, start)) for n in range(8)]
+    for process in processes:
+        process.start()
+    start.set()
+    for process in processes:
+        process.join(60)
+    assert [process.exitcode for process in processes] == [0] * 8
+    store = SqliteStore(path)
+    with store.read() as view:
+        assert sum(row.message_count for row in view.conversations()) == 800
+        assert view.db.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
+    store.close()
