@@ -10,6 +10,7 @@ A request to summarise gets a short text made of the request's own words.
 from __future__ import annotations
 
 import json
+import random
 import re
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -27,7 +28,7 @@ UNKNOWN = "I do not know"
 def from_view(request: ModelRequest) -> Outcome | str:
     """An answer that uses nothing but the request."""
     if is_summary_request(request):
-        return summary_of("\n".join(text_of(m.get("content")) for m in request.messages))
+        return summary_of(request.prompt)
     recall = _RECALL.search(request.prompt)
     if recall:
         return _recall(request, recall.group(1))
@@ -47,13 +48,12 @@ def is_summary_request(request: ModelRequest) -> bool:
 
 
 def summary_of(text: str, words: int = 60) -> str:
-    """A text of about ``words`` words: the most frequent long words, in order of first use."""
+    """At most ``words`` words: the most frequent long ones, in an order that is no echo of the text."""
     found = re.findall(r"[^\W\d_]{5,}", text)
-    often = {word for word, _ in Counter(found).most_common(words)}
-    kept = list(dict.fromkeys(word for word in found if word in often))
-    return (
-        f"Earlier the user and the assistant spoke about {', '.join(kept)}." if kept else "Little was said."
-    )
+    kept = [word for word, _ in Counter(found).most_common(min(words, len(text) // 60))]
+    random.Random(len(text)).shuffle(kept)
+    lines = [f"They came to {' and '.join(kept[start : start + 6])}." for start in range(0, len(kept), 6)]
+    return " ".join(lines) or "Little was said."
 
 
 def sentence_about(term: str, text: str) -> str | None:

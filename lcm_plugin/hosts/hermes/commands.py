@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import TYPE_CHECKING, Any
+import sys
+from typing import TYPE_CHECKING
 
 from lcm_plugin.hosts.hermes.settings import profile_name
 from lcm_plugin.types import Session
@@ -28,21 +29,20 @@ class Commands:
 
     def slash(self, raw_args: str = "") -> str:
         """The answer to ``/lcm <raw_args>``. The host does not say in which chat: its context does."""
-        plugin = self._runtime.plugin()
-        if plugin is None:
+        engine = self._runtime.engine()
+        if engine is None:
             return f"LCM is not working: {self._runtime.problem}"
         session = self._session()
         if session is None:
             return _UNBOUND
         self._runtime.outbox.drain(1.5)
-        result = plugin.lcm_run_command(session=session, text=f"/lcm {raw_args or ''}".strip())
-        return result.text if result is not None else f"unknown command: /lcm {raw_args}"
+        return engine.command(session, f"/lcm {raw_args or ''}".strip()).text
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """``hermes lcm`` takes what the command ``lcm`` takes."""
         parser.add_argument("lcm_args", nargs=argparse.REMAINDER, help="see: hermes lcm --help")
 
-    def shell(self, options: argparse.Namespace) -> Any:
+    def shell(self, options: argparse.Namespace) -> None:
         """Runs the command ``lcm`` on this host's database."""
         from lcm_plugin.cli import main
 
@@ -50,7 +50,8 @@ class Commands:
         if config is None:
             raise SystemExit(f"LCM is not working: {self._runtime.problem}")
         os.environ["LCM_DATABASE_PATH"] = config.database_target
-        return main(list(options.lcm_args))
+        sys.argv = ["hermes lcm", *options.lcm_args]
+        main()
 
     def _session(self) -> Session | None:
         session_id, gateway_key = _host_session()

@@ -124,6 +124,6 @@ def _model_error(error: Exception) -> ModelError:
 def _retry_after(error: Exception) -> float | None:
     headers = getattr(getattr(error, "response", None), "headers", None) or {}
     try:
-        return float(headers.get("retry-after"))
+        return float(headers.get("retry-after") or "")
     except (TypeError, ValueError):
         return None

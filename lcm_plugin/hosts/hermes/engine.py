@@ -22,9 +22,11 @@ from lcm_plugin.hosts.hermes.messages import inherited
 from lcm_plugin.hosts.hermes.seen import SeenList
 from lcm_plugin.hosts.hermes.settings import profile_name
 from lcm_plugin.hosts.hermes.shrink import Shrinker
-from lcm_plugin.types import Message, Reason, Session, Turn, Usage
+from lcm_plugin.sessions.gate import Access
+from lcm_plugin.types import Message, Session
 
 if TYPE_CHECKING:
+    from lcm_plugin.engine import Engine
     from lcm_plugin.hosts.hermes.outbox import Job
     from lcm_plugin.hosts.hermes.runtime import Runtime
 
@@ -48,7 +50,6 @@ class HermesEngine:
         self.runtime = runtime
         self.seen = SeenList()
         self.shrinker = Shrinker(self)
-        self.ignored = False
         self.bound_at = 0
         self.gateway_key = ""
         self.platform = ""
@@ -127,7 +128,6 @@ class HermesEngine:
         if session_id != self._session_id:
             self.seen.leave()
             self.shrinker.forget()
-            self.ignored = False
         self._session_id = session_id
 
     # a turn
@@ -173,12 +173,9 @@ class HermesEngine:
         self.last_prompt_tokens = self.last_real_prompt_tokens = prompt
         self.last_completion_tokens = completion
         self.last_total_tokens = int(usage.get("total_tokens") or prompt + completion)
-        self._usage = Usage(
-            prompt_tokens=prompt,
-            completion_tokens=completion,
-            cache_read_tokens=int(usage.get("cache_read_tokens") or 0),
-            cache_write_tokens=int(usage.get("cache_write_tokens") or 0),
-        )
+        engine = self.runtime.engine()
+        if engine is not None:
+            self._guarded(lambda: self.shrinker.calibrate(engine, self.seen.listing, prompt))
 
     # compaction
 
@@ -229,8 +226,8 @@ class HermesEngine:
 
     def _can_shrink(self) -> bool:
         engine, session = self.runtime.engine(), self.session
-        if engine is None or session is None or self.ignored:
-            return engine is None or self.ignored
+        if engine is None or session is None or not _serves(engine, session):
+            return True
         return self.shrinker.can_shrink(engine, session, self.seen.listing)
 
     def _compress(
@@ -239,13 +236,14 @@ class HermesEngine:
         engine = self.runtime.engine()
         job = self.store(messages)
         session = self.session
-        if engine is None or session is None or self.ignored:
+        if engine is None or session is None or not _serves(engine, session):
             return self._host.compress(self, messages, tokens, focus, force)
         if job is None:
             return None
         if not job.stored:
             self._set_outcome(aborted=f"not stored: {job.error or 'the database is locked'}")
             return None
+        self.shrinker.calibrate(engine, self.seen.listing, tokens)
         shrunk = self.shrinker.shrink(engine, session, self.seen.listing, focus, force)
         self._last_summary_error = shrunk.trouble or None
         return shrunk.messages
@@ -254,9 +252,7 @@ class HermesEngine:
 
     def get_tool_schemas(self) -> list[dict[str, Any]]:
         """The recall tools as bare functions, as the host wants them."""
-        plugin = self.runtime.plugin()
-        tools = (plugin.lcm_tools() if plugin is not None else None) or []
-        return [dict(tool.get("function", tool)) for tool in tools]
+        return [dict(schema.get("function", schema)) for schema in self._guarded(_tool_schemas) or []]
 
     def handle_tool_call(self, name: str, args: Mapping[str, Any], **context: Any) -> str:
         """Runs a recall tool on the bound session; the answer is JSON text, errors included."""
@@ -265,15 +261,15 @@ class HermesEngine:
             if context.get("messages"):
                 self.store(context["messages"])
             answer = self._guarded(lambda: self._call_tool(name, dict(args or {})))
-            return json.dumps(answer or {"error": f"{name} gave no answer"}, ensure_ascii=False)
+            return json.dumps(answer or {"error": f"{name} failed; see the log"}, ensure_ascii=False)
 
-    def _call_tool(self, name: str, arguments: dict[str, Any]) -> dict[str, Any] | None:
-        plugin, session = self.runtime.plugin(), self.session
-        if plugin is None:
+    def _call_tool(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        engine, session = self.runtime.engine(), self.session
+        if engine is None:
             return {"error": f"LCM is not working: {self.runtime.problem}"}
         if session is None:
             return {"error": "no session is bound, so there is nothing to search"}
-        return plugin.lcm_call_tool(session=session, name=name, arguments=arguments)
+        return engine.call_tool(session, name, arguments)
 
     # the model
 
@@ -346,24 +342,13 @@ class HermesEngine:
         engine = self.runtime.engine()
         if engine is None:
             raise StoreBusy(self.runtime.problem)
-        known = engine.session_key_of(str(session.id)) is not None
-        report = engine.ingest(session, listing if known else inherited(listing), mode="sync")
-        self.ignored = report.reason == Reason.IGNORED
+        known = self.runtime.stored_key(str(session.id)) is not None
+        engine.ingest(session, listing if known else inherited(listing), mode="sync")
 
     def _end_turn(self) -> None:
-        plugin, session = self.runtime.plugin(), self.session
-        if plugin is None or session is None:
-            return
-        plugin.after_turn(
-            Turn(
-                session=session,
-                messages=self.seen.listing,
-                model=self.model or None,
-                window=self.shrinker.budget() or None,
-                overhead_tokens=self.shrinker.overhead,
-                usage=self._usage,
-            )
-        )
+        engine, session = self.runtime.engine(), self.session
+        if engine is not None and session is not None:
+            self.shrinker.start_due(engine, session)
 
     def _guarded(self, work: Callable[[], T]) -> T | None:
         try:
@@ -377,7 +362,6 @@ class HermesEngine:
         self.last_completion_tokens = 0
         self.last_total_tokens = 0
         self.compression_count = 0
-        self._usage: Usage | None = None
 
     def _set_outcome(self, aborted: str = "") -> None:
         """What the host reads after a compaction."""
@@ -387,6 +371,17 @@ class HermesEngine:
         self._last_summary_fallback_used = False
         self._last_aux_model_failure_model = None
         self._last_aux_model_failure_error = None
+
+
+def _tool_schemas() -> list[dict[str, Any]]:
+    from lcm_plugin.tools import tool_schemas
+
+    return tool_schemas()
+
+
+def _serves(engine: Engine, session: Session) -> bool:
+    """Whether the settings let us keep this session; others the host compacts as it would without us."""
+    return engine.gate.access(session) is Access.FULL
 
 
 def _positive(tokens: int | None) -> int:

@@ -35,24 +35,41 @@ _TODO = re.compile(
 )
 
 
-def from_host(messages: Sequence[Any], unanswered: str | None = None) -> list[Message]:
-    """The conversation that the host's list stands for; the list is not changed.
+class Merges:
+    """User messages that the host merged because nobody had answered the first of them.
 
-    ``unanswered`` is the text of a user message that ended the list when it was last seen: the host
-    puts what the user says next behind it, into the same message.
+    It does so in place, so what was one message when it was stored comes back with more behind it.
     """
-    return [out for message in messages if isinstance(message, dict) for out in _unfold(message, unanswered)]
+
+    def __init__(self) -> None:
+        self._pieces: dict[str, tuple[str, ...]] = {}
+        self._unanswered: str | None = None
+
+    def take_apart(self, said: str) -> tuple[str, ...]:
+        """What the user said one after the other."""
+        earlier = self._unanswered
+        if said not in self._pieces and earlier and said.startswith(earlier + FOLD):
+            before = self._pieces.get(earlier, (earlier,))
+            self._pieces[said] = (*before, said[len(earlier + FOLD) :])
+        return self._pieces.get(said, (said,))
+
+    def list_ends(self, messages: Sequence[Any]) -> None:
+        """Looks whether the host's list ends with a user message, to which it may add the next."""
+        last = messages[-1] if messages else None
+        is_open = isinstance(last, dict) and _foldable(last) and not _is_scaffolding(last)
+        self._unanswered = (_split(last["content"])[1] or None) if is_open and last else None
 
 
-def unanswered(messages: Sequence[Message]) -> str | None:
-    """The text of the user message that ends a list, or None."""
-    if not messages or not _foldable(messages[-1]):
-        return None
-    return str(messages[-1]["content"]) or None
+def from_host(messages: Sequence[Any], merges: Merges | None = None) -> list[Message]:
+    """The conversation that the host's list stands for; the list is not changed."""
+    known = merges or Merges()
+    listing = [out for message in messages if isinstance(message, dict) for out in _unfold(message, known)]
+    known.list_ends(messages)
+    return listing
 
 
-def _unfold(message: Message, earlier: str | None) -> Iterator[Message]:
-    if any(message.get(flag) for flag in _SCAFFOLDING):
+def _unfold(message: Message, merges: Merges) -> Iterator[Message]:
+    if _is_scaffolding(message):
         return
     content = message.get("content")
     if message.get("role") != "user" or not isinstance(content, str):
@@ -61,11 +78,15 @@ def _unfold(message: Message, earlier: str | None) -> Iterator[Message]:
     blocks, said = _split(content)
     for block in blocks:
         yield {"role": "user", "content": block}
-    if earlier and said.startswith(earlier + FOLD):
-        yield {"role": "user", "content": earlier}
-        said = said[len(earlier + FOLD) :]
-    if said or not content:
-        yield _clean(message) if said == content else {**_clean(message), "content": said}
+    *earlier, last = merges.take_apart(said)
+    for piece in earlier:
+        yield {"role": "user", "content": piece}
+    if last or not content:
+        yield _clean(message) if last == content else {**_clean(message), "content": last}
+
+
+def _is_scaffolding(message: Message) -> bool:
+    return any(message.get(flag) for flag in _SCAFFOLDING)
 
 
 def _split(content: str) -> tuple[list[str], str]:

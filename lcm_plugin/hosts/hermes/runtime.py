@@ -34,7 +34,7 @@ class Runtime:
         completer: AuxiliaryCompleter | None = None,
     ) -> None:
         self.completer = completer or AuxiliaryCompleter()
-        self.lanes = Lanes(self._stored_key)
+        self.lanes = Lanes(self.stored_key)
         self.live = LiveEngines()
         self.outbox = Outbox()
         self.hooks_registered = False
@@ -95,9 +95,13 @@ class Runtime:
                 "LCM is not working: %s. Hermes goes on with its own list; nothing is stored.", why
             )
 
-    def _stored_key(self, session_id: str) -> str | None:
+    def stored_key(self, session_id: str) -> str | None:
+        """The key under which a session id was stored, by any process; None when it is new."""
         engine = self.engine()
-        return engine.session_key_of(session_id) if engine is not None else None
+        if engine is None:
+            return None
+        with engine.store.read() as reader:
+            return reader.session_key_of(session_id)
 
 
 class Times:

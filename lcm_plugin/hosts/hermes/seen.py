@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lcm_plugin.hosts.hermes.messages import from_host, unanswered
+from lcm_plugin.hosts.hermes.messages import Merges, from_host
 from lcm_plugin.types import Message
 
 
@@ -22,13 +22,12 @@ class SeenList:
         self.listing: list[Message] = []
         self._before_session: list[Any] = []
         self._compacted: Any = None
-        self._unanswered: str | None = None
+        self._merges = Merges()
 
     def look(self, messages: Sequence[Any]) -> list[Message]:
         """Takes the list in and returns the conversation that it stands for."""
         self.raw = list(messages)
-        self.listing = from_host(self.raw, self._unanswered)
-        self._unanswered = unanswered(self.listing)
+        self.listing = from_host(self.raw, self._merges)
         return self.listing
 
     def compacted(self, messages: Sequence[Any]) -> None:
@@ -38,7 +37,7 @@ class SeenList:
     def leave(self) -> None:
         """The agent goes to another session; what it has shown so far belongs to the one it leaves."""
         self._before_session = self.raw or self._before_session
-        self.raw, self.listing, self._compacted, self._unanswered = [], [], None, None
+        self.raw, self.listing, self._compacted, self._merges = [], [], None, Merges()
 
     def is_stale(self, messages: Sequence[Any]) -> bool:
         """Whether a list handed over at a session's end is one of the wrong ones."""

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 _WORTH_IT = 0.97
 _OVERFLOW_SHARE = 0.7
 _GROWTH = 0.05
+_CALIBRATE_GROWTH = 1.25
+_LEAST_SCALE, _MOST_SCALE = 0.5, 3.0
+_GRACE_SECONDS = 1.0
+_SWEEP_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +39,18 @@ class _Refusal:
 
 
 class Shrinker:
-    """Asks the core for one agent. ``overhead`` is what the host adds to the list, in tokens."""
+    """Asks the core for one agent.
+
+    ``overhead`` is what the host adds to the list. It and the budget are in the core's tokens, while the
+    host's window is in its provider's: ``scale`` is how many of the first make one of the second, seen
+    from what the provider counted for a request.
+    """
 
     def __init__(self, agent: HermesEngine) -> None:
         self._agent = agent
         self.overhead = 0
+        self.scale = 1.0
+        self._scaled_at = 0
         self._measured: tuple[object, ...] = ()
         self._refusal: _Refusal | None = None
         self._asked = False
@@ -56,16 +67,25 @@ class Shrinker:
             self.overhead = engine.count_tokens([dict(m) for m in system]) if system else 0
             self.overhead += engine.count_tokens(json.dumps(tools)) if tools else 0
 
-    def budget(self) -> int:
-        """The window, or what the host left of it when it lowered the threshold."""
-        share = self._agent.configured_share()
-        lowered = int(self._agent.threshold_tokens / share) if self._agent.threshold_tokens else 0
-        return min(self._agent.context_length, lowered) or self._agent.context_length
+    def calibrate(self, engine: Engine, listing: Sequence[Message], tokens: int) -> None:
+        """Compares a request's count with the core's, again whenever requests have grown by a quarter."""
+        if listing and tokens > _CALIBRATE_GROWTH * self._scaled_at:
+            self._scaled_at = tokens
+            counted = engine.count_tokens(list(listing)) + self.overhead
+            self.scale = min(_MOST_SCALE, max(_LEAST_SCALE, counted / tokens))
+
+    def budget(self) -> int | None:
+        """The window, or what the host left of it when it lowered the threshold; None when not known."""
+        agent = self._agent
+        lowered = agent.threshold_tokens / agent.configured_share()
+        window = min(agent.context_length, lowered) or agent.context_length
+        return max(1, int(window * self.scale)) if window else None
 
     def forget(self) -> None:
         """Another session or model: what was refused before says nothing about it."""
         self._refusal = None
         self._asked = False
+        self._scaled_at = 0
 
     def is_refused(self, tokens: int) -> bool:
         """Whether a smaller list was refused, and the list has hardly grown since."""
@@ -78,12 +98,15 @@ class Shrinker:
         """Remembers that there was no smaller list."""
         self._refusal = _Refusal(self._agent.session_id, tokens)
 
+    def start_due(self, engine: Engine, session: Session) -> None:
+        """Starts, on a thread of the core, the compaction that is due; waits only past the hard limit."""
+        engine.schedule_compaction(session, self.budget(), overhead_tokens=self.overhead)
+
     def can_shrink(self, engine: Engine, session: Session, listing: Sequence[Message]) -> bool:
-        """Whether the core's context is smaller than the list, or can be made so."""
+        """Whether the core's context is smaller than the list, or can be made so now."""
         decision = engine.evaluate(session, self.budget(), overhead_tokens=self.overhead)
-        self._asked = decision.due or (
-            bool(listing) and decision.tokens < _WORTH_IT * engine.count_tokens(list(listing))
-        )
+        smaller = bool(listing) and decision.tokens < _WORTH_IT * engine.count_tokens(list(listing))
+        self._asked = smaller or (decision.due and engine.wait_idle(0))
         return self._asked
 
     def shrink(
@@ -95,18 +118,35 @@ class Shrinker:
         the true window is smaller than the one we were told.
         """
         before = engine.count_tokens(list(listing))
-        overflow = not self._asked and not force
-        self._asked = False
+        overflow, self._asked = not (self._asked or force), False
         budget = self.budget()
         if overflow:
-            budget = min(budget, int(_OVERFLOW_SHARE * (before + self.overhead)))
-        result = engine.compact(
-            session, force=force or overflow, budget=budget, overhead_tokens=self.overhead
-        )
+            budget = min(budget or before, max(1, int(_OVERFLOW_SHARE * (before + self.overhead))))
+        trouble = self._compact(engine, session, budget, force or overflow)
         context = engine.assemble(session, budget, overhead_tokens=self.overhead, prompt=focus)
-        talk = [message for message in context.messages if message.get("role") != "system"]
-        smaller = present(talk, listing)
-        trouble = "" if result.compacted else result.detail
+        smaller = self._for_host(context.messages, listing)
         if not smaller or engine.count_tokens(smaller) > _WORTH_IT * before:
             return Shrunk(None, trouble)
         return Shrunk(to_host(smaller), trouble)
+
+    def _compact(self, engine: Engine, session: Session, budget: int | None, now: bool) -> str:
+        """Compacts in this thread, or starts it and waits a moment; returns what went wrong."""
+        if now:
+            engine.wait_idle(_SWEEP_SECONDS)
+            result = engine.compact(session, True, budget, overhead_tokens=self.overhead)
+            return result.detail
+        engine.schedule_compaction(session, budget, overhead_tokens=self.overhead)
+        engine.wait_idle(_GRACE_SECONDS)
+        return ""
+
+    @staticmethod
+    def _for_host(context: Sequence[Message], listing: Sequence[Message]) -> list[Message]:
+        """The context without the system prompt, which the host adds, and with the reply that ends the
+        host's list: a context for a model call ends before it."""
+        talk = present([message for message in context if message.get("role") != "system"], listing)
+        replies: list[Message] = []
+        for message in reversed(listing):
+            if message.get("role") != "assistant" or message.get("tool_calls"):
+                break
+            replies.insert(0, message)
+        return [*talk, *replies] if talk and talk[-1].get("role") != "assistant" else talk

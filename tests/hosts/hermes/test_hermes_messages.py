@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lcm_plugin.hosts.hermes.messages import from_host, to_host, unanswered
+from lcm_plugin.hosts.hermes.messages import Merges, from_host, to_host
 from lcm_plugin.hosts.hermes.presence import present
 from lcm_plugin.markup import HISTORY_LABEL, notice_block
 
@@ -79,16 +80,31 @@ def test_lists_of_parts_are_not_folded() -> None:
     assert to_host([summary(1), picture]) == [{**summary(1), "_compressed_summary": True}, picture]
 
 
-def test_a_second_user_message_that_the_host_merged_into_an_unanswered_one_is_told_apart() -> None:
-    earlier = unanswered([assistant("a"), user("first")])
-    assert earlier == "first"
-    assert from_host([user("first\n\nsecond")], earlier) == [user("first"), user("second")]
-    assert unanswered([user("first"), assistant("a")]) is None
-    assert from_host([user("first\n\nsecond")], None) == [user("first\n\nsecond")]
+def test_user_messages_that_the_host_merged_are_told_apart_for_as_long_as_they_stand() -> None:
+    merges = Merges()
+    from_host([user("first")], merges)
+    both = [user("first"), user("second")]
+    assert from_host([user("first\n\nsecond")], merges) == both
+    assert from_host([user("first\n\nsecond"), assistant("a")], merges) == [*both, assistant("a")]
+
+
+def test_a_third_merged_message_and_a_summary_before_them_change_nothing() -> None:
+    merges = Merges()
+    for said in ("first", "first\n\nsecond"):
+        from_host(to_host([summary(1), user(said)]), merges)
+    three = [summary(1), user("first"), user("second"), user("third")]
+    assert from_host(to_host(three), merges) == three
+
+
+def test_an_answered_message_that_is_said_again_with_more_is_one_message() -> None:
+    merges = Merges()
+    from_host([user("go on"), assistant("a")], merges)
+    again = [user("go on"), assistant("a"), user("go on\n\nplease")]
+    assert from_host(again, merges) == again
 
 
 def test_values_that_are_not_json_become_text() -> None:
-    assert from_host([{**user("q"), "extra": {1, 1}}]) == [{**user("q"), "extra": "{1}"}]
+    assert from_host([{**user("q"), "extra": {1}}]) == [{**user("q"), "extra": "{1}"}]
 
 
 _texts = st.text(st.characters(codec="utf-8"), min_size=1, max_size=30)
@@ -102,7 +118,7 @@ def test_folding_loses_no_word_and_never_touches_its_input(context: list[dict[st
     hosted = to_host(context)
     assert context == before
     roles = [message["role"] for message in hosted]
-    assert all(pair != ("user", "user") for pair in zip(roles, roles[1:], strict=False))
+    assert all(pair != ("user", "user") for pair in itertools.pairwise(roles))
     assert [word for m in hosted for word in m["content"].split()] == [
         word for m in context for word in m["content"].split()
     ]

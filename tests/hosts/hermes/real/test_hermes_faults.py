@@ -1,0 +1,123 @@
+"""What went wrong for others inside this host, measured or reported, and must not go wrong here."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+
+from speech import fact, turn
+from world import World, texts
+
+Make = Callable[..., World]
+
+
+def test_copies_are_cheap_unbound_and_share_the_store(world: Make) -> None:
+    copies = world().scenario("copies", count=200)
+    assert copies["milliseconds_each"] < 1
+    assert copies["same_runtime"]
+    assert copies["session_ids"] == ["", ""]
+
+
+def test_the_first_user_message_is_no_system_prompt(world: Make) -> None:
+    home = world(lcm={"contextThreshold": 0.2, "freshTailCount": 4, "leafChunkTokens": 2000})
+    said = [turn(number, 500) for number in range(1, 21)]
+    home.scenario("loop", turns=said)
+    last = home.server.requests[-1]
+    talk = [m for m in last.messages if m["role"] != "system"]
+    assert not any(said[0] in str(m.get("content")) for m in talk)
+    assert talk[0]["content"].startswith("<summary ")
+
+
+def test_the_list_before_a_compaction_stores_nothing_again(world: Make) -> None:
+    home = world(lcm={"contextThreshold": 0.2, "freshTailCount": 4, "leafChunkTokens": 2000})
+    said = [f"{turn(number, 400)} {fact(number)}" for number in range(1, 13)]
+    outcome = home.scenario("stale_end", turns=said)
+    assert outcome["compactions"] >= 1
+    assert texts(home.stored(), "user") == said
+
+
+def test_a_sub_agent_has_its_own_lane_and_leaves_its_owners_alone(world: Make) -> None:
+    home = world()
+    home.server.enqueue("own answer")
+    outcome = home.scenario("sub_agent", before="owner asks", task="child works", after="owner goes on")
+    lanes = {c.session_key: texts(home.stored(c.session_key), "user") for c in home.conversations()}
+    assert lanes[f"agent:main:cli:{outcome['owner']}"] == ["owner asks", "owner goes on"]
+    assert lanes[f"agent:main:subagent:{outcome['child']}"] == ["child works"]
+
+
+def test_a_background_review_leaves_no_trace(world: Make) -> None:
+    home = world()
+    home.scenario("background_review", turns=["first", "second"])
+    assert texts(home.stored()) == ["first", "Noted: first", "second", "Noted: second"]
+
+
+def test_a_second_engine_on_the_same_session_compacts_it_for_the_gateway(world: Make) -> None:
+    home = world(lcm={"freshTailCount": 4, "leafChunkTokens": 2000})
+    said = [turn(number, 400) for number in range(1, 13)]
+    outcome = home.scenario("gateway_compress", turns=said, after="and now?")
+    assert outcome["after"] < outcome["before"]
+    assert texts(home.stored(), "user") == [*said, "and now?"]
+    assert home.server.invalid == []
+
+
+def test_a_locked_database_holds_nobody_up_and_loses_nothing(world: Make) -> None:
+    home = world()
+    home.scenario("loop", turns=["before the lock"], session_id="locked")
+    lock = sqlite3.connect(home.database, isolation_level=None, check_same_thread=False)
+    lock.execute("BEGIN IMMEDIATE")
+    release = threading.Timer(12, lambda: lock.execute("ROLLBACK"))
+    release.start()
+    try:
+        outcome = home.scenario("under_lock", turns=["during the lock"], session_id="locked")
+    finally:
+        release.join()
+        lock.close()
+    assert outcome["end_seconds"] < 2
+    assert outcome["compress_unchanged"]
+    assert outcome["problem"] != ""
+    assert texts(home.stored(), "user") == ["before the lock", "during the lock"]
+
+
+def test_a_store_that_cannot_be_opened_leaves_the_host_on_its_own_list(world: Make) -> None:
+    home = world(lcm={"database": "/proc/nowhere/lcm.db"})
+    done = home.hermes("chat", "-Q", "-q", "hello there")
+    assert "Noted: hello there" in done.stdout
+    assert home.log.count("LCM is not working") == 1
+
+
+def test_a_wrong_setting_is_named_once_and_stops_nothing(world: Make) -> None:
+    home = world(lcm={"contextThreshold": 7})
+    done = home.hermes("chat", "-Q", "-q", "hello there")
+    assert "Noted: hello there" in done.stdout
+    assert "contextThreshold" in home.log
+
+
+def test_a_threshold_that_the_host_lowers_is_honoured(world: Make) -> None:
+    home = world(window=256_000)
+    outcome = home.scenario("lowered_threshold", turns=[turn(n, 900) for n in range(1, 30)])
+    assert outcome["asked_at"] <= 20_000
+    assert outcome["compactions"] >= 1
+
+
+def test_a_failed_summary_says_so_and_still_leaves_a_smaller_context(world: Make) -> None:
+    from fakes.answers import is_summary_request
+    from fakes.model_server import Failure
+
+    home = world(lcm={"contextThreshold": 0.3, "freshTailCount": 8, "leafChunkTokens": 3000})
+    home.server.add_rule(lambda r: Failure(503, "overloaded") if is_summary_request(r) else None)
+    said = [turn(number, 500) for number in range(1, 31)]
+    started = time.monotonic()
+    outcome = home.scenario("loop", turns=said)
+    assert time.monotonic() - started < 200
+    assert texts(home.stored(), "user") == said
+    assert max(r.tokens for r in home.server.requests if r.tools) <= 0.3 * 64_000 + 2_000
+    assert any(not call["noop"] for call in outcome["compress"])
+
+
+def test_an_ignored_session_is_not_stored_and_the_host_compacts_it_itself(world: Make) -> None:
+    home = world(lcm={"ignoreSessionPatterns": ["agent:*:cron:**"], "contextThreshold": 0.2})
+    home.scenario("loop", turns=[turn(n, 700) for n in range(1, 20)], platform="cron")
+    assert [c.session_key for c in home.conversations()] == []
+    assert max(r.tokens for r in home.server.requests if r.tools) < 20_000

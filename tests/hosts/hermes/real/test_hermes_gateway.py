@@ -1,0 +1,114 @@
+"""The gateway's API server: a new agent for every request, several at a time, and no goodbye."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+from speech import turn
+from world import BIN, World, texts
+
+Make = Callable[..., World]
+
+KEY = "test-key"
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def gateway(world: World) -> Iterator[int]:
+    """The gateway with nothing but its API server; yields the port."""
+    port = free_port()
+    environment = {
+        **world.environment,
+        "API_SERVER_ENABLED": "1",
+        "API_SERVER_KEY": KEY,
+        "API_SERVER_HOST": "127.0.0.1",
+        "API_SERVER_PORT": str(port),
+        "GATEWAY_ALLOW_ALL_USERS": "true",
+    }
+    output = (world.home / "gateway.out").open("w")
+    process = subprocess.Popen(
+        [str(BIN / "hermes"), "gateway", "run"],
+        env=environment,
+        cwd=world.home,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        for _ in range(300):
+            if process.poll() is not None:
+                break
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            time.sleep(0.2)
+        assert process.poll() is None, (world.home / "gateway.out").read_text()[-3000:]
+        yield port
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        output.close()
+
+
+def say(port: int, session: str, text: str, history: list[dict[str, str]] | None = None) -> str:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+    body = {"model": "hermes-agent", "messages": [*(history or []), {"role": "user", "content": text}]}
+    headers = {
+        "Authorization": f"Bearer {KEY}",
+        "Content-Type": "application/json",
+        "X-Hermes-Session-Id": session,
+    }
+    connection.request("POST", "/v1/chat/completions", json.dumps(body), headers)
+    response = connection.getresponse()
+    answer = json.loads(response.read())
+    connection.close()
+    assert response.status == 200, answer
+    return str(answer["choices"][0]["message"]["content"])
+
+
+def test_parallel_sessions_are_kept_apart_and_stored_without_any_goodbye(world: Make) -> None:
+    home = world()
+    turns, sessions = 4, 3
+    with gateway(home) as port, ThreadPoolExecutor(sessions) as pool:
+
+        def talk(lane: int) -> None:
+            for number in range(turns):
+                answer = say(port, f"lane-{lane}", f"lane {lane} turn {number}")
+                assert answer == f"Noted: lane {lane} turn {number}"
+
+        list(pool.map(talk, range(sessions)))
+    lanes = {c.session_key: texts(home.stored(c.session_key)) for c in home.conversations()}
+    assert lanes == {
+        f"agent:main:api_server:lane-{lane}": [
+            line for n in range(turns) for line in (f"lane {lane} turn {n}", f"Noted: lane {lane} turn {n}")
+        ]
+        for lane in range(sessions)
+    }
+    assert home.server.invalid == []
+
+
+def test_a_session_of_many_requests_is_compacted_and_stays_whole(world: Make) -> None:
+    home = world(lcm={"contextThreshold": 0.35, "freshTailCount": 8, "leafChunkTokens": 3000})
+    said = [turn(number, 500) for number in range(1, 25)]
+    with gateway(home) as port:
+        for text in said:
+            say(port, "long", text)
+    assert texts(home.stored()) == [line for text in said for line in (text, f"Noted: {text[:80]}")]
+    largest = max(request.tokens for request in home.server.requests if request.tools)
+    assert largest <= 0.35 * 64_000 + 1_500
+    assert home.server.invalid == []

@@ -1,0 +1,92 @@
+"""Both ways into the host, and what is said when the host does not use us."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import plugins.context_engine as bundled
+from world import World, texts
+
+import lcm_plugin.hosts.hermes
+
+Make = Callable[..., World]
+FOLDER = Path(lcm_plugin.hosts.hermes.__file__).parent / "folder"
+
+
+def test_the_installed_package_is_found_and_stores_a_one_shot_turn(world: Make) -> None:
+    home = world()
+    done = home.hermes("chat", "-Q", "-q", "hello there")
+    assert "Noted: hello there" in done.stdout, done.stdout + done.stderr
+    assert texts(home.stored()) == ["hello there", "Noted: hello there"]
+    assert home.problems() == []
+
+
+def test_a_plugin_folder_is_found_and_does_the_same(world: Make) -> None:
+    home = world(enabled=("lcm-folder",))
+    folder = home.home / "plugins" / "lcm-folder"
+    shutil.copytree(FOLDER, folder)
+    manifest = folder / "plugin.yaml"
+    manifest.write_text(manifest.read_text().replace("name: lcm\n", "name: lcm-folder\n"))
+    home.hermes("chat", "-Q", "-q", "hello there")
+    assert texts(home.stored()) == ["hello there", "Noted: hello there"]
+
+
+def test_the_engine_in_the_agent_is_ours_and_its_tools_are_offered(world: Make) -> None:
+    home = world()
+    engine = home.scenario("loop", turns=["hello"])["engine"]
+    assert engine["class"] == "LcmContextEngine"
+    assert engine["status"]["engine"] == "lcm"
+    offered = home.server.requests[-1].tools
+    assert {"lcm_grep", "lcm_describe", "lcm_expand", "lcm_expand_query"} <= set(offered)
+
+
+def test_registering_opens_and_writes_nothing(world: Make) -> None:
+    home = world()
+    assert home.scenario("registered") == {"engine": "lcm"}
+    assert not home.database.parent.exists()
+
+
+def test_doctor_says_that_everything_is_in_place(world: Make) -> None:
+    assert world().scenario("doctor") == ["info hermes.active"]
+
+
+def test_doctor_and_the_log_say_loudly_that_the_host_selected_another_engine(world: Make) -> None:
+    home = world(selected="compressor")
+    assert "error hermes.not_selected" in home.scenario("doctor")
+    home.hermes("chat", "-Q", "-q", "hello there")
+    assert "LCM IS NOT ACTIVE: Hermes uses the context engine 'compressor'" in home.log
+    assert "hermes config set context.engine lcm" in home.log
+    assert not home.database.exists()
+
+
+def test_doctor_names_a_plugin_that_is_not_enabled(world: Make) -> None:
+    assert "error hermes.not_enabled" in world(enabled=()).scenario("doctor")
+
+
+def test_doctor_warns_when_the_host_never_compacts_or_offers_no_tools(world: Make) -> None:
+    home = world(host={"compression": {"enabled": False}, "platform_toolsets": {"telegram": []}})
+    assert {"warning hermes.compression_off", "warning hermes.no_tools"} <= set(home.scenario("doctor"))
+
+
+def test_doctor_names_a_leftover_folder_that_wins_over_the_plugin(world: Make) -> None:
+    leftover = Path(str(bundled.__file__)).parent / "lcm"
+    leftover.mkdir()
+    try:
+        assert "error hermes.leftover" in world().scenario("doctor")
+    finally:
+        leftover.rmdir()
+
+
+def test_the_skill_can_be_read_by_its_name(world: Make) -> None:
+    home = world()
+    assert home.scenario("skills") == ["lcm:lcm"]
+
+
+def test_the_host_shell_has_our_command_on_the_hosts_database(world: Make) -> None:
+    home = world()
+    home.hermes("chat", "-Q", "-q", "hello there")
+    shown = home.hermes("lcm", "doctor")
+    assert shown.returncode == 0, shown.stdout + shown.stderr
+    assert str(home.database) in home.hermes("lcm", "status").stdout.replace("\n", "")

@@ -1,0 +1,132 @@
+"""Long talks: what reaches the model stays valid and bounded, and nothing is lost, doubled or paid twice."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fakes.answers import is_summary_request
+from fakes.model_server import Calls, ModelRequest, ModelServer, Outcome
+from speech import fact, turn
+from world import World, texts
+
+from lcm_plugin import Engine, LcmConfig
+
+Make = Callable[..., World]
+
+WINDOW = 64_000
+TRIGGER = 48_000
+TURN = 1_700
+
+
+def chat_requests(server: ModelServer) -> list[ModelRequest]:
+    return [request for request in server.requests if not is_summary_request(request)]
+
+
+def paid_summaries(server: ModelServer) -> int:
+    return sum(1 for request in server.requests if is_summary_request(request))
+
+
+def summaries_from_models(home: World) -> int:
+    with Engine.open(LcmConfig(database=str(home.database))) as engine:
+        library = engine.library
+        made = [s for c in library.conversations() for s in library.summaries(c.conversation_id)]
+    return sum(1 for summary in made if summary.level != "extractive")
+
+
+def check_requests(server: ModelServer, limit: int) -> None:
+    assert server.invalid == []
+    over = [(r.number, r.tokens) for r in chat_requests(server) if r.tokens > limit]
+    assert over == [], f"prompts over {limit}"
+
+
+def report(title: str, outcome: dict[str, Any]) -> None:
+    print(f"\n{title}: {json.dumps(outcome['hooks'])}, {outcome['seconds']:.1f} s")
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+def test_sixty_turns_at_defaults(world: Make, in_place: bool) -> None:
+    home = world()
+    said = [turn(number, TURN - 200) for number in range(1, 61)]
+    outcome = home.scenario("loop", turns=said, in_place=in_place, enabled_toolsets=None, timeout=600)
+    report(f"60 turns, in_place={in_place}", outcome)
+    compactions = [call for call in outcome["compress"] if not call["noop"]]
+    assert len(compactions) >= 4
+    assert [call for call in outcome["compress"] if call["noop"]] == []
+    assert texts(home.stored()) == [line for text in said for line in (text, f"Noted: {text[:80]}")]
+    check_requests(home.server, TRIGGER + TURN)
+    assert paid_summaries(home.server) == summaries_from_models(home)
+    assert (len(outcome["session_ids"]) == 1) is in_place
+    assert home.problems() == []
+
+
+def test_a_tail_over_the_threshold_does_not_ask_in_vain(world: Make) -> None:
+    home = world(lcm={"contextThreshold": 0.1, "freshTailCount": 64})
+    said = [turn(number, 600) for number in range(1, 13)]
+    outcome = home.scenario("loop", turns=said)
+    per_turn = [sum(1 for c in outcome["compress"] if c["turn"] == n and c["noop"]) for n in range(1, 13)]
+    assert max(per_turn) <= 1
+    assert sum(per_turn) <= 2
+    check_requests(home.server, WINDOW)
+
+
+def test_one_turn_of_forty_tool_rounds_keeps_its_question(world: Make) -> None:
+    home = world(lcm={"contextThreshold": 0.25, "freshTailCount": 16, "leafChunkTokens": 4000})
+    question = f"TASK: look at all of it. {turn(1, 300)}"
+    rounds = 40
+
+    def work(request: ModelRequest) -> Outcome | str | None:
+        if is_summary_request(request):
+            return None
+        done = len([m for m in request.messages if m.get("role") == "tool"])
+        asked = home.server.requests.index(request) if request in home.server.requests else 0
+        return Calls(("lcm_grep", {"pattern": turn(asked, 250)})) if rounds_left(done) else "finished"
+
+    spent = 0
+
+    def rounds_left(_: int) -> bool:
+        nonlocal spent
+        spent += 1
+        return spent <= rounds
+
+    home.server.add_rule(work)
+    outcome = home.scenario("loop", turns=[question], max_iterations=90)
+    assert outcome["answers"] == ["finished"]
+    assert len([c for c in outcome["compress"] if not c["noop"]]) >= 2
+    for request in chat_requests(home.server):
+        assert any(question in str(m.get("content")) for m in request.messages), request.number
+    rows = home.stored()
+    assert texts(rows, "user") == [question]
+    assert len(rows) == 2 + 2 * rounds
+    check_requests(home.server, WINDOW)
+
+
+def test_a_fact_from_turn_3_is_found_at_turn_90_by_the_agents_own_search(world: Make) -> None:
+    home = world(lcm={"contextThreshold": 0.15, "freshTailCount": 8, "leafChunkTokens": 3000})
+    said = []
+    for number in range(1, 101):
+        if number == 90:
+            said.append("RECALL VAULT-003")
+        elif number % 10 == 0:
+            said.append('CALL todo {"todos": [{"id": "1", "content": "water them", "status": "pending"}]}')
+        elif number % 7 == 0:
+            said.append(f'CALL lcm_grep {{"pattern": "Note {number - 3:03d}"}}')
+        else:
+            said.append(f"{turn(number, 250)} {fact(number)}")
+    outcome = home.scenario("loop", turns=said, timeout=600)
+    report("100 turns", outcome)
+    assert len([call for call in outcome["compress"] if not call["noop"]]) >= 10
+    assert outcome["answers"][89] == fact(3)
+    asked = [r for r in chat_requests(home.server) if r.prompt == "RECALL VAULT-003"]
+    assert not any(fact(3) in str(m.get("content")) for m in asked[0].messages)
+    assert asked[-1].messages[-1]["role"] == "tool"
+    rows = home.stored()
+    assert texts(rows, "user") == said
+    calls = [call["id"] for row in rows for call in row.get("tool_calls") or ()]
+    answers = [row["tool_call_id"] for row in rows if row["role"] == "tool"]
+    assert calls == answers
+    assert len(rows) == 2 * len(said) + 2 * len(calls)
+    check_requests(home.server, WINDOW)
+    assert home.problems() == []
