@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from lcm_plugin.store.records import MessageHead
+from lcm_plugin.store.records import CallRow, MessageHead
 
 # A result that comes more messages after its call than this stands for itself. It bounds what a
 # cutter must look at; hosts answer calls within a turn.
@@ -23,7 +23,7 @@ class GroupLinker:
     its call; then the call joins the result's group.
     """
 
-    def __init__(self, recent: Sequence[MessageHead]) -> None:
+    def __init__(self, recent: Sequence[CallRow]) -> None:
         self._calls: dict[str, int] = {}
         self._orphans: dict[str, int] = {}
         for head in recent:

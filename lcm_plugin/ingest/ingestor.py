@@ -21,6 +21,7 @@ from lcm_plugin.ingest.messages import (
     calls_answered,
     calls_made,
     check_message,
+    has_reasoning,
     lift,
     lift_deeper,
     make_parts,
@@ -128,7 +129,7 @@ class Ingestor:
                 calls=calls_made(message),
                 answers=calls_answered(message),
                 ours=index in ours,
-                has_reasoning=any(item.type == "reasoning" for item in lift(message)),
+                has_reasoning=has_reasoning(message),
                 refers=mentions_reference(message),
             )
             for index, message in enumerate(given)
@@ -168,12 +169,10 @@ class Ingestor:
             if lane and host_ids
             else set()
         )
-        stored = (
-            reader.heads(conversation.conversation_id, limit=len(incoming) + WINDOW_SLACK)
-            if conversation
-            else []
-        )
-        if any(item.refers for item in incoming) and stored:
+        refers = any(item.refers for item in incoming)
+        window = len(incoming) + (WINDOW_SLACK if mode == "sync" or refers else 0)
+        stored = reader.heads(conversation.conversation_id, limit=window) if conversation else []
+        if refers and stored:
             incoming = self._recognise(reader, incoming, stored)
         if mode == "append":
             return _Plan(new_in_delta(incoming, stored, known_ids), conversation)
@@ -269,7 +268,7 @@ class Ingestor:
     ) -> None:
         rows = [item.row for item in prepared]
         if any(row.calls or row.answers for row in rows):
-            linker = GroupLinker(writer.open_calls(conversation.conversation_id, limit=_RECENT_CALLS))
+            linker = GroupLinker(writer.call_rows(conversation.conversation_id, limit=_RECENT_CALLS))
             rows = [
                 replace(row, group_seq=linker.link(conversation.next_seq + offset, row.calls, row.answers))
                 for offset, row in enumerate(rows)

@@ -177,7 +177,7 @@ def calls_made(message: Message) -> tuple[str, ...]:
         for block in _dicts(message.get("content"))
         if block.get("type") in _CALL_BLOCKS
     ]
-    return tuple(call_id for call_id in found if isinstance(call_id, str) and call_id)
+    return tuple(_one_line(call_id) for call_id in found if isinstance(call_id, str) and call_id)
 
 
 def calls_answered(message: Message) -> tuple[str, ...]:
@@ -188,7 +188,14 @@ def calls_answered(message: Message) -> tuple[str, ...]:
         for block in _dicts(message.get("content"))
         if block.get("type") in _RESULT_BLOCKS
     ]
-    return tuple(call_id for call_id in found if isinstance(call_id, str) and call_id)
+    return tuple(_one_line(call_id) for call_id in found if isinstance(call_id, str) and call_id)
+
+
+def has_reasoning(message: Message) -> bool:
+    """Whether a message carries reasoning, in a key of its own or in a block."""
+    if any(message.get(key) for key in _REASONING_KEYS):
+        return True
+    return any(block.get("type") in _REASONING_BLOCKS for block in _dicts(message.get("content")))
 
 
 def make_parts(
@@ -342,6 +349,10 @@ def _dicts(value: Any) -> list[dict[str, Any]]:
 
 def _text_or_none(value: Any) -> str | None:
     return storable(value) if isinstance(value, str) and value else None
+
+
+def _one_line(call_id: str) -> str:
+    return storable(call_id).replace("\n", " ")
 
 
 def _dumps(value: Any) -> str:

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from lcm_plugin.store.records import (
     ArchiveCause,
+    CallRow,
     Conversation,
     Debt,
     FileRecord,
@@ -64,7 +65,7 @@ class Reader(SearchReader, Protocol):
     def known_host_ids(self, conversation_ids: Sequence[int], host_ids: Sequence[str]) -> set[str]:
         """Which of a host's own message ids are stored already."""
 
-    def open_calls(self, conversation_id: int, *, limit: int) -> list[MessageHead]:
+    def call_rows(self, conversation_id: int, *, limit: int) -> list[CallRow]:
         """The newest ``limit`` messages that make or answer tool calls, in order."""
 
     def lowest_group(self, conversation_id: int, from_seq: int, span: int, floor: int) -> int | None:

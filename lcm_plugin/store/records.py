@@ -139,6 +139,16 @@ class MessageHead:
 
 
 @dataclass(frozen=True, slots=True)
+class CallRow:
+    """The part of a stored message that links calls with their results."""
+
+    seq: int
+    group_seq: int
+    calls: tuple[str, ...]
+    answers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class StoredMessage:
     """A stored message with its parts, in part order."""
 

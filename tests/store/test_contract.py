@@ -173,12 +173,12 @@ def test_a_host_id_that_is_taken_costs_no_row(store: Store) -> None:
         assert reader.known_host_ids([conversation.conversation_id], ["user:1", "user:2"]) == {"user:1"}
 
 
-def test_open_calls_lists_only_messages_with_calls_or_answers(store: Store) -> None:
+def test_call_rows_are_only_messages_with_calls_or_answers(store: Store) -> None:
     with store.write() as writer:
         conversation = writer.open_conversation(KEY, 1)
         rows = [message(1), message(2, calls=("a",)), message(3, answers=("a",)), message(4)]
         writer.append(conversation, rows, 1)
-        assert [head.seq for head in writer.open_calls(conversation.conversation_id, limit=9)] == [2, 3]
+        assert [head.seq for head in writer.call_rows(conversation.conversation_id, limit=9)] == [2, 3]
 
 
 def test_the_newest_system_message_is_found(store: Store) -> None:
