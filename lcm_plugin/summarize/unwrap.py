@@ -13,7 +13,7 @@ _CLOSED = re.compile(
     rf"<({_TAGS})\b[^>]*>.*?</\1\s*>|\[({_TAGS})\].*?\[/\2\]|◁think▷.*?◁/think▷", re.S | re.I
 )
 _UNCLOSED = re.compile(rf"(?:<(?:{_TAGS})\b[^>]*>|\[(?:{_TAGS})\]|◁think▷).*\Z", re.S | re.I)
-_ONLY_CLOSING = re.compile(rf".*(?:</(?:{_TAGS})\s*>|\[/(?:{_TAGS})\]|◁/think▷)", re.S | re.I)
+_ONLY_CLOSING = re.compile(rf"\A.*(?:</(?:{_TAGS})\s*>|\[/(?:{_TAGS})\]|◁/think▷)", re.S | re.I)
 _HARMONY_FINAL = re.compile(r"<\|channel\|>final(?:<\|[^|]*\|>)*(.*?)(?:<\|(?:return|end|start)\|>|\Z)", re.S)
 _HARMONY = re.compile(r"<\|channel\|>")
 _TEMPLATE_TOKEN = re.compile(r"<\|[a-z_]+\|>|</?s>|\[/?INST\]", re.I)
