@@ -1,13 +1,14 @@
 """Settings: one model, four sources.
 
 Precedence: explicit argument > ``LCM_*`` environment > plugin config (camelCase) > default.
-An unknown key warns; a bad value raises `ConfigError` naming the key, the value and the range.
+An unknown key warns; a bad value raises `ConfigError` naming the key, the value and the range. A
+config remembers where each of its values came from (`LcmConfig.source_of`).
 """
 
 from __future__ import annotations
 
 import json
-import warnings
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -18,24 +19,26 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    PrivateAttr,
     ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
 from pydantic.alias_generators import to_camel
-from pydantic_settings import (
-    BaseSettings,
-    EnvSettingsSource,
-    NoDecode,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-)
+from pydantic_core import PydanticCustomError
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
+from lcm_plugin.config_source import canonical, read_environment, spellings, split_text
+from lcm_plugin.config_words import explain
 from lcm_plugin.errors import ConfigError
 
 DEFAULT_BUDGET = 128_000
+LONGEST_MS = 2_147_483_647
 Share = Annotated[float, Field(gt=0, le=1)]
 Patterns = Annotated[list[str], NoDecode]
+_EXPRESSION_FIELDS = ("redact_patterns", "host_note_patterns", "control_message_patterns")
+Source = Literal["argument", "environment", "plugin config", "default"]
 
 
 class ThresholdMatch(BaseModel):
@@ -78,9 +81,8 @@ class LcmConfig(BaseSettings):
         alias_generator=to_camel,
         populate_by_name=True,
         extra="ignore",
-        validate_default=False,
         frozen=True,
-        hide_input_in_errors=False,
+        allow_inf_nan=False,
     )
 
     enabled: bool = Field(default=True, description="Plugin on.")
@@ -110,7 +112,7 @@ class LcmConfig(BaseSettings):
         default=0.95, description="Share of the budget at which a turn waits for compaction."
     )
     hard_wait_ms: int = Field(
-        default=15_000, ge=0, description="The longest a turn waits past the hard threshold."
+        default=15_000, ge=0, le=LONGEST_MS, description="The longest a turn waits past the hard threshold."
     )
     fresh_tail_count: int = Field(default=64, ge=1, description="Newest messages that are never compacted.")
     fresh_tail_max_tokens: int | None = Field(
@@ -151,7 +153,9 @@ class LcmConfig(BaseSettings):
         default=None, ge=1, description="Most raw parent history a new conversation starts with."
     )
     max_sweep_passes: int = Field(default=12, ge=1, description="Most passes of one sweep.")
-    sweep_deadline_ms: int = Field(default=120_000, ge=1, description="Longest time of one sweep.")
+    sweep_deadline_ms: int = Field(
+        default=120_000, ge=1, le=LONGEST_MS, description="Longest time of one sweep."
+    )
     autocompact_disabled: bool = Field(default=False, description="Compact only when asked to.")
 
     ignore_session_patterns: Patterns = Field(
@@ -163,6 +167,16 @@ class LcmConfig(BaseSettings):
     skip_stateless_sessions: bool = Field(default=True, description="Enforce statelessSessionPatterns.")
     prune_heartbeat_ok: bool = Field(
         default=False, description="Drop heartbeat cycles in which nothing was done."
+    )
+    control_message_patterns: Patterns = Field(
+        default_factory=list,
+        description="Whole texts of standing user messages, such as polls, which leave the context when nothing "
+        "was done about them; they stay stored.",
+    )
+    host_note_patterns: Patterns = Field(
+        default_factory=list,
+        description="Notes that a host adds to messages for itself: a message of nothing else is not stored, and "
+        "one that comes again with another note is the same message.",
     )
     recall_scope: Literal["session", "agent", "all"] = Field(
         default="agent", description="The widest that allConversations may reach."
@@ -184,14 +198,16 @@ class LcmConfig(BaseSettings):
         default="", description="Its provider, when the model's name does not say it."
     )
     summary_base_url: str = Field(default="", description="Its API base URL.")
-    summary_timeout_ms: int = Field(default=60_000, ge=1, description="Longest time of one summary call.")
+    summary_timeout_ms: int = Field(
+        default=60_000, ge=1, le=LONGEST_MS, description="Longest time of one summary call."
+    )
     fallback_models: Patterns = Field(
         default_factory=list, description="Models tried in order after summaryModel."
     )
     summary_max_calls_per_window: int = Field(default=24, ge=1, description="Most summary calls per window.")
-    summary_call_window_ms: int = Field(default=600_000, ge=1, description="The window.")
+    summary_call_window_ms: int = Field(default=600_000, ge=1, le=LONGEST_MS, description="The window.")
     summary_spend_backoff_ms: int = Field(
-        default=1_800_000, ge=0, description="Pause after the window was used up."
+        default=1_800_000, ge=0, le=LONGEST_MS, description="Pause after the window was used up."
     )
     custom_instructions: str = Field(default="", description="Added to every summary prompt.")
     strip_injected_context_tags: Patterns = Field(
@@ -204,21 +220,32 @@ class LcmConfig(BaseSettings):
     )
     expansion_provider: str = Field(default="", description="Its provider.")
     delegation_timeout_ms: int = Field(
-        default=120_000, ge=1, description="Longest time of one lcm_expand_query."
+        default=120_000, ge=1, le=LONGEST_MS, description="Longest time of one lcm_expand_query."
     )
 
+    _sources: dict[str, Source] = PrivateAttr(default_factory=dict)
+
     def __init__(self, **values: Any) -> None:
-        _warn_unknown(type(self), values)
+        fields = type(self).model_fields
+        given = canonical(values, fields)
+        environment = read_environment(os.environ, fields)
         try:
-            super().__init__(**values)
+            super().__init__(**given)
         except ValidationError as error:
-            raise ConfigError(_explain(error)) from error
+            variables = {name: variable for name, (variable, _) in environment.items() if name not in given}
+            raise ConfigError(explain(error, fields, shown_keys(), variables)) from error
+        self._sources.update(dict.fromkeys(environment, "environment"))
+        self._sources.update(dict.fromkeys(given, "argument"))
 
     @classmethod
     def from_plugin(cls, plugin_config: Mapping[str, Any], **explicit: Any) -> LcmConfig:
         """Settings from a host's plugin config (camelCase keys), below environment and arguments."""
-        _warn_unknown(cls, plugin_config)
-        return _with_plugin_config(cls, plugin_config)(**explicit)
+        fields = cls.model_fields
+        above = {*canonical(explicit, fields), *read_environment(os.environ, fields)}
+        below = {name: value for name, value in canonical(plugin_config, fields).items() if name not in above}
+        config = cls(**explicit, **below)
+        config._sources.update(dict.fromkeys(below, "plugin config"))
+        return config
 
     @classmethod
     def settings_customise_sources(
@@ -229,15 +256,11 @@ class LcmConfig(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        return (
-            init_settings,
-            _EnvironmentSource(settings_cls),
-            _MappingSource(settings_cls, cls._plugin_values()),
-        )
+        return (init_settings, _Environment(settings_cls))
 
-    @classmethod
-    def _plugin_values(cls) -> Mapping[str, Any]:
-        return {}
+    def source_of(self, name: str) -> Source:
+        """Where a setting's value came from; ``name`` as in Python."""
+        return self._sources.get(name, "default")
 
     @property
     def bootstrap_tokens(self) -> int:
@@ -249,27 +272,56 @@ class LcmConfig(BaseSettings):
         """The database to open: the setting, or the default path in the user's data folder."""
         return self.database or str(default_data_dir() / "lcm.db")
 
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_truth_for_numbers(cls, value: object, info: ValidationInfo) -> object:
+        annotation = cls.model_fields[str(info.field_name)].annotation
+        if isinstance(value, bool) and annotation is not bool:
+            raise PydanticCustomError("not_a_truth_value", "true and false are no values of this setting")
+        return value
+
     @field_validator(
         "ignore_session_patterns",
         "stateless_session_patterns",
-        "redact_patterns",
         "fallback_models",
         "strip_injected_context_tags",
         mode="before",
     )
     @classmethod
     def _split_list(cls, value: object) -> object:
-        if not isinstance(value, str):
-            return value
-        text = value.strip()
-        if text.startswith("["):
-            return json.loads(text)
-        return [item.strip() for item in text.split(",") if item.strip()]
+        return split_text(value, ",")
+
+    @field_validator(*_EXPRESSION_FIELDS, mode="before")
+    @classmethod
+    def _split_expressions(cls, value: object) -> object:
+        return split_text(value, "\n")
+
+    @field_validator(*_EXPRESSION_FIELDS)
+    @classmethod
+    def _check_expressions(cls, value: list[str]) -> list[str]:
+        if value:
+            import re2
+
+            options = re2.Options()
+            options.log_errors = False
+            for expression in value:
+                try:
+                    re2.compile(expression, options)
+                except re2.error as error:
+                    reason = error.args[0] if error.args else error
+                    reason = reason.decode() if isinstance(reason, bytes) else reason
+                    raise ValueError(f"{expression!r} is not an RE2 regular expression: {reason}") from None
+        return value
 
     @field_validator("context_threshold_overrides", mode="before")
     @classmethod
     def _parse_overrides(cls, value: object) -> object:
-        return json.loads(value) if isinstance(value, str) else value
+        if not isinstance(value, str):
+            return value
+        try:
+            return json.loads(value or "[]")
+        except ValueError as error:
+            raise ValueError(f"must be a list of rules as JSON ({error})") from None
 
     @field_validator("timezone")
     @classmethod
@@ -284,7 +336,7 @@ class LcmConfig(BaseSettings):
     def _hard_above_soft(self) -> LcmConfig:
         if self.hard_threshold < self.context_threshold:
             raise ValueError(
-                f"hardThreshold ({self.hard_threshold}) must not be below contextThreshold ({self.context_threshold})"
+                f"hardThreshold = {self.hard_threshold} must not be below contextThreshold = {self.context_threshold}"
             )
         return self
 
@@ -296,62 +348,22 @@ def default_data_dir() -> Path:
     return Path(platformdirs.user_data_dir("lcm", appauthor=False))
 
 
-class _EnvironmentSource(EnvSettingsSource):
-    """``LCM_*`` variables, with the two documented names of the database."""
-
-    def __call__(self) -> dict[str, Any]:
-        values = super().__call__()
-        for name in ("lcm_database_url", "lcm_database_path"):
-            if self.env_vars.get(name):
-                values.setdefault("database", self.env_vars[name])
-        return values
-
-
-class _MappingSource(PydanticBaseSettingsSource):
-    def __init__(self, settings_cls: type[BaseSettings], values: Mapping[str, Any]) -> None:
-        super().__init__(settings_cls)
-        self._values = values
+class _Environment(PydanticBaseSettingsSource):
+    """The ``LCM_*`` variables of this process."""
 
     def get_field_value(self, field: Any, field_name: str) -> tuple[Any, str, bool]:
-        return self._values.get(field_name), field_name, False
+        return self().get(field_name), field_name, False
 
     def __call__(self) -> dict[str, Any]:
-        return dict(self._values)
+        found = read_environment(os.environ, self.settings_cls.model_fields)
+        return {name: value for name, (_, value) in found.items()}
 
 
-def _with_plugin_config(cls: type[LcmConfig], plugin_config: Mapping[str, Any]) -> type[LcmConfig]:
-    values = dict(plugin_config)
-
-    class Configured(cls):  # type: ignore[misc, valid-type]
-        @classmethod
-        def _plugin_values(cls) -> Mapping[str, Any]:
-            return values
-
-    Configured.__name__ = cls.__name__
-    return Configured
-
-
-def setting_names(cls: type[LcmConfig] = LcmConfig) -> dict[str, str]:
+def setting_names() -> dict[str, str]:
     """Every way to write a setting's key, and the field's name for each."""
-    names = {}
-    for name, field in cls.model_fields.items():
-        alias = field.validation_alias
-        aliases = alias.choices if isinstance(alias, AliasChoices) else [alias or to_camel(name)]
-        names[name] = name
-        names |= {str(choice): name for choice in aliases}
-    return names
+    return spellings(LcmConfig.model_fields)
 
 
-def _warn_unknown(cls: type[LcmConfig], values: Mapping[str, Any]) -> None:
-    known = setting_names(cls)
-    for key in values:
-        if key not in known:
-            warnings.warn(f"unknown lcm setting {key!r} is ignored", stacklevel=3)
-
-
-def _explain(error: ValidationError) -> str:
-    lines = []
-    for item in error.errors():
-        key = ".".join(str(part) for part in item["loc"]) or "settings"
-        lines.append(f"{key} = {item['input']!r}: {item['msg']}" if item["loc"] else item["msg"])
-    return "; ".join(lines)
+def shown_keys() -> dict[str, str]:
+    """The camelCase key of each field."""
+    return {name: to_camel(name) for name in LcmConfig.model_fields}

@@ -16,7 +16,7 @@ from lcm_plugin.config import LcmConfig, setting_names
 from lcm_plugin.errors import ConfigError
 
 PATH_VARIABLE = "LCM_CONFIG"
-Origin = Literal["environment", "file", "default"]
+Origin = Literal["argument", "environment", "file", "default"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +62,10 @@ def load_config(**explicit: Any) -> LcmConfig:
 
 def settings() -> Iterator[Setting]:
     """Every setting in force, in the order of the settings page."""
-    from_file = {setting_names()[key] for key in read_file() if key in setting_names()}
     config = load_config()
     for name, field in LcmConfig.model_fields.items():
-        origin: Origin = "default"
-        if any(variable in os.environ for variable in _variables(name)):
-            origin = "environment"
-        elif name in from_file:
-            origin = "file"
+        source = config.source_of(name)
+        origin: Origin = "file" if source == "plugin config" else source
         yield Setting(json_key(name), getattr(config, name), origin, field.description or "")
 
 
@@ -99,11 +95,6 @@ def write_value(key: str, value: Any) -> tuple[Path, Path | None]:
     backup = _back_up(path)
     _replace(path, changed)
     return path, backup
-
-
-def _variables(name: str) -> tuple[str, ...]:
-    common = f"LCM_{name.upper()}"
-    return (common, "LCM_DATABASE_PATH", "LCM_DATABASE_URL") if name == "database" else (common,)
 
 
 def _back_up(path: Path) -> Path | None:
