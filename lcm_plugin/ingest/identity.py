@@ -113,7 +113,11 @@ def _call_essence(call: Any) -> str:
 
 
 def _is_words(content: list[Any]) -> bool:
-    return all(isinstance(block, str) or set(block) == {"type", "text"} for block in content if block)
+    return all(
+        isinstance(block, str) or (isinstance(block, dict) and set(block) == {"type", "text"})
+        for block in content
+        if block
+    )
 
 
 def _without_words(content: Any) -> Any:
@@ -123,7 +127,8 @@ def _without_words(content: Any) -> Any:
         {key: value for key, value in block.items() if key != "text"} if isinstance(block, dict) else None
         for block in content
         if not (
-            isinstance(block, dict) and block.get("type") in ("thinking", "reasoning", "redacted_thinking")
+            isinstance(block, dict)
+            and str(block.get("type")) in ("thinking", "reasoning", "redacted_thinking")
         )
     ]
 

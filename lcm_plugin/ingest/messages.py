@@ -175,7 +175,7 @@ def calls_made(message: Message) -> tuple[str, ...]:
     found += [
         block.get("id") or block.get("call_id")
         for block in _dicts(message.get("content"))
-        if block.get("type") in _CALL_BLOCKS
+        if str(block.get("type")) in _CALL_BLOCKS
     ]
     return tuple(_one_line(call_id) for call_id in found if isinstance(call_id, str) and call_id)
 
@@ -186,7 +186,7 @@ def calls_answered(message: Message) -> tuple[str, ...]:
     found += [
         block.get("tool_use_id") or block.get("call_id")
         for block in _dicts(message.get("content"))
-        if block.get("type") in _RESULT_BLOCKS
+        if str(block.get("type")) in _RESULT_BLOCKS
     ]
     return tuple(_one_line(call_id) for call_id in found if isinstance(call_id, str) and call_id)
 
@@ -195,7 +195,7 @@ def has_reasoning(message: Message) -> bool:
     """Whether a message carries reasoning, in a key of its own or in a block."""
     if any(message.get(key) for key in _REASONING_KEYS):
         return True
-    return any(block.get("type") in _REASONING_BLOCKS for block in _dicts(message.get("content")))
+    return any(str(block.get("type")) in _REASONING_BLOCKS for block in _dicts(message.get("content")))
 
 
 def make_parts(

@@ -8,6 +8,7 @@ The bytes decide what something is; its name and declared type only break ties.
 from __future__ import annotations
 
 import codecs
+import logging
 from collections.abc import Callable
 
 from lcm_plugin.ingest.explore.archives import explore_opaque_archive, explore_tar, explore_zip, unpack_head
@@ -37,8 +38,10 @@ from lcm_plugin.ingest.explore.tables import explore_sql, explore_table, guess_d
 from lcm_plugin.ingest.explore.text import explore_text
 from lcm_plugin.ingest.explore.truncation import is_cut
 
-__all__ = ["SUMMARY_CHARS", "Exploration", "explore"]
+__all__ = ["SUMMARY_CHARS", "UNEXPLORED", "Exploration", "explore"]
 
+UNEXPLORED = "unexplored"
+_log = logging.getLogger(__name__)
 _TextExplorer = Callable[[Source], "Found | None"]
 _BINARY = (
     explore_image,
@@ -55,6 +58,16 @@ def explore(data: bytes, name: str = "", mime: str = "") -> Exploration:
     """Explore a payload. ``name`` and ``mime`` are what the host said of it, if anything."""
     if not data:
         return Exploration(mime or "application/octet-stream", "empty", 0, "Empty.")
+    try:
+        return _explore(data, name, mime)
+    except Exception:  # noqa: BLE001 - a fault in an explorer must not cost the message
+        _log.exception("could not explore a payload of %d bytes", len(data))
+        return Exploration(
+            mime or "application/octet-stream", UNEXPLORED, None, f"{len(data):,} bytes, not explored."
+        )
+
+
+def _explore(data: bytes, name: str, mime: str) -> Exploration:
     found = next((result for explorer in _BINARY if (result := explorer(data))), None) or _compressed(
         data, name
     )

@@ -128,6 +128,6 @@ _READERS: tuple[tuple[_Matcher, Callable[[bytes], Found]], ...] = (
     (lambda data: data[:4] == b"RIFF" and data[8:12] == b"WEBP", _webp),
     (lambda data: data.startswith(b"BM") and data[14:18] in _BMP_HEADERS, _bmp),
     (lambda data: data.startswith((b"II*\0", b"MM\0*")), _tiff),
-    (lambda data: data.startswith(b"\0\0\1\0") and 0 < data[4] < 64 and len(data) > 22, _ico),
+    (lambda data: data.startswith(b"\0\0\1\0") and len(data) > 22 and 0 < data[4] < 64, _ico),
     (lambda data: data[4:8] == b"ftyp" and data[8:12] in _HEIF_BRANDS, _heif),
 )
