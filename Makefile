@@ -41,7 +41,7 @@ clean:
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; set PYTHON=/path/to/python3" >&2; exit 1; }
 	@echo "Setting up $(VENV) with $$($(PYTHON) --version) …"
-	@$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -m venv $(VENV) || { echo "venv failed; on Debian: apt-get install python3-venv" >&2; exit 1; }
 
 # litellm's wheel carries the token encodings. Counting needs these files only, not what litellm depends on.
 $(VENV)/.core: pyproject.toml | $(BIN)/python

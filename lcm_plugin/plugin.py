@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import pluggy
 
 from lcm_plugin.config import LcmConfig
+from lcm_plugin.config_file import load_config
 from lcm_plugin.engine import Engine, system_clock
 from lcm_plugin.errors import LcmError, StoreBusy, StoreUnavailable
 from lcm_plugin.events import Event
@@ -39,7 +40,7 @@ _T = TypeVar("_T")
 class LcmPlugin:
     """An object to register with a `pluggy.PluginManager` of project ``lcm``.
 
-    ``config`` defaults to environment and defaults, read at the first hook call. ``completer`` is the
+    ``config`` defaults to environment, settings file and defaults, read at the first hook call. ``completer`` is the
     model that writes summaries; a plugin of the host may implement ``lcm_complete`` instead, and is
     found once `attach` was called.
     """
@@ -67,7 +68,9 @@ class LcmPlugin:
         """The engine, opened at first use; raises `LcmError` saying why it cannot be."""
         with self._opening:
             if self._engine is None:
-                self._engine = Engine.open(self._config, self._complete_or_none(), clock=self._clock)
+                self._engine = Engine.open(
+                    self._config or load_config(), self._complete_or_none(), clock=self._clock
+                )
                 self._engine.subscribe(self._tell_host)
             return self._engine
 

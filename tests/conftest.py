@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,9 @@ from typing import Any
 import pytest
 
 from lcm_plugin import Engine, LcmConfig, Session
+
+# The settings file of whoever runs the tests must not change them.
+os.environ["LCM_CONFIG"] = str(Path(__file__).with_name("no-settings.json"))
 
 START = 1_780_000_000_000
 
