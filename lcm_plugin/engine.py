@@ -29,7 +29,9 @@ from lcm_plugin.ingest.ingestor import Ingestor
 from lcm_plugin.ingest.messages import rebuild
 from lcm_plugin.ingest.redact import Redactor
 from lcm_plugin.library import Library
+from lcm_plugin.recall.service import Recall
 from lcm_plugin.sessions.gate import Access, SessionGate
+from lcm_plugin.sessions.lanes import find_conversation
 from lcm_plugin.sessions.lifecycle import Lifecycle, Pruned
 from lcm_plugin.store.base import Store, iterate_messages
 from lcm_plugin.store.guards import StoredGuards
@@ -95,7 +97,17 @@ class Engine:
             clock,
             prune_heartbeats=config.prune_heartbeat_ok,
         )
-        self._lifecycle = Lifecycle(store, clock)
+        self.recall = Recall(
+            config,
+            store,
+            self.gate,
+            self.payloads,
+            self.summarizer.completions,
+            self.counter.text,
+            self.events,
+            clock,
+        )
+        self._lifecycle = Lifecycle(store, self.events, clock)
         self._assembler = Assembler(Renderer(self.counter, config.timezone, self._read_part), self.counter)
         passes = PassRunner(store, self.summarizer, self.counter, self.events, clock, config.timezone)
         self._compactor = Compactor(
@@ -303,8 +315,16 @@ class Engine:
         self._check_open()
         depth = self.config.new_session_retain_depth if retain_depth is None else retain_depth
         if self.access(session) is not Access.FULL:
-            return Pruned(0, 0, 0, 0, -1)
+            return Pruned(depth)
         return self._lifecycle.prune(self._keyed(session), depth)
+
+    def preview_new(self, session: Session, retain_depth: int | None = None) -> Pruned:
+        """What `new_session` would keep and take out."""
+        self._check_open()
+        depth = self.config.new_session_retain_depth if retain_depth is None else retain_depth
+        if self.access(session) is not Access.FULL:
+            return Pruned(depth)
+        return self._lifecycle.preview(self._keyed(session), depth)
 
     def undo_new(self, session: Session) -> int:
         """Puts back what the last ``/new`` pruned and returns how many items; 0 when it is too late."""
@@ -419,7 +439,7 @@ class Engine:
             return None
         if self.gate.access(session, reader) is Access.NONE:
             return None
-        return reader.find_conversation(Session(self.gate.key_of(session, reader), session.id))
+        return find_conversation(reader, Session(self.gate.key_of(session, reader), session.id))
 
     def _writable_conversation(self, session: Session) -> Conversation | None:
         if self.access(session) is not Access.FULL:
@@ -436,7 +456,7 @@ class Engine:
             overhead=overhead,
             model=model,
             window=window,
-            session_key=session.key,
+            session_key=self.gate.key_of(session),
         )
 
     def _budget(self, budget: int | None) -> int:

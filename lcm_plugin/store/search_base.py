@@ -1,13 +1,181 @@
-"""The search part of the store seam."""
+"""The search part of the store seam.
+
+A store finds rows and hands over their texts; what counts as a match in the end, how matches are
+ranked and what is shown of them is decided above it, the same for every store. Rows are messages or
+summaries; both have integer row ids that grow with time. Text is every part of a message that a
+person could have read, joined by newlines, without reasoning and without inline binaries.
+"""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias
+
+from lcm_plugin.errors import StoreError
+
+RowKind = Literal["message", "summary"]
+Order = Literal["relevance", "recency"]
+
+
+class IndexUnusable(StoreError):
+    """There is no full-text index that answers; rows can still be scanned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """One thing to find: a ``word`` (any form of it) or a run of Chinese, Japanese or Korean (``cjk``).
+
+    Several words in one text are a phrase. Each of ``forms`` counts as well.
+    """
+
+    kind: Literal["word", "cjk"]
+    text: str
+    forms: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WordQuery:
+    """Rows with any of the clauses, or with ``all`` of them."""
+
+    clauses: tuple[Clause, ...]
+    all: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Substring:
+    """A text of at least three characters that must occur, whatever its case."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf:
+    """Every one of the conditions holds."""
+
+    terms: tuple[Condition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """At least one of the conditions holds."""
+
+    terms: tuple[Condition, ...]
+
+
+Condition: TypeAlias = Substring | AllOf | AnyOf
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which rows may be found at all. None means no limit; times are instants in milliseconds.
+
+    ``since`` is inclusive, ``before`` exclusive; a summary passes when any of its time does.
+    ``up_to_id`` hides rows that are newer than a first page. Roles and tools apply to messages only.
+    """
+
+    conversation_ids: tuple[int, ...] | None
+    roles: tuple[str, ...] | None = None
+    tool_name: str | None = None
+    since: int | None = None
+    before: int | None = None
+    up_to_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """A found row and the store's own score, higher is better."""
+
+    row_id: int
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRow:
+    """A row with its text. ``position`` is the message's seq, or the summary's first seq."""
+
+    row_id: int
+    ref: str
+    conversation_id: int
+    position: int
+    role: str
+    sender: str | None
+    at: int
+    tokens: int
+    text: str
+    depth: int = -1
+    until: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class IndexState:
+    """``available``: the database can index at all. ``usable``: the index answers. ``lag``: rows not in it yet."""
+
+    available: bool
+    usable: bool
+    message_lag: int
+    summary_lag: int
 
 
 class SearchReader(Protocol):
-    """Full-text and regular-expression queries."""
+    """Queries. The index may lag behind; `unindexed_rows` gives what it does not hold yet."""
+
+    def index_state(self) -> IndexState:
+        """How the index stands, without reading it through."""
+
+    def find_words(
+        self, kind: RowKind, query: WordQuery, rows: Filter, *, order: Order, limit: int, offset: int = 0
+    ) -> list[Scored]:
+        """Indexed rows with the words, best or newest first.
+
+        Raises `IndexUnusable` when there is no index that answers.
+        """
+
+    def count_words(self, kind: RowKind, query: WordQuery, rows: Filter, cap: int) -> int:
+        """How many indexed rows have the words; stops counting at ``cap``."""
+
+    def document_counts(self, kind: RowKind, clauses: Sequence[Clause]) -> list[int]:
+        """In how many indexed rows of the whole database each clause occurs."""
+
+    def document_total(self, kind: RowKind) -> int:
+        """About how many rows there are."""
+
+    def scan(self, kind: RowKind, rows: Filter, condition: Condition | None = None) -> Iterator[SearchRow]:
+        """Rows newest first, streamed; with a condition only those that an index cannot rule out."""
+
+    def unindexed_rows(self, kind: RowKind, rows: Filter) -> Iterator[SearchRow]:
+        """The rows that the index does not hold yet, newest first, streamed."""
+
+    def search_rows(self, kind: RowKind, row_ids: Sequence[int]) -> dict[int, SearchRow]:
+        """Rows by id; unknown ids are left out."""
+
+    def rows_around(self, conversation_id: int, first_seq: int, last_seq: int) -> list[SearchRow]:
+        """The messages of a stretch of a conversation, in order."""
+
+    def message_senders(self, conversation_ids: Sequence[int] | None) -> list[str]:
+        """Who wrote in these conversations, when hosts said so; at most a few hundred names."""
+
+    def conversation_ids_with_key(self, prefix: str) -> list[int]:
+        """The conversations whose session key starts with a text; all of them for the empty text."""
 
 
 class SearchWriter(Protocol):
-    """Maintenance of the full-text indexes."""
+    """Maintenance of the index. None of it is needed for a message to be stored."""
+
+    def index_pending(self, limit: int = 500) -> int:
+        """Indexes up to ``limit`` rows that are not indexed yet and returns how many it did."""
+
+    def unindex_messages(self, message_ids: Sequence[int]) -> None:
+        """Takes messages out of the index; call it before their texts change or their rows go."""
+
+    def reindex_messages(self, message_ids: Sequence[int]) -> None:
+        """Puts messages back into the index with the texts they have now."""
+
+    def unindex_summaries(self, summary_ids: Sequence[str]) -> None:
+        """Takes summaries out of the index; call it before their rows go."""
+
+    def reindex_summaries(self, summary_ids: Sequence[str]) -> None:
+        """Puts summaries back into the index with the texts they have now."""
+
+    def reset_index(self) -> None:
+        """Throws the index away; what `index_pending` does from then on builds it again."""

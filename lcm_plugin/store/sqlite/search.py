@@ -1,13 +1,272 @@
-"""Full-text search and its index."""
+"""Search queries.
+
+Every indexed query is driven from the full-text table and looks up its rows by id: without statistics
+the planner would rather walk the messages, which is a thousand times slower. ``CROSS JOIN`` fixes the
+order of a join in SQLite.
+"""
 
 from __future__ import annotations
 
-from lcm_plugin.store.sqlite.conversations import Handle
+import json
+import sqlite3
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from lcm_plugin.store.records import message_ref
+from lcm_plugin.store.search_base import (
+    AllOf,
+    Clause,
+    Condition,
+    Filter,
+    IndexUnusable,
+    Order,
+    RowKind,
+    Scored,
+    SearchRow,
+    Substring,
+    WordQuery,
+)
+from lcm_plugin.store.sqlite.search_index import MESSAGE_TEXT, IndexChanges, IndexQueries, spread_cjk
+
+_SELECT = {
+    "message": (
+        "SELECT m.message_id, m.conversation_id, m.seq, m.role, m.sender, m.created_at, m.tokens, "
+        f"coalesce({MESSAGE_TEXT}, '')"
+    ),
+    "summary": (
+        "SELECT m.summary_rowid, m.summary_id, m.conversation_id, m.first_seq, m.earliest_at, m.tokens, "
+        "m.content, m.depth, m.latest_at"
+    ),
+}
+_ID = {"message": "m.message_id", "summary": "m.summary_rowid"}
+_TABLE = {"message": "messages m", "summary": "summaries m"}
+MAX_SENDERS = 300
+SENDERS_FROM_NEWEST = 2_000
 
 
-class SearchQueries(Handle):
-    """Full-text and regular-expression queries."""
+class SearchQueries(IndexQueries):
+    """Full-text queries, scans and look-ups of rows with their texts."""
+
+    def find_words(
+        self, kind: RowKind, query: WordQuery, rows: Filter, *, order: Order, limit: int, offset: int = 0
+    ) -> list[Scored]:
+        match = match_expression(query)
+        if not match:
+            return []
+        joined, where, values = _join(kind, rows)
+        by = "1 DESC" if order == "recency" else "2, 1 DESC"
+        score = "0.0" if order == "recency" else f"bm25({kind}s_fts)"
+        return [
+            Scored(row_id, -score)
+            for row_id, score in self._indexed(
+                f"SELECT f.rowid, {score} FROM {kind}s_fts f {joined} WHERE {kind}s_fts MATCH ? {where} "
+                f"ORDER BY {by.replace('1 DESC', 'f.rowid DESC')} LIMIT ? OFFSET ?",
+                (match, *values, limit, offset),
+            )
+        ]
+
+    def count_words(self, kind: RowKind, query: WordQuery, rows: Filter, cap: int) -> int:
+        match = match_expression(query)
+        if not match:
+            return 0
+        joined, where, values = _join(kind, rows)
+        found = self._indexed(
+            f"SELECT count(*) FROM (SELECT 1 FROM {kind}s_fts f {joined} WHERE {kind}s_fts MATCH ? {where} LIMIT ?)",
+            (match, *values, cap),
+        )
+        return int(found[0][0])
+
+    def document_counts(self, kind: RowKind, clauses: Sequence[Clause]) -> list[int]:
+        counts = []
+        for clause in clauses:
+            found = self._indexed(
+                f"SELECT count(*) FROM {kind}s_fts WHERE {kind}s_fts MATCH ?",
+                (match_expression(WordQuery((clause,))),),
+            )
+            counts.append(int(found[0][0]))
+        return counts
+
+    def document_total(self, kind: RowKind) -> int:
+        return self._newest(kind)
+
+    def scan(self, kind: RowKind, rows: Filter, condition: Condition | None = None) -> Iterator[SearchRow]:
+        upper = (rows.up_to_id or _END) + 1
+        lower = 0
+        if condition is not None and self._index_usable():
+            lower = self._last_indexed(kind)
+        yield from self._scan_table(kind, rows, lower, upper)
+        if condition is not None and lower:
+            yield from self._scan_index(kind, rows, condition, min(upper, lower + 1))
+
+    def unindexed_rows(self, kind: RowKind, rows: Filter) -> Iterator[SearchRow]:
+        lower = self._last_indexed(kind) if self._index_usable() else 0
+        yield from self._scan_table(kind, rows, lower, (rows.up_to_id or _END) + 1)
+
+    def search_rows(self, kind: RowKind, row_ids: Sequence[int]) -> dict[int, SearchRow]:
+        found = self._all(
+            f"{_SELECT[kind]} FROM json_each(?) ids CROSS JOIN {_TABLE[kind]} ON {_ID[kind]} = ids.value",
+            (json.dumps(list(row_ids)),),
+        )
+        return {row[0]: _row(kind, row) for row in found}
+
+    def rows_around(self, conversation_id: int, first_seq: int, last_seq: int) -> list[SearchRow]:
+        found = self._all(
+            f"{_SELECT['message']} FROM messages m WHERE m.conversation_id = ? AND m.seq BETWEEN ? AND ? "
+            "ORDER BY m.seq",
+            (conversation_id, first_seq, last_seq),
+        )
+        return [_row("message", row) for row in found]
+
+    def message_senders(self, conversation_ids: Sequence[int] | None) -> list[str]:
+        where, order, values = _newest_first("message", Filter(_as_tuple(conversation_ids)))
+        found = self._all(
+            "SELECT DISTINCT sender FROM (SELECT m.sender FROM messages m WHERE 1 "
+            f"{where} ORDER BY {order} LIMIT {SENDERS_FROM_NEWEST}) WHERE sender IS NOT NULL LIMIT {MAX_SENDERS}",
+            values,
+        )
+        return [row[0] for row in found]
+
+    def conversation_ids_with_key(self, prefix: str) -> list[int]:
+        found = self._all(
+            "SELECT conversation_id FROM conversations WHERE session_key >= ? AND session_key < ? "
+            "ORDER BY conversation_id",
+            (prefix, prefix + "\U0010ffff"),
+        )
+        return [row[0] for row in found]
+
+    def _indexed(self, sql: str, values: Sequence[Any]) -> list[Any]:
+        if not self._index_usable():
+            raise IndexUnusable("the full-text index is not there")
+        try:
+            return self._all(sql, values)
+        except sqlite3.Error as error:
+            if error.sqlite_errorname == "SQLITE_INTERRUPT":
+                raise
+            raise IndexUnusable(f"the full-text index cannot be read: {error}") from error
+
+    def _scan_table(self, kind: RowKind, rows: Filter, lower: int, upper: int) -> Iterator[SearchRow]:
+        where, order, values = _newest_first(kind, rows)
+        cursor = self.db.execute(
+            f"{_SELECT[kind]} FROM {_TABLE[kind]} WHERE {_ID[kind]} > ? AND {_ID[kind]} < ? {where} "
+            f"ORDER BY {order}",
+            (lower, upper, *values),
+        )
+        for row in cursor:
+            yield _row(kind, row)
+
+    def _scan_index(
+        self, kind: RowKind, rows: Filter, condition: Condition, upper: int
+    ) -> Iterator[SearchRow]:
+        where, values = _conditions(kind, rows)
+        sql = (
+            f"{_SELECT[kind]} FROM {kind}s_trigram f CROSS JOIN {_TABLE[kind]} ON {_ID[kind]} = f.rowid "
+            f"WHERE {kind}s_trigram MATCH ? AND f.rowid < ? {where} ORDER BY f.rowid DESC"
+        )
+        try:
+            for row in self.db.execute(sql, (trigram_expression(condition), upper, *values)):
+                yield _row(kind, row)
+        except sqlite3.Error as error:
+            raise IndexUnusable(f"the trigram index cannot be read: {error}") from error
 
 
-class SearchChanges(SearchQueries):
-    """Maintenance of the full-text indexes."""
+class SearchChanges(IndexChanges, SearchQueries):
+    """Queries, and the maintenance of their indexes."""
+
+
+_END = 1 << 62
+
+
+def match_expression(query: WordQuery) -> str:
+    """The query in FTS5's syntax; empty when nothing of it can match. Every text is quoted."""
+    pieces = [piece for clause in query.clauses if (piece := _clause_expression(clause))]
+    return (" AND " if query.all else " OR ").join(pieces)
+
+
+def _clause_expression(clause: Clause) -> str:
+    if clause.kind == "cjk":
+        spread = spread_cjk(clause.text)
+        return f"cjk : {_quote(spread)}" if spread else ""
+    return f"text : ({' OR '.join(map(_quote, (clause.text, *clause.forms)))})"
+
+
+def trigram_expression(condition: Condition) -> str:
+    """A condition over substrings as a query of their three-character runs."""
+    if isinstance(condition, Substring):
+        text = condition.text
+        runs = dict.fromkeys(text[i : i + 3] for i in range(len(text) - 2))
+        return " AND ".join(map(_quote, runs))
+    operator = " AND " if isinstance(condition, AllOf) else " OR "
+    return operator.join(f"({trigram_expression(term)})" for term in condition.terms)
+
+
+def _quote(text: str) -> str:
+    cleaned = text.replace('"', '""').replace("\x00", " ")
+    return f'"{cleaned}"'
+
+
+def _join(kind: RowKind, rows: Filter) -> tuple[str, str, list[Any]]:
+    """The join to the rows, only where the filter needs it, and the filter's conditions."""
+    where, values = _conditions(kind, rows)
+    if rows.up_to_id is not None:
+        where += " AND f.rowid <= ?"
+        values.append(rows.up_to_id)
+    joined = (
+        f"CROSS JOIN {_TABLE[kind]} ON {_ID[kind]} = f.rowid" if where.strip() or kind == "summary" else ""
+    )
+    return joined, where, values
+
+
+def _conditions(kind: RowKind, rows: Filter) -> tuple[str, list[Any]]:
+    where, values = _in_conversations(rows.conversation_ids)
+    first, last = ("m.created_at", "m.created_at") if kind == "message" else ("m.earliest_at", "m.latest_at")
+    if rows.since is not None:
+        where += f" AND {last} >= ?"
+        values.append(rows.since)
+    if rows.before is not None:
+        where += f" AND {first} < ?"
+        values.append(rows.before)
+    if kind == "message" and rows.roles is not None:
+        where += " AND m.role IN (SELECT value FROM json_each(?))"
+        values.append(json.dumps(rows.roles))
+    if kind == "message" and rows.tool_name is not None:
+        where += (
+            " AND EXISTS (SELECT 1 FROM message_parts t WHERE t.part_id >= m.message_id * 65536 "
+            "AND t.part_id < (m.message_id + 1) * 65536 AND t.tool_name = ?)"
+        )
+        values.append(rows.tool_name)
+    return where, values
+
+
+def _newest_first(kind: RowKind, rows: Filter) -> tuple[str, str, list[Any]]:
+    """Conditions, order and values of a walk from the newest row that never sorts.
+
+    One conversation is walked along its own index, several along the table.
+    """
+    where, values = _conditions(kind, rows)
+    if kind == "message" and rows.conversation_ids is not None and len(rows.conversation_ids) == 1:
+        return where, "m.seq DESC", values
+    return where.replace("m.conversation_id", "+m.conversation_id"), f"{_ID[kind]} DESC", values
+
+
+def _as_tuple(conversation_ids: Sequence[int] | None) -> tuple[int, ...] | None:
+    return None if conversation_ids is None else tuple(conversation_ids)
+
+
+def _in_conversations(conversation_ids: Sequence[int] | None) -> tuple[str, list[Any]]:
+    if conversation_ids is None:
+        return "", []
+    if len(conversation_ids) == 1:
+        return " AND m.conversation_id = ?", [conversation_ids[0]]
+    return " AND m.conversation_id IN (SELECT value FROM json_each(?))", [json.dumps(list(conversation_ids))]
+
+
+def _row(kind: RowKind, row: Any) -> SearchRow:
+    if kind == "message":
+        row_id, conversation_id, seq, role, sender, at, tokens, text = row
+        return SearchRow(
+            row_id, message_ref(row_id), conversation_id, seq, role, sender, at, tokens, text, until=at
+        )
+    row_id, summary_id, conversation_id, first_seq, at, tokens, text, depth, until = row
+    return SearchRow(
+        row_id, summary_id, conversation_id, first_seq, "summary", None, at, tokens, text, depth, until
+    )

@@ -1,0 +1,53 @@
+"""Bringing the index up to date before a search, within a time."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from lcm_plugin.errors import StoreError
+from lcm_plugin.events import EventBus
+from lcm_plugin.store.base import Store
+from lcm_plugin.store.search_base import IndexUnusable
+
+BATCH = 500
+SECONDS = 2.0
+
+
+def index_all(store: Store, events: EventBus, seconds: float | None = None) -> int:
+    """Indexes what is pending, batch by batch, each in its own transaction; returns how many rows.
+
+    It stops quietly when the time is over, when another process writes, or when the store is read-only:
+    what is not indexed can be scanned. An index that cannot be written is thrown away, so that the next
+    call builds it again.
+    """
+    deadline = None if seconds is None else time.monotonic() + seconds
+    done = 0
+    with store.read() as reader:
+        state = reader.index_state()
+    if not state.available or not (state.message_lag or state.summary_lag):
+        return 0
+    while deadline is None or time.monotonic() < deadline:
+        try:
+            with store.write() as writer:
+                indexed = writer.index_pending(BATCH)
+        except IndexUnusable as error:
+            reset_index(store, events, str(error))
+            return done
+        except StoreError as error:
+            events.emit("search.index_waits", level=logging.DEBUG, reason=str(error))
+            return done
+        done += indexed
+        if not indexed:
+            return done
+    return done
+
+
+def reset_index(store: Store, events: EventBus, reason: str) -> None:
+    """Throws a broken index away; it is built again from the tables."""
+    events.emit("search.index_reset", level=logging.WARNING, reason=reason)
+    try:
+        with store.write() as writer:
+            writer.reset_index()
+    except StoreError as error:
+        events.emit("search.index_broken", level=logging.ERROR, reason=str(error))

@@ -1,0 +1,205 @@
+"""``lcm_describe``: one thing by its id, whole, page by page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from lcm_plugin.config import LcmConfig
+from lcm_plugin.errors import InputError
+from lcm_plugin.ingest.externalise import PayloadStore
+from lcm_plugin.recall.arguments import DescribeArguments
+from lcm_plugin.recall.filesearch import decode_text
+from lcm_plugin.recall.refs import Ref, parse_refs
+from lcm_plugin.recall.scope import Scope, not_found
+from lcm_plugin.recall.times import format_instant
+from lcm_plugin.recall.views import Count, message_view, summary_view, take
+from lcm_plugin.store.base import Reader
+from lcm_plugin.store.records import FileRecord, StoredMessage, Summary, message_ref
+
+MAX_LISTED = 100
+
+
+class Describer:
+    """Answers within one scope and one read transaction."""
+
+    def __init__(
+        self, reader: Reader, scope: Scope, payloads: PayloadStore, count: Count, config: LcmConfig
+    ) -> None:
+        self._reader = reader
+        self._scope = scope
+        self._payloads = payloads
+        self._count = count
+        self._zone = config.timezone
+        self._max_tokens = config.max_expand_tokens
+
+    def describe(self, asked: DescribeArguments, granted_tokens: int | None = None) -> dict[str, Any]:
+        """One object for one id, ``items`` for several. Raises `NotFound` for what is out of scope."""
+        most = self._max_tokens if granted_tokens is None else granted_tokens
+        cap = min(asked.token_cap or most, most)
+        refs = parse_refs(asked.id)
+        if len(refs) == 1:
+            return self._one(refs[0], asked, cap)
+        return self._several(refs, asked, cap)
+
+    def _several(self, refs: Sequence[Ref], asked: DescribeArguments, cap: int) -> dict[str, Any]:
+        """Several ids share the cap; those for which nothing is left are named to be asked for again."""
+        items: list[dict[str, Any]] = []
+        for index, ref in enumerate(refs):
+            if cap <= 0:
+                return {
+                    "items": items,
+                    "truncated": True,
+                    "continue_with": [one.text for one in refs[index:]],
+                }
+            item = self._one(ref, asked, cap)
+            items.append(item)
+            cap -= self._count(
+                str(item.get("content", "")) + "".join(p["text"] for p in item.get("parts", ()))
+            )
+        return {"items": items}
+
+    def _one(self, ref: Ref, asked: DescribeArguments, cap: int) -> dict[str, Any]:
+        if ref.kind == "summary":
+            return self._summary(ref, asked.offset, cap)
+        if ref.kind == "message":
+            return self._message(ref, asked.offset, cap)
+        return self._file(ref, asked, cap)
+
+    def _message(self, ref: Ref, offset: int, cap: int) -> dict[str, Any]:
+        stored = find_message(self._reader, self._scope, ref)
+        view, _, _ = message_view(stored, self._zone, offset, cap, self._count)
+        if covered := self._reader.covering_leaf([stored.head.message_id]):
+            view["summary_id"] = covered[stored.head.message_id]
+        return view
+
+    def _summary(self, ref: Ref, offset: int, cap: int) -> dict[str, Any]:
+        summary = find_summary(self._reader, self._scope, ref)
+        view = summary_view(self._reader, summary, self._zone)
+        piece = take(summary.content, min(offset, len(summary.content)), cap, self._count)
+        view["content"] = piece.text
+        if piece.end < len(summary.content):
+            view |= {"truncated": True, "next_offset": piece.end}
+        view |= {
+            "level": summary.level,
+            "model": summary.model,
+            "covered": self._covered(summary),
+            "source_costs": self._source_costs(summary),
+            "derived": self._costs(self._reader.derived_from(summary.summary_id)),
+        }
+        return view
+
+    def _covered(self, summary: Summary) -> str:
+        first, last = self._ends(summary)
+        return f"{message_ref(first)}-{message_ref(last)}" if first != last else message_ref(first)
+
+    def _ends(self, summary: Summary) -> tuple[int, int]:
+        """The first and the last message below a summary."""
+        ends = []
+        for side in (0, -1):
+            node = summary
+            while node.depth > 0:
+                below = self._reader.source_summaries(node.summary_id)[side]
+                node = self._reader.summaries([below])[below]
+            ends.append(self._reader.source_messages(node.summary_id)[side])
+        return ends[0], ends[1]
+
+    def _source_costs(self, summary: Summary) -> list[dict[str, Any]]:
+        """What reading each source costs; for a leaf it is said once for all its messages."""
+        if summary.depth == 0:
+            return [{"messages": summary.message_count, "tokens": summary.source_tokens}]
+        return self._costs(self._reader.source_summaries(summary.summary_id))
+
+    def _costs(self, summary_ids: Sequence[str]) -> list[dict[str, Any]]:
+        found = self._reader.summaries(summary_ids[:MAX_LISTED])
+        return [
+            {
+                "id": one,
+                "depth": found[one].depth,
+                "tokens": found[one].tokens,
+                "covers_tokens": found[one].message_tokens,
+            }
+            for one in summary_ids[:MAX_LISTED]
+            if one in found
+        ]
+
+    def _file(self, ref: Ref, asked: DescribeArguments, cap: int) -> dict[str, Any]:
+        record = find_file(self._reader, self._scope, ref)
+        view: dict[str, Any] = {
+            "id": record.file_id,
+            "kind": "file",
+            "conversation_id": record.conversation_id,
+            "name": record.name,
+            "mime_type": record.mime_type,
+            "bytes": record.byte_size,
+            "lines": record.line_count,
+            "stored": format_instant(record.created_at, self._zone),
+            "complete": not record.truncated,
+        }
+        if asked.offset == 0:
+            view["exploration"] = record.exploration
+        data = self._payloads.read_file(self._reader, record.file_id)
+        if asked.start_byte is not None or asked.end_byte is not None:
+            return view | self._bytes(data, asked, cap)
+        text = decode_text(data)
+        if text is None:
+            view["content_note"] = "binary; read it with start_byte and end_byte, as base64"
+            return view
+        return view | self._lines(text, asked, cap)
+
+    def _lines(self, text: str, asked: DescribeArguments, cap: int) -> dict[str, Any]:
+        start, end = 0, len(text)
+        if asked.start_line is not None or asked.end_line is not None:
+            start, end = _line_range(text, asked.start_line or 1, asked.end_line)
+        piece = take(text[:end], min(start + asked.offset, end), cap, self._count)
+        view: dict[str, Any] = {"content": piece.text}
+        if piece.end < end:
+            view |= {"truncated": True, "next_offset": piece.end - start}
+        return view
+
+    def _bytes(self, data: bytes, asked: DescribeArguments, cap: int) -> dict[str, Any]:
+        import base64
+
+        start, end = asked.start_byte or 0, min(asked.end_byte or len(data), len(data))
+        if start >= end:
+            raise InputError(f"bytes {start} to {end} are empty; the file has {len(data)} bytes")
+        # Base64 of random bytes costs about one token per byte and a half.
+        most = max(1, int(cap * 1.5))
+        piece = data[start : min(end, start + most)]
+        view: dict[str, Any] = {"base64": base64.b64encode(piece).decode(), "start_byte": start}
+        if start + len(piece) < end:
+            view |= {"truncated": True, "next_byte": start + len(piece)}
+        return view
+
+
+def find_summary(reader: Reader, scope: Scope, ref: Ref) -> Summary:
+    """A summary in scope; raises `NotFound` in the same words for foreign and unknown ids."""
+    summary = reader.summaries([ref.text]).get(ref.text) if ref.kind == "summary" else None
+    if summary is None or summary.conversation_id not in scope:
+        raise not_found(ref.text)
+    return summary
+
+
+def find_message(reader: Reader, scope: Scope, ref: Ref) -> StoredMessage:
+    """A message in scope; raises `NotFound` likewise."""
+    stored = reader.messages_by_id([ref.message_id]).get(ref.message_id) if ref.kind == "message" else None
+    if stored is None or stored.head.conversation_id not in scope:
+        raise not_found(ref.text)
+    return stored
+
+
+def find_file(reader: Reader, scope: Scope, ref: Ref) -> FileRecord:
+    """A payload's record in scope; raises `NotFound` likewise."""
+    record = reader.file(ref.text) if ref.kind == "file" else None
+    if record is None or record.conversation_id not in scope:
+        raise not_found(ref.text)
+    return record
+
+
+def _line_range(text: str, first: int, last: int | None) -> tuple[int, int]:
+    """The character range of lines ``first`` to ``last``, counted from 1, both included."""
+    lines = text.splitlines(keepends=True)
+    if first > len(lines) or (last is not None and last < first):
+        raise InputError(f"lines {first} to {last or 'end'} are empty; the file has {len(lines)} lines")
+    start = sum(map(len, lines[: first - 1]))
+    return start, start + sum(map(len, lines[first - 1 : last]))

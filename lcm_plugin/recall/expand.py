@@ -1,0 +1,152 @@
+"""``lcm_expand``: from a summary down to what it was made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lcm_plugin.config import LcmConfig
+from lcm_plugin.errors import InputError
+from lcm_plugin.ingest.externalise import PayloadStore
+from lcm_plugin.recall.arguments import ExpandArguments
+from lcm_plugin.recall.describe import find_message, find_summary
+from lcm_plugin.recall.query import parse_query
+from lcm_plugin.recall.refs import parse_refs
+from lcm_plugin.recall.scope import Grant, Scope
+from lcm_plugin.recall.textsearch import TextSearch
+from lcm_plugin.recall.views import Count, message_view, summary_view
+from lcm_plugin.store.base import Reader
+from lcm_plugin.store.records import StoredMessage, Summary
+from lcm_plugin.store.search_base import Filter
+
+DEFAULT_DEPTH = 1
+FOUND_SUMMARIES = 4
+FOUND_MESSAGES = 20
+PAGE = 200
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One node of the walk, in reading order."""
+
+    summary: Summary | None = None
+    message: StoredMessage | None = None
+    leaf_out: bool = False
+
+
+class Expander:
+    """Walks within one scope and one read transaction."""
+
+    def __init__(
+        self, reader: Reader, scope: Scope, payloads: PayloadStore, count: Count, config: LcmConfig
+    ) -> None:
+        self._reader = reader
+        self._scope = scope
+        self._count = count
+        self._zone = config.timezone
+        self._max_tokens = config.max_expand_tokens
+
+    def expand(self, asked: ExpandArguments, grant: Grant | None = None) -> dict[str, Any]:
+        """The walk's entries from ``offset`` on, as many as fit the cap.
+
+        A message that is larger than the cap is cut and says with which offset `lcm_describe` goes on.
+        """
+        most = grant.token_cap if grant else self._max_tokens
+        cap = min(asked.token_cap or most, most)
+        depth = DEFAULT_DEPTH if asked.depth is None else asked.depth
+        if grant:
+            depth = min(depth, grant.max_depth)
+        entries = self._walk_all(self._starts(asked), depth, asked.include_messages)
+        items: list[dict[str, Any]] = []
+        used, position, more = 0, 0, False
+        for position, entry in enumerate(entries):
+            if position < asked.offset:
+                continue
+            if items and used + self._cost(entry) > cap:
+                more = True
+                break
+            view, tokens = self._view(entry, cap - used)
+            items.append(view)
+            used += tokens
+        answer: dict[str, Any] = {"items": items, "estimated_tokens": used, "truncated": more}
+        if more:
+            answer["next_offset"] = position
+        if below := [item["id"] for item in items if item.pop("closed", False)]:
+            answer["continue_with"] = below
+        return answer
+
+    def _starts(self, asked: ExpandArguments) -> list[Summary | StoredMessage]:
+        if bool(asked.summary_ids) == bool(asked.query):
+            raise InputError("lcm_expand: give either summary_ids or query")
+        if asked.query:
+            return list(self.find(asked.query))
+        starts: list[Summary | StoredMessage] = []
+        for ref in parse_refs(asked.summary_ids):
+            if ref.kind == "message":
+                starts.append(find_message(self._reader, self._scope, ref))
+            else:
+                starts.append(find_summary(self._reader, self._scope, ref))
+        return starts
+
+    def find(self, text: str) -> list[Summary]:
+        """The summaries that best fit a query, and those that cover the messages that do."""
+        if not self._scope.conversation_ids:
+            return []
+        query, rows = parse_query(text), Filter(self._scope.filter_ids)
+        if not query.units:
+            return []
+        own = TextSearch(self._reader, "summary", query, rows).by_relevance(FOUND_SUMMARIES)
+        below = TextSearch(self._reader, "message", query, rows).by_relevance(FOUND_MESSAGES)
+        messages = [one.row.row_id for one in below.rows[:FOUND_MESSAGES]]
+        covered = self._reader.covering_leaf(messages)
+        ids = [covered[number] for number in messages if number in covered]
+        ids += [one.row.ref for one in own.rows[:FOUND_SUMMARIES]]
+        wanted = list(dict.fromkeys(ids))[:FOUND_SUMMARIES]
+        found = self._reader.summaries(wanted)
+        return [found[one] for one in wanted if one in found]
+
+    def _walk_all(
+        self, starts: Sequence[Summary | StoredMessage], depth: int, with_messages: bool
+    ) -> Iterator[_Entry]:
+        seen: set[str] = set()
+        for start in starts:
+            if isinstance(start, StoredMessage):
+                yield _Entry(message=start)
+            else:
+                yield from self._walk(start, depth, with_messages, seen)
+
+    def _walk(self, summary: Summary, depth: int, with_messages: bool, seen: set[str]) -> Iterator[_Entry]:
+        if summary.summary_id in seen:
+            return
+        seen.add(summary.summary_id)
+        closed = depth == 0 or (summary.depth == 0 and not with_messages)
+        yield _Entry(summary=summary, leaf_out=closed)
+        if closed:
+            return
+        if summary.depth == 0:
+            numbers = self._reader.source_messages(summary.summary_id)
+            for start in range(0, len(numbers), PAGE):
+                page = numbers[start : start + PAGE]
+                stored = self._reader.messages_by_id(page)
+                yield from (_Entry(message=stored[number]) for number in page if number in stored)
+            return
+        below = self._reader.source_summaries(summary.summary_id)
+        found = self._reader.summaries(below)
+        for one in below:
+            yield from self._walk(found[one], depth - 1, with_messages, seen)
+
+    def _cost(self, entry: _Entry) -> int:
+        return entry.summary.tokens if entry.summary else entry.message.head.tokens if entry.message else 0
+
+    def _view(self, entry: _Entry, room: int) -> tuple[dict[str, Any], int]:
+        if entry.summary is not None:
+            view = summary_view(self._reader, entry.summary, self._zone)
+            if entry.leaf_out:
+                view["closed"] = True
+            return view, entry.summary.tokens
+        assert entry.message is not None
+        view, used, rest = message_view(entry.message, self._zone, 0, max(1, room), self._count)
+        if rest is not None:
+            view["read_on"] = {"tool": "lcm_describe", "id": view["id"], "offset": rest}
+        return view, used

@@ -1,0 +1,132 @@
+"""Search in payloads that were moved to files, line by line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from lcm_plugin.errors import LcmError
+from lcm_plugin.recall.matching import Matcher, Span
+from lcm_plugin.recall.query import ParsedQuery
+from lcm_plugin.recall.regexsearch import RegexSearch
+from lcm_plugin.store.base import Reader
+from lcm_plugin.store.records import FileRecord
+
+MAX_CHARS = 16_000_000
+MAX_LINES_PER_FILE = 20
+PAGE = 200
+
+ReadFile = Callable[[Reader, str], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class LineHit:
+    """A line of a file that matches. ``line`` counts from 1; ``score`` is the number of units it holds."""
+
+    record: FileRecord
+    line: int
+    text: str
+    spans: tuple[Span, ...]
+    score: int
+
+
+@dataclass(slots=True)
+class FilesFound:
+    """Hits, and what could not be searched: binary files, files cut at a size, files that are gone."""
+
+    hits: list[LineHit] = field(default_factory=list)
+    binary: list[str] = field(default_factory=list)
+    cut: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    out_of_time: bool = False
+
+
+def files_in(reader: Reader, conversation_ids: Iterable[int]) -> list[FileRecord]:
+    """The payload records of conversations, the newest first."""
+    records: list[FileRecord] = []
+    for conversation_id in conversation_ids:
+        after = ""
+        while page := reader.files(conversation_id, after=after, limit=PAGE):
+            records += page
+            after = page[-1].file_id
+    return sorted(records, key=lambda record: (-record.created_at, record.file_id))
+
+
+def search_files(
+    reader: Reader,
+    records: Sequence[FileRecord],
+    read_file: ReadFile,
+    what: ParsedQuery | RegexSearch,
+    wanted: int,
+) -> FilesFound:
+    """Lines that match, file by file; with a query the lines that hold most of it come first."""
+    find = _regex_finder(what) if isinstance(what, RegexSearch) else _query_finder(what)
+    found = FilesFound()
+    for record in records:
+        if isinstance(what, RegexSearch) and what.out_of_time:
+            found.out_of_time = True
+            break
+        text = _text_of(reader, record, read_file, found)
+        if text is not None:
+            found.hits += _matching_lines(record, text, find)
+        if isinstance(what, RegexSearch) and len(found.hits) >= wanted:
+            break
+    if not isinstance(what, RegexSearch):
+        found.hits.sort(key=lambda hit: -hit.score)
+    return found
+
+
+def decode_text(data: bytes) -> str | None:
+    """A payload as text, or None when it is not text."""
+    if b"\x00" in data[:4_096]:
+        return None
+    try:
+        return data.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return None
+
+
+def _text_of(reader: Reader, record: FileRecord, read_file: ReadFile, found: FilesFound) -> str | None:
+    try:
+        text = decode_text(read_file(reader, record.file_id))
+    except LcmError:
+        found.missing.append(record.file_id)
+        return None
+    if text is None:
+        found.binary.append(record.file_id)
+        return None
+    if len(text) > MAX_CHARS:
+        found.cut.append(record.file_id)
+    return text[:MAX_CHARS]
+
+
+def _matching_lines(
+    record: FileRecord, text: str, find: Callable[[str], tuple[tuple[Span, ...], int]]
+) -> list[LineHit]:
+    hits = []
+    for number, line in enumerate(text.splitlines(), 1):
+        spans, score = find(line)
+        if score:
+            hits.append(LineHit(record, number, line, spans, score))
+    hits.sort(key=lambda hit: -hit.score)
+    return hits[:MAX_LINES_PER_FILE]
+
+
+def _regex_finder(search: RegexSearch) -> Callable[[str], tuple[tuple[Span, ...], int]]:
+    def find(line: str) -> tuple[tuple[Span, ...], int]:
+        spans = search.spans(line)
+        return spans, int(bool(spans))
+
+    return find
+
+
+def _query_finder(query: ParsedQuery) -> Callable[[str], tuple[tuple[Span, ...], int]]:
+    matcher = Matcher(query)
+
+    def find(line: str) -> tuple[tuple[Span, ...], int]:
+        matches = matcher.find(line)
+        if not matcher.accepts(matches):
+            return (), 0
+        return tuple(matches.sorted_spans), sum(bool(spans) for spans in matches.spans)
+
+    return find

@@ -1,0 +1,233 @@
+"""``lcm_grep``: search of messages, summaries and files within a scope."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from lcm_plugin.errors import InputError
+from lcm_plugin.recall.arguments import GrepArguments
+from lcm_plugin.recall.cursor import Cursor, decode, fingerprint
+from lcm_plugin.recall.filesearch import FilesFound, ReadFile, files_in, search_files
+from lcm_plugin.recall.query import ParsedQuery, any_of, parse_query, words_only
+from lcm_plugin.recall.ranking import Ranked
+from lcm_plugin.recall.regexsearch import RegexSearch
+from lcm_plugin.recall.results import Page, file_hit, row_hit
+from lcm_plugin.recall.scope import Scope, not_found
+from lcm_plugin.recall.textsearch import TextSearch
+from lcm_plugin.recall.times import format_instant, parse_time
+from lcm_plugin.store.base import Reader
+from lcm_plugin.store.records import FileRecord
+from lcm_plugin.store.search_base import Filter, RowKind
+
+SUMMARY_SHARE = 5
+REGEX_HINT = "the pattern looks like a regular expression; use mode 'regex' to match it as one"
+
+
+@dataclass(frozen=True, slots=True)
+class Clockwork:
+    """The present and the time zone of times without one."""
+
+    now_ms: int
+    zone: str
+
+
+@dataclass(slots=True)
+class _Outcome:
+    """Rows of one kind for this page, and what is known of the rest."""
+
+    rows: list[Ranked]
+    total: int
+    exact: bool
+    next_position: int | None
+
+
+@dataclass(slots=True)
+class Grep:
+    """One search. ``run`` answers it with a dict for a model."""
+
+    reader: Reader
+    scope: Scope
+    arguments: GrepArguments
+    clock: Clockwork
+    read_file: ReadFile
+    notices: list[str] = field(default_factory=list)
+    index_failed: bool = False
+
+    def run(self) -> dict[str, Any]:
+        """Hits, true totals or "at least", the cursor of the next page, and notices."""
+        asked = self.arguments
+        search = fingerprint(
+            asked.model_dump(exclude={"cursor", "limit"}) | {"in": self.scope.conversation_ids}
+        )
+        cursor = decode(asked.cursor, search) if asked.cursor else None
+        regex = RegexSearch(asked.pattern) if asked.mode == "regex" else None
+        query = parse_query(asked.pattern)
+        if regex is None and query.looks_like_regex:
+            self.notices.append(REGEX_HINT)
+        rows = self._filter()
+        if asked.scope == "files" or asked.file_ids:
+            return self._answer_files(regex or query)
+        newest = dict(cursor.newest) if cursor else self._newest()
+        outcomes: dict[RowKind, _Outcome] = {}
+        for kind in self._kinds():
+            if cursor and kind not in cursor.position:
+                continue
+            start = cursor.position[kind] if cursor else 0
+            wanted = self._room(kind, outcomes)
+            bounded = replace(rows, up_to_id=newest[kind])
+            if regex is not None:
+                outcomes[kind] = self._regex(regex, kind, bounded, start, wanted)
+            else:
+                outcomes[kind] = self._words(query, kind, bounded, start, wanted)
+        position: dict[str, int] = {
+            kind: outcome.next_position
+            for kind, outcome in outcomes.items()
+            if outcome.next_position is not None
+        }
+        page = Page(self.reader, asked.context, self.clock.zone, self.scope, rows)
+        hits = [row_hit(page, kind, ranked) for kind in sorted(outcomes) for ranked in outcomes[kind].rows]
+        return self._answer(
+            page.with_contexts(hits),
+            sum(outcome.total for outcome in outcomes.values()),
+            all(outcome.exact for outcome in outcomes.values()),
+            Cursor(search, newest, position).encode() if position else None,
+        )
+
+    def _filter(self) -> Filter:
+        asked = self.arguments
+        since = parse_time(asked.since, self.clock.now_ms, self.clock.zone, "since")
+        before = parse_time(asked.before, self.clock.now_ms, self.clock.zone, "before")
+        if since is not None and before is not None and since >= before:
+            raise InputError(f"since = {asked.since!r} must be earlier than before = {asked.before!r}")
+        roles = tuple(asked.roles) if asked.roles else None
+        return Filter(self.scope.filter_ids, roles, asked.tool_name or None, since, before)
+
+    def _kinds(self) -> tuple[RowKind, ...]:
+        scope = self.arguments.scope
+        # A role or a tool is something that only messages have.
+        if scope == "messages" or (scope == "both" and (self.arguments.roles or self.arguments.tool_name)):
+            return ("message",)
+        return ("summary",) if scope == "summaries" else ("summary", "message")
+
+    def _newest(self) -> dict[str, int]:
+        return {kind: self.reader.document_total(kind) for kind in ("message", "summary")}
+
+    def _room(self, kind: RowKind, outcomes: dict[RowKind, _Outcome]) -> int:
+        """How many rows of a kind the page takes: with both, summaries take a fifth, messages the rest."""
+        limit = self.arguments.limit
+        if kind == "summary" and self.arguments.scope == "both":
+            return max(1, limit // SUMMARY_SHARE)
+        return limit - sum(len(outcome.rows) for outcome in outcomes.values())
+
+    def _regex(self, regex: RegexSearch, kind: RowKind, rows: Filter, start: int, wanted: int) -> _Outcome:
+        bounded = replace(rows, up_to_id=min(start - 1, rows.up_to_id or start)) if start else rows
+        found = regex.rows(self.reader, kind, bounded, wanted)
+        self.index_failed |= found.index_failed
+        if found.stopped_at is not None:
+            when = format_instant(found.stopped_at.at, self.clock.zone)
+            self.notices.append(
+                f"stopped early at {found.stopped_at.ref} ({when}): the time was over; go on with next_cursor"
+            )
+        last = (
+            found.stopped_at.row_id if found.stopped_at else found.rows[-1].row.row_id if found.rows else None
+        )
+        return _Outcome(
+            found.rows, len(found.rows), not found.more and not start, last if found.more else None
+        )
+
+    def _words(self, query: ParsedQuery, kind: RowKind, rows: Filter, start: int, wanted: int) -> _Outcome:
+        if not query.units:
+            self.notices.append("the pattern holds nothing that can be searched for")
+            return _Outcome([], 0, True, None)
+        outcome = self._attempt(query, kind, rows, start, wanted)
+        if outcome.rows or start:
+            return outcome
+        for looser, why in self._looser(query):
+            outcome = self._attempt(looser, kind, rows, start, wanted)
+            if outcome.rows:
+                if why not in self.notices:
+                    self.notices.append(why)
+                return outcome
+        return outcome
+
+    def _looser(self, query: ParsedQuery) -> list[tuple[ParsedQuery, str]]:
+        """What to try when nothing matches, and what to say about it."""
+        tries = []
+        if query.all_of and len(query.units) > 1:
+            tries.append((any_of(query), "no row holds all parts of the pattern; these hold some of them"))
+        if any(unit.quoted and " " in unit.text for unit in query.units) and not query.plain:
+            tries.append((words_only(query), "no row holds the quoted phrase; these hold words of it"))
+        return tries
+
+    def _attempt(self, query: ParsedQuery, kind: RowKind, rows: Filter, start: int, wanted: int) -> _Outcome:
+        search = TextSearch(self.reader, kind, query, rows)
+        sort = self.arguments.sort
+        if sort == "recency":
+            found = search.by_recency(start + wanted)
+        else:
+            found = search.by_relevance(start + wanted, hybrid=sort == "hybrid")
+        if found.scanned:
+            self.index_failed = True
+            self._note("the search index is not ready; rows were scanned instead")
+        if found.stopped_at is not None:
+            when = format_instant(found.stopped_at.at, self.clock.zone)
+            self._note(f"stopped early at {found.stopped_at.ref} ({when}): the time was over")
+        page = found.rows[start : start + wanted]
+        end = start + len(page)
+        return _Outcome(page, found.total, found.exact_total, end if end < len(found.rows) and page else None)
+
+    def _note(self, text: str) -> None:
+        if text not in self.notices:
+            self.notices.append(text)
+
+    def _answer_files(self, what: ParsedQuery | RegexSearch) -> dict[str, Any]:
+        if isinstance(what, ParsedQuery) and not what.units:
+            self._note("the pattern holds nothing that can be searched for")
+            return self._answer([], 0, True, None)
+        records = self._file_records()
+        limit = self.arguments.limit
+        found = search_files(self.reader, records, self.read_file, what, limit + 1)
+        self._note_files(found)
+        hits = [file_hit(hit, self.clock.zone) for hit in found.hits[:limit]]
+        return self._answer(hits, len(found.hits), not found.out_of_time and len(found.hits) <= limit, None)
+
+    def _file_records(self) -> list[FileRecord]:
+        from lcm_plugin.recall.refs import parse_refs
+
+        if not self.arguments.file_ids:
+            return files_in(self.reader, self.scope.conversation_ids)
+        records = []
+        for text in self.arguments.file_ids:
+            for ref in parse_refs(text):
+                record = self.reader.file(ref.text) if ref.kind == "file" else None
+                if record is None or record.conversation_id not in self.scope:
+                    raise not_found(f"file {ref.text}")
+                records.append(record)
+        return records
+
+    def _note_files(self, found: FilesFound) -> None:
+        for ids, why in (
+            (found.binary, "hold no text"),
+            (found.cut, "are searched only at their beginning"),
+            (found.missing, "cannot be read"),
+        ):
+            if ids:
+                self._note(f"{len(ids)} file(s) {why}: {', '.join(ids[:5])}")
+        if found.out_of_time:
+            self._note("stopped early: the time was over before all files were searched")
+
+    def _answer(
+        self, hits: Sequence[dict[str, Any]], total: int, exact: bool, next_cursor: str | None
+    ) -> dict[str, Any]:
+        answer: dict[str, Any] = {
+            "hits": list(hits),
+            "total": total if exact else f"at least {max(total, len(hits))}",
+            "total_is_exact": exact,
+        }
+        if next_cursor is not None:
+            answer["next_cursor"] = next_cursor
+        if self.notices:
+            answer["notices"] = self.notices
+        return answer

@@ -1,0 +1,180 @@
+"""From what somebody typed to what is looked for.
+
+There is no operator syntax, so nothing can be written by accident: every input is a list of units.
+
+- A plain word stands for all its forms (stemmed, diacritics folded).
+- A word with signs inside it or stuck to it (``my-proxy``, ``10:30``, ``src/a/b.py``, ``C++``, ``foo_bar``)
+  and a "quoted phrase" are looked for as written, whatever their case.
+- A run of Chinese, Japanese or Korean is looked for as it stands, down to one character.
+
+Function words are dropped unless there is nothing else. Rows with any unit match; a query that holds
+a run of Chinese, Japanese or Korean asks for all its units, as such queries are written.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from lcm_plugin.recall.words import CJK_RUN, WORD, fold, is_function_word, sibling_forms
+
+MAX_CHARS = 2_000
+MAX_UNITS = 40
+
+UnitKind = Literal["word", "exact", "cjk"]
+
+_QUOTES = str.maketrans(
+    {"\u201c": '"', "\u201d": '"', "\u201e": '"', "\u00ab": '"', "\u00bb": '"', "\u2013": " ", "\u2014": " "}
+)
+_QUOTED = re.compile(r'"([^"]*)"')
+_EDGES = ".,;:!?()[]{}<>'\"`*&|^~=…、。，！？；：（）「」『』【】《》"
+_LEADING = "-_/\\+=@#$~"
+_TRAILING = "-_/\\+=@$~"
+_CONTRACTION = re.compile(r"[^\W\d_]+'[^\W\d_]{1,2}")
+_KEPT_TAILS = re.compile(r"[^\W_]{1,3}(?:\+\+|#)$")
+_REGEX_SIGNS = re.compile(
+    r"\.[*+](?!\w)|\\[dwsbDWSBAzpP.()\[\]]|\w\|\w|\[\^?[^\]\s]+-[^\]\s]+\]|\(\?|^\^\S|\)[*+?|]|\{\d+,?\d*\}"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One thing to look for. ``text`` is folded; ``forms`` are further words that count as this one."""
+
+    kind: UnitKind
+    text: str
+    forms: tuple[str, ...] = ()
+    quoted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedQuery:
+    """What to look for. ``words`` are all folded words of the input, function words too."""
+
+    units: tuple[Unit, ...]
+    all_of: bool
+    words: tuple[str, ...]
+    looks_like_regex: bool
+
+    @property
+    def plain(self) -> tuple[Unit, ...]:
+        """The plain words, in order."""
+        return tuple(unit for unit in self.units if unit.kind == "word")
+
+    @property
+    def is_question(self) -> bool:
+        """Whether there is enough language in it to rank by more than its words."""
+        return len(self.plain) >= 2
+
+
+def parse_query(text: str) -> ParsedQuery:
+    """The units of an input; none when it holds nothing that can be looked for. Never raises."""
+    source = text[:MAX_CHARS].translate(_QUOTES)
+    phrases = [phrase.strip() for phrase in _QUOTED.findall(source)]
+    rest = _QUOTED.sub(" ", source)
+    units: list[Unit] = []
+    for token in rest.split():
+        units += _token_units(token)
+    phrases = [phrase for phrase in phrases if phrase]
+    if units:
+        # Beside other words a quoted phrase lifts its rows but must not hide those that lack it.
+        units += [unit for phrase in phrases for token in phrase.split() for unit in _token_units(token)]
+    units += [
+        Unit("exact", fold(phrase), quoted=True) for phrase in phrases if not _is_single_word(phrase, units)
+    ]
+    kept = _without_function_words(list(dict.fromkeys(units)))[:MAX_UNITS]
+    return ParsedQuery(
+        units=tuple(kept),
+        all_of=any(unit.kind == "cjk" for unit in kept),
+        words=tuple(WORD.findall(fold(source))),
+        looks_like_regex=bool(_REGEX_SIGNS.search(text[:MAX_CHARS])),
+    )
+
+
+def words_only(query: ParsedQuery) -> ParsedQuery:
+    """The query with its quoted phrases taken as plain words."""
+    units = [
+        plain
+        for unit in query.units
+        for plain in (
+            [p for token in unit.text.split() for p in _token_units(token)] if unit.quoted else [unit]
+        )
+    ]
+    kept = _without_function_words(list(dict.fromkeys(units)))[:MAX_UNITS]
+    return ParsedQuery(
+        tuple(kept), any(unit.kind == "cjk" for unit in kept), query.words, query.looks_like_regex
+    )
+
+
+def any_of(query: ParsedQuery) -> ParsedQuery:
+    """The same query content with any one unit."""
+    return ParsedQuery(query.units, False, query.words, query.looks_like_regex)
+
+
+def _token_units(token: str) -> list[Unit]:
+    folded = fold(token)
+    core = folded.strip(_EDGES)
+    stuck = _KEPT_TAILS.search(folded.rstrip(".,;:!?)\"'"))
+    if stuck:
+        return [Unit("exact", stuck.group())]
+    if not core:
+        return _sign_units(folded)
+    if core[-1] in _TRAILING and core.strip(_LEADING + _EDGES):
+        core = core.strip(_LEADING + _EDGES)
+    if CJK_RUN.search(core):
+        return _mixed_units(core)
+    if _CONTRACTION.fullmatch(core):
+        return _contraction_units(core)
+    words = WORD.findall(core)
+    if not words:
+        return _sign_units(core)
+    if len(words) == 1 and words[0] == core:
+        return [_word(core)]
+    return [Unit("exact", core)]
+
+
+def _sign_units(folded: str) -> list[Unit]:
+    """Emoji, arrows and other signs that stand for themselves; plain punctuation stands for nothing."""
+    if all(character in _EDGES for character in folded) or (len(folded) == 1 and folded.isascii()):
+        return []
+    return [Unit("exact", folded)]
+
+
+def _mixed_units(core: str) -> list[Unit]:
+    units: list[Unit] = []
+    for piece in re.split(f"({CJK_RUN.pattern})", core):
+        if CJK_RUN.fullmatch(piece):
+            units.append(Unit("cjk", piece))
+        elif piece:
+            units += _token_units(piece)
+    return units
+
+
+def _contraction_units(core: str) -> list[Unit]:
+    stem, _, tail = core.partition("'")
+    if tail == "s":
+        return [_word(stem)]
+    if is_function_word(stem):
+        return [Unit("exact", core)]
+    return [_word(stem)]
+
+
+def _word(text: str) -> Unit:
+    return Unit("word", text, sibling_forms(text))
+
+
+def _is_single_word(phrase: str, others: list[Unit]) -> bool:
+    """Quotes round one word among others change nothing."""
+    return bool(others) and len(WORD.findall(phrase)) <= 1
+
+
+def _without_function_words(units: list[Unit]) -> list[Unit]:
+    content = [unit for unit in units if not _is_function(unit)]
+    return content or units
+
+
+def _is_function(unit: Unit) -> bool:
+    if unit.quoted or unit.kind == "cjk":
+        return False
+    return is_function_word(unit.text.partition("'")[0])

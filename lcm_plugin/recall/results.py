@@ -1,0 +1,105 @@
+"""Hits as a model reads them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from lcm_plugin.recall.filesearch import LineHit
+from lcm_plugin.recall.ranking import Ranked
+from lcm_plugin.recall.scope import Scope
+from lcm_plugin.recall.snippet import make_snippet, shorten
+from lcm_plugin.recall.times import format_instant
+from lcm_plugin.store.base import Reader
+from lcm_plugin.store.search_base import Filter, RowKind, SearchRow
+
+SNIPPET_CHARS, CONTEXT_CHARS = 300, 160
+MAX_CONTEXT_CHARS = 24_000
+
+
+@dataclass(slots=True)
+class Page:
+    """What the hits of one page share."""
+
+    reader: Reader
+    context: int
+    zone: str
+    scope: Scope
+    rows: Filter
+    shown: list[tuple[RowKind, SearchRow]] = field(default_factory=list)
+
+    def with_contexts(self, hits: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The hits with session keys, covering summaries and the messages round them."""
+        keys = self._session_keys()
+        covered = self.reader.covering_leaf([row.row_id for kind, row in self.shown if kind == "message"])
+        room = MAX_CONTEXT_CHARS
+        for hit, (kind, row) in zip(hits, self.shown, strict=True):
+            hit["session_key"] = keys.get(row.conversation_id, "")
+            if kind == "message" and row.row_id in covered:
+                hit["summary_id"] = covered[row.row_id]
+            if kind == "message" and self.context and room > 0:
+                room -= self._add_context(hit, row)
+        return hits
+
+    def _session_keys(self) -> dict[int, str]:
+        ids = dict.fromkeys(row.conversation_id for _, row in self.shown)
+        found = ((number, self.reader.conversation(number)) for number in ids)
+        return {number: conversation.session_key for number, conversation in found if conversation}
+
+    def _add_context(self, hit: dict[str, Any], row: SearchRow) -> int:
+        first, last = row.position - self.context, row.position + self.context
+        others = [
+            one
+            for one in self.reader.rows_around(row.conversation_id, first, last)
+            if one.row_id != row.row_id
+        ]
+        for name, side in (
+            ("before", [one for one in others if one.position < row.position]),
+            ("after", [one for one in others if one.position > row.position]),
+        ):
+            if side:
+                hit[name] = [_neighbour(one) for one in side]
+        return sum(min(len(one.text), CONTEXT_CHARS) for one in others)
+
+
+def row_hit(page: Page, kind: RowKind, ranked: Ranked) -> dict[str, Any]:
+    """A message or summary as a hit; `Page.with_contexts` adds what takes further look-ups."""
+    row = ranked.row
+    page.shown.append((kind, row))
+    hit: dict[str, Any] = {
+        "id": row.ref,
+        "kind": kind,
+        "conversation_id": row.conversation_id,
+        "time": format_instant(row.at, page.zone),
+        "role": row.role,
+        "snippet": make_snippet(row.text, ranked.matches.sorted_spans, SNIPPET_CHARS),
+        "tokens": row.tokens,
+    }
+    if row.sender:
+        hit["sender"] = row.sender
+    if kind == "summary":
+        hit["depth"] = row.depth
+        hit["until"] = format_instant(row.until, page.zone)
+    if ranked.nearby:
+        hit["match"] = "nearby: its neighbours hold the words"
+    return hit
+
+
+def file_hit(hit: LineHit, zone: str) -> dict[str, Any]:
+    """A line of a file as a hit."""
+    return {
+        "id": hit.record.file_id,
+        "kind": "file",
+        "conversation_id": hit.record.conversation_id,
+        "time": format_instant(hit.record.created_at, zone),
+        "name": hit.record.name,
+        "line": hit.line,
+        "snippet": make_snippet(hit.text, hit.spans, SNIPPET_CHARS),
+    }
+
+
+def _neighbour(row: SearchRow) -> dict[str, Any]:
+    shown: dict[str, Any] = {"id": row.ref, "role": row.role, "text": shorten(row.text, CONTEXT_CHARS)}
+    if row.sender:
+        shown["sender"] = row.sender
+    return shown

@@ -1,0 +1,110 @@
+"""What a caller may find: the conversations within reach, and one sentence for everything else.
+
+A session's *family* is its active conversation and those before it that ended by themselves. A user's
+``/reset``, or the deletion of a session, ends the family: what lies before it is reached only with
+``all_conversations``, and then no further than the setting ``recallScope`` allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from lcm_plugin.errors import NotFound
+from lcm_plugin.store.base import Reader
+from lcm_plugin.store.records import Conversation
+
+Reach = Literal["session", "agent", "all"]
+
+FAMILY_CAUSES = frozenset({"rollover", "session-end"})
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What a delegate may do: its conversations, and the tokens that all its reads may return."""
+
+    conversation_ids: frozenset[int]
+    token_cap: int
+    max_depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The conversations of one call. ``everything`` spares a filter when nothing lies outside."""
+
+    conversation_ids: tuple[int, ...]
+    everything: bool = False
+
+    def __contains__(self, conversation_id: object) -> bool:
+        return conversation_id in self.conversation_ids
+
+    @property
+    def filter_ids(self) -> tuple[int, ...] | None:
+        """What a store filters by; None for no filter."""
+        return None if self.everything else self.conversation_ids
+
+
+def family(reader: Reader, session_key: str) -> tuple[Conversation, ...]:
+    """The conversations of a key from the newest back to the last reset; empty when it has none."""
+    members: list[Conversation] = []
+    for conversation in reversed(reader.lane(session_key)):
+        if not conversation.active and conversation.archive_cause not in FAMILY_CAUSES:
+            break
+        members.append(conversation)
+    return tuple(members)
+
+
+def scope_of(
+    reader: Reader,
+    session_key: str,
+    reach: Reach,
+    *,
+    all_conversations: bool = False,
+    conversation_id: int | None = None,
+    grant: Grant | None = None,
+) -> Scope:
+    """The conversations that a call may look at.
+
+    An empty key (an unbound session) has none. Raises `NotFound` for a conversation out of reach, in
+    the same words as for one that does not exist.
+    """
+    if not session_key:
+        allowed: set[int] = set()
+    elif all_conversations or conversation_id is not None:
+        allowed = set(_within_reach(reader, session_key, reach))
+    else:
+        allowed = {conversation.conversation_id for conversation in family(reader, session_key)}
+    if grant is not None:
+        allowed &= grant.conversation_ids
+    if conversation_id is not None:
+        if conversation_id not in allowed:
+            raise not_found(f"conversation {conversation_id}")
+        allowed = {conversation_id}
+    every = bool(allowed) and allowed.issuperset(_all_ids(reader, len(allowed)))
+    return Scope(tuple(sorted(allowed)), every)
+
+
+def not_found(what: str) -> NotFound:
+    """The one error for what does not exist and for what lies out of reach."""
+    return NotFound(f"{what} was not found in the conversations you can search")
+
+
+def _within_reach(reader: Reader, session_key: str, reach: Reach) -> Iterable[int]:
+    if reach == "all":
+        return reader.conversation_ids_with_key("")
+    agent = _agent_prefix(session_key)
+    if reach == "agent" and agent:
+        return reader.conversation_ids_with_key(agent)
+    return [conversation.conversation_id for conversation in reader.lane(session_key)]
+
+
+def _agent_prefix(session_key: str) -> str:
+    """``agent:<id>:`` of a key, or the empty text for other keys."""
+    pieces = session_key.split(":")
+    return f"agent:{pieces[1]}:" if len(pieces) > 2 and pieces[0] == "agent" and pieces[1] else ""
+
+
+def _all_ids(reader: Reader, at_most: int) -> list[int]:
+    """The first conversations of the database, one more than asked for, so that a larger set shows."""
+    return [row.conversation_id for row in reader.conversations(limit=at_most + 1)]

@@ -1,0 +1,156 @@
+"""The recall tools of one engine: who may look, what is asked, which service answers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from lcm_plugin.config import LcmConfig
+from lcm_plugin.errors import InputError, LcmError, NotFound
+from lcm_plugin.events import EventBus
+from lcm_plugin.ingest.externalise import PayloadStore
+from lcm_plugin.recall.arguments import (
+    DescribeArguments,
+    ExpandArguments,
+    ExpandQueryArguments,
+    GrepArguments,
+    check,
+)
+from lcm_plugin.recall.catchup import SECONDS, index_all, reset_index
+from lcm_plugin.recall.delegate import Delegate, Delegations
+from lcm_plugin.recall.describe import Describer
+from lcm_plugin.recall.expand import Expander
+from lcm_plugin.recall.grep import Clockwork, Grep
+from lcm_plugin.recall.scope import Grant, Scope, scope_of
+from lcm_plugin.sessions.gate import Access, SessionGate
+from lcm_plugin.store.base import Reader, Store
+from lcm_plugin.summarize.completers import Completions
+from lcm_plugin.types import Session
+
+TOOL_NAMES = ("lcm_grep", "lcm_describe", "lcm_expand", "lcm_expand_query")
+
+
+class Recall:
+    """Answers the four tools. Thread-safe."""
+
+    def __init__(
+        self,
+        config: LcmConfig,
+        store: Store,
+        gate: SessionGate,
+        payloads: PayloadStore,
+        completions: Completions,
+        count: Callable[[str], int],
+        events: EventBus,
+        clock: Callable[[], int],
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._gate = gate
+        self._payloads = payloads
+        self._completions = completions
+        self._count = count
+        self._events = events
+        self._clock = clock
+        self._delegations = Delegations()
+
+    def call(
+        self, session: Session, name: str, arguments: Mapping[str, Any], grant: Grant | None = None
+    ) -> dict[str, Any]:
+        """A tool's answer. What goes wrong is told in the answer, as ``error`` and ``error_code``.
+
+        ``grant`` narrows what a delegate may do; it cannot call ``lcm_expand_query``.
+        """
+        started = time.perf_counter()
+        try:
+            answer = self._run(session, name, arguments, grant)
+        except LcmError as error:
+            answer = {"error": str(error), "error_code": _code(error)}
+        self._events.emit(
+            "recall.answered",
+            session_key=session.key,
+            tool=name,
+            error_code=answer.get("error_code", ""),
+            hits=len(answer.get("hits", ())),
+            ms=round((time.perf_counter() - started) * 1000, 3),
+        )
+        return answer
+
+    def _run(
+        self, session: Session, name: str, arguments: Mapping[str, Any], grant: Grant | None
+    ) -> dict[str, Any]:
+        if name == "lcm_grep":
+            return self._grep(session, check(GrepArguments, name, arguments), grant)
+        if name == "lcm_describe":
+            return self._describe(session, check(DescribeArguments, name, arguments), grant)
+        if name == "lcm_expand":
+            return self._expand(session, check(ExpandArguments, name, arguments), grant)
+        if name == "lcm_expand_query" and grant is None:
+            return self._expand_query(session, check(ExpandQueryArguments, name, arguments))
+        known = TOOL_NAMES if grant is None else TOOL_NAMES[:3]
+        raise InputError(f"there is no tool {name!r}; the tools are {', '.join(known)}")
+
+    def _grep(self, session: Session, asked: GrepArguments, grant: Grant | None) -> dict[str, Any]:
+        index_all(self._store, self._events, SECONDS)
+        with self._store.read() as reader:
+            scope = self._scope(reader, session, asked.all_conversations, asked.conversation_id, grant)
+            if not scope.conversation_ids:
+                return {"hits": [], "total": 0, "total_is_exact": True}
+            clock = Clockwork(self._clock(), self._config.timezone)
+            grep = Grep(reader, scope, asked, clock, self._payloads.read_file)
+            answer = grep.run()
+            broken = grep.index_failed and reader.index_state().usable
+        if broken:
+            reset_index(self._store, self._events, "the full-text index did not answer")
+        return answer
+
+    def _describe(self, session: Session, asked: DescribeArguments, grant: Grant | None) -> dict[str, Any]:
+        with self._store.read() as reader:
+            scope = self._scope(reader, session, asked.all_conversations, asked.conversation_id, grant)
+            return Describer(reader, scope, self._payloads, self._count, self._config).describe(
+                asked, grant.token_cap if grant else None
+            )
+
+    def _expand(self, session: Session, asked: ExpandArguments, grant: Grant | None) -> dict[str, Any]:
+        if asked.query and not asked.summary_ids:
+            index_all(self._store, self._events, SECONDS)
+        with self._store.read() as reader:
+            scope = self._scope(reader, session, asked.all_conversations, asked.conversation_id, grant)
+            return Expander(reader, scope, self._payloads, self._count, self._config).expand(asked, grant)
+
+    def _expand_query(self, session: Session, asked: ExpandQueryArguments) -> dict[str, Any]:
+        with self._store.read() as reader:
+            scope = self._scope(reader, session, asked.all_conversations, asked.conversation_id, None)
+        delegate = Delegate(self, session, self._config, self._completions, self._count)
+        with self._delegations.only_one(session):
+            return delegate.answer(asked, scope)
+
+    def _scope(
+        self,
+        reader: Reader,
+        session: Session,
+        all_conversations: bool,
+        conversation_id: int | None,
+        grant: Grant | None,
+    ) -> Scope:
+        key = self._gate.key_of(session, reader)
+        if self._gate.access(session, reader) is Access.NONE:
+            key = ""
+        return scope_of(
+            reader,
+            key,
+            self._config.recall_scope,
+            all_conversations=all_conversations or grant is not None,
+            conversation_id=conversation_id,
+            grant=grant,
+        )
+
+
+def _code(error: LcmError) -> str:
+    if isinstance(error, NotFound):
+        return "NOT_FOUND"
+    code = getattr(error, "code", "")
+    if code:
+        return str(code)
+    return "INVALID_ARGUMENTS" if isinstance(error, InputError) else "FAILED"

@@ -1,0 +1,196 @@
+"""Full-text search: gathering the rows that hold a query's units, and putting them in order.
+
+The store proposes rows (by its word index, by substrings, and what its index does not hold yet); each
+is checked here against its text, so that all stores agree on what a match is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from lcm_plugin.recall.matching import Matcher
+from lcm_plugin.recall.query import ParsedQuery, Unit
+from lcm_plugin.recall.ranking import Candidate, Corpus, Ranked, by_recency_too, rank
+from lcm_plugin.recall.words import WORD
+from lcm_plugin.store.base import Reader
+from lcm_plugin.store.search_base import (
+    Clause,
+    Filter,
+    IndexUnusable,
+    Order,
+    RowKind,
+    SearchRow,
+    Substring,
+    WordQuery,
+)
+
+POOL = 300
+MAX_POOL = 3_000
+COUNT_CAP = 1_000
+SCAN_SECONDS = 5.0
+MIN_SUBSTRING = 3
+
+
+@dataclass(slots=True)
+class Found:
+    """Ranked rows, best first. ``complete``: they are all there are. ``stopped_at``: a scan ended early."""
+
+    rows: list[Ranked]
+    total: int
+    exact_total: bool
+    scanned: bool = False
+    stopped_at: SearchRow | None = None
+
+
+@dataclass(slots=True)
+class _Gathered:
+    candidates: dict[int, Candidate] = field(default_factory=dict)
+    exhausted: bool = True
+    scanned: bool = False
+    stopped_at: SearchRow | None = None
+
+
+class TextSearch:
+    """One full-text search over one kind of row."""
+
+    def __init__(self, reader: Reader, kind: RowKind, query: ParsedQuery, rows: Filter) -> None:
+        self._reader = reader
+        self._kind: RowKind = kind
+        self._query = query
+        self._rows = rows
+        self._matcher = Matcher(query)
+        self._deadline = time.monotonic() + SCAN_SECONDS
+        indexed = [unit for unit in query.units if is_indexed(unit)]
+        self._words = WordQuery(tuple(map(_clause, indexed)), query.all_of)
+        self._substrings = [unit for unit in query.units if not is_indexed(unit)]
+
+    def by_relevance(self, wanted: int, hybrid: bool = False) -> Found:
+        """The best rows, at least ``wanted`` when there are as many."""
+        gathered = self._gather("relevance", wanted)
+        candidates = list(gathered.candidates.values())
+        best = candidates[:POOL]
+        corpus = Corpus(self._reader.document_total(self._kind), self._counts(best), self._senders())
+        ranked = rank(self._query, best, corpus, self._neighbours, self._matcher.find)
+        ranked = by_recency_too(ranked) if hybrid else ranked
+        # Past the pool the store's own order holds, so that a later page never reorders an earlier one.
+        shown = {one.row.row_id for one in ranked}
+        ranked += [Ranked(c.row, c.matches, 0.0) for c in candidates[POOL:] if c.row.row_id not in shown]
+        return self._found(ranked, gathered)
+
+    def by_recency(self, wanted: int) -> Found:
+        """The newest rows, at least ``wanted`` when there are as many."""
+        gathered = self._gather("recency", wanted)
+        newest = sorted(gathered.candidates.values(), key=lambda c: -c.row.row_id)
+        return self._found([Ranked(c.row, c.matches, 0.0) for c in newest], gathered)
+
+    def _gather(self, order: Order, wanted: int) -> _Gathered:
+        target = max(POOL if order == "relevance" else 0, wanted + 1)
+        gathered = _Gathered()
+        try:
+            self._from_rows(gathered, MAX_POOL, self._reader.unindexed_rows(self._kind, self._rows))
+            self._from_index(gathered, order, target)
+            for unit in self._substrings:
+                condition = Substring(unit.text) if len(unit.text) >= MIN_SUBSTRING else None
+                self._from_rows(gathered, target, self._reader.scan(self._kind, self._rows, condition))
+        except IndexUnusable:
+            gathered.scanned = True
+            self._from_rows(gathered, max(target, COUNT_CAP), self._reader.scan(self._kind, self._rows))
+        return gathered
+
+    def _from_index(self, gathered: _Gathered, order: Order, target: int) -> None:
+        """Pages through the index until enough rows passed the check, since some may not."""
+        if not self._words.clauses:
+            return
+        offset = 0
+        while len(gathered.candidates) < target and offset < max(MAX_POOL, target):
+            page = self._reader.find_words(
+                self._kind, self._words, self._rows, order=order, limit=target, offset=offset
+            )
+            self._keep(gathered, self._in_order([scored.row_id for scored in page]))
+            offset += target
+            if len(page) < target:
+                return
+        gathered.exhausted = False
+
+    def _from_rows(self, gathered: _Gathered, target: int, rows: Iterable[SearchRow]) -> None:
+        """Takes rows newest first until enough passed the check or the time is over."""
+        found = 0
+        for seen, row in enumerate(rows, 1):
+            found += self._keep(gathered, [row])
+            if found >= target:
+                gathered.exhausted = False
+                return
+            if seen % 64 == 0 and time.monotonic() > self._deadline:
+                gathered.exhausted = False
+                gathered.stopped_at = row
+                return
+
+    def _keep(self, gathered: _Gathered, rows: Iterable[SearchRow]) -> int:
+        kept = 0
+        for row in rows:
+            matches = self._matcher.find(row.text)
+            if self._matcher.accepts(matches):
+                gathered.candidates[row.row_id] = Candidate(row, matches)
+                kept += 1
+        return kept
+
+    def _in_order(self, row_ids: Sequence[int]) -> Iterator[SearchRow]:
+        rows = self._reader.search_rows(self._kind, row_ids)
+        return (rows[row_id] for row_id in row_ids if row_id in rows)
+
+    def _counts(self, candidates: Sequence[Candidate]) -> list[int]:
+        """In how many rows each unit occurs: asked of the index where it can tell, else counted here."""
+        here = [sum(bool(c.matches.spans[i]) for c in candidates) for i in range(len(self._query.units))]
+        if not self._query.is_question and len(self._query.units) < 2:
+            return here
+        try:
+            for index, unit in enumerate(self._query.units):
+                if unit.kind == "exact":
+                    continue
+                indexed = self._reader.document_counts(self._kind, [_clause(unit)])
+                here[index] = max(here[index], *indexed)
+        except IndexUnusable:
+            return here
+        return here
+
+    def _senders(self) -> list[str]:
+        if self._kind != "message" or not self._query.is_question:
+            return []
+        return self._reader.message_senders(self._rows.conversation_ids)
+
+    def _found(self, ranked: list[Ranked], gathered: _Gathered) -> Found:
+        matching = sum(not one.nearby for one in ranked)
+        total, exact = matching, gathered.exhausted
+        if not exact and not self._substrings and all(unit.kind != "exact" for unit in self._query.units):
+            counted = self._reader.count_words(self._kind, self._words, self._rows, COUNT_CAP + 1)
+            total, exact = max(min(counted, COUNT_CAP), matching), counted <= COUNT_CAP
+        return Found(ranked, total, exact, gathered.scanned, gathered.stopped_at)
+
+    def _neighbours(self, conversation_id: int, first: int, last: int) -> Iterator[SearchRow]:
+        """Neighbours obey the filter too, else a role or time that was excluded would come back."""
+        rows = self._rows
+        if self._kind != "message" or rows.tool_name is not None:
+            return
+        for row in self._reader.rows_around(conversation_id, first, last):
+            if (
+                (rows.roles is None or row.role in rows.roles)
+                and (rows.since is None or row.at >= rows.since)
+                and (rows.before is None or row.at < rows.before)
+                and (rows.up_to_id is None or row.row_id <= rows.up_to_id)
+            ):
+                yield row
+
+
+def is_indexed(unit: Unit) -> bool:
+    """Whether the word index can propose rows for a unit; signs and short pieces need substrings."""
+    if unit.kind != "exact":
+        return True
+    if " " not in unit.text and unit.text.isascii() and "'" not in unit.text:
+        return False
+    return any(len(word) > 1 for word in WORD.findall(unit.text))
+
+
+def _clause(unit: Unit) -> Clause:
+    return Clause("cjk" if unit.kind == "cjk" else "word", unit.text, unit.forms)

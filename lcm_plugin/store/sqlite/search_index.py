@@ -1,0 +1,197 @@
+"""The full-text indexes: their tables and how they are filled.
+
+Four FTS5 tables, two for messages and two for summaries. ``*_fts`` holds stemmed words and, in a second
+column, the single characters of Chinese, Japanese and Korean runs, so that any run of them is a phrase.
+``*_trigram`` holds every three-character run without positions: a prefilter for substrings and regular
+expressions whose hits are always checked against the text. All are contentless (each text stays in one
+place) and derived: they can be thrown away and built again. Row ids only grow, so ``index_state.last_id``
+says what is indexed: all rows up to it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Any
+
+from lcm_plugin.store.search_base import IndexState, IndexUnusable, RowKind
+from lcm_plugin.store.sqlite.conversations import Handle
+
+KINDS: tuple[RowKind, ...] = ("message", "summary")
+MAX_BATCH_CHARS = 8_000_000
+MESSAGE_TEXT = (
+    "(SELECT group_concat(p.text, char(10)) FROM message_parts p WHERE p.part_id >= m.message_id * 65536 "
+    "AND p.part_id < (m.message_id + 1) * 65536 AND p.type <> 'reasoning' AND p.text <> '' "
+    "AND p.text NOT GLOB 'data:*;base64,*')"
+)
+_CJK = re.compile(
+    "[\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
+    "\uff66-\uff9f\U00020000-\U0003ffff]+"
+)
+_WORD_TABLE = (
+    "CREATE VIRTUAL TABLE IF NOT EXISTS {kind}s_fts USING fts5"
+    "(text, cjk, content='', tokenize='porter unicode61 remove_diacritics 2')"
+)
+_TRIGRAM_TABLE = (
+    "CREATE VIRTUAL TABLE IF NOT EXISTS {kind}s_trigram USING fts5"
+    "(text, content='', tokenize='trigram', detail=none, columnsize=0)"
+)
+_SOURCE = {
+    "message": f"SELECT m.message_id, coalesce({MESSAGE_TEXT}, '') FROM messages m WHERE m.message_id ",
+    "summary": "SELECT summary_rowid, content FROM summaries WHERE summary_rowid ",
+}
+_ID = {"message": "message_id", "summary": "summary_rowid"}
+_NEWEST = {
+    "message": "SELECT coalesce(max(message_id), 0) FROM messages",
+    "summary": "SELECT coalesce(max(summary_rowid), 0) FROM summaries",
+}
+
+
+@cache
+def fts5_available() -> bool:
+    """Whether this SQLite has FTS5 with the trigram tokenizer."""
+    probe = sqlite3.connect(":memory:")
+    try:
+        probe.execute("CREATE VIRTUAL TABLE probe USING fts5(text, tokenize='trigram', detail=none)")
+    except sqlite3.Error:
+        return False
+    finally:
+        probe.close()
+    return True
+
+
+class IndexQueries(Handle):
+    """How the indexes stand."""
+
+    def index_state(self) -> IndexState:
+        usable = self._index_usable()
+        lags = [self._newest(kind) - (self._last_indexed(kind) if usable else 0) for kind in KINDS]
+        return IndexState(fts5_available(), usable, lags[0], lags[1])
+
+    def _index_usable(self) -> bool:
+        return fts5_available() and bool(self._one("SELECT 1 FROM sqlite_master WHERE name = 'index_state'"))
+
+    def _last_indexed(self, kind: RowKind) -> int:
+        row = self._one("SELECT last_id FROM index_state WHERE name = ?", (kind,))
+        return int(row[0]) if row else 0
+
+    def _newest(self, kind: RowKind) -> int:
+        return int(self._one(_NEWEST[kind])[0])
+
+
+class IndexChanges(IndexQueries):
+    """Filling the indexes and taking rows out of them."""
+
+    def index_pending(self, limit: int = 500) -> int:
+        if not fts5_available():
+            return 0
+        self._create()
+        done = 0
+        for kind in KINDS:
+            done += self._index_next(kind, limit - done)
+        return done
+
+    def unindex_messages(self, message_ids: Sequence[int]) -> None:
+        self._change("message", message_ids, "delete")
+
+    def reindex_messages(self, message_ids: Sequence[int]) -> None:
+        self._change("message", message_ids, "insert")
+
+    def unindex_summaries(self, summary_ids: Sequence[str]) -> None:
+        self._change("summary", self._summary_rows(summary_ids), "delete")
+
+    def reindex_summaries(self, summary_ids: Sequence[str]) -> None:
+        self._change("summary", self._summary_rows(summary_ids), "insert")
+
+    def reset_index(self) -> None:
+        for kind in KINDS:
+            self.db.execute(f"DROP TABLE IF EXISTS {kind}s_fts")
+            self.db.execute(f"DROP TABLE IF EXISTS {kind}s_trigram")
+        self.db.execute("DROP TABLE IF EXISTS index_state")
+        if fts5_available():
+            self._create()
+
+    def _create(self) -> None:
+        if self._index_usable():
+            return
+        for kind in KINDS:
+            self.db.execute(_WORD_TABLE.format(kind=kind))
+            self.db.execute(_TRIGRAM_TABLE.format(kind=kind))
+        self.db.execute(
+            "CREATE TABLE index_state (name TEXT PRIMARY KEY, last_id INTEGER NOT NULL) WITHOUT ROWID"
+        )
+
+    def _index_next(self, kind: RowKind, limit: int) -> int:
+        if limit <= 0:
+            return 0
+        cursor = self.db.execute(f"{_SOURCE[kind]} > ? ORDER BY 1 LIMIT ?", (self._last_indexed(kind), limit))
+        rows, chars = [], 0
+        for row in cursor:
+            rows.append(row)
+            chars += len(row[1])
+            if chars > MAX_BATCH_CHARS:
+                break
+        cursor.close()
+        if rows:
+            self._insert(kind, rows)
+            self.db.execute(
+                "INSERT INTO index_state (name, last_id) VALUES (?, ?) "
+                "ON CONFLICT (name) DO UPDATE SET last_id = excluded.last_id",
+                (kind, rows[-1][0]),
+            )
+        return len(rows)
+
+    def _change(self, kind: RowKind, row_ids: Sequence[int], what: str) -> None:
+        """Rows that are not indexed yet are left alone: `index_pending` will read them as they are then."""
+        if not self._index_usable():
+            return
+        indexed = [row_id for row_id in row_ids if row_id <= self._last_indexed(kind)]
+        rows = self._all(f"{_SOURCE[kind]} IN (SELECT value FROM json_each(?))", (json.dumps(indexed),))
+        try:
+            if what == "insert":
+                self._insert(kind, rows)
+            else:
+                self._delete(kind, rows)
+        except IndexUnusable:
+            self.reset_index()
+
+    def _insert(self, kind: RowKind, rows: Sequence[tuple[int, str]]) -> None:
+        self._write(f"INSERT INTO {kind}s_fts (rowid, text, cjk) VALUES (?, ?, ?)", _columns(rows))
+        self._write(f"INSERT INTO {kind}s_trigram (rowid, text) VALUES (?, ?)", rows)
+
+    def _delete(self, kind: RowKind, rows: Sequence[tuple[int, str]]) -> None:
+        words = f"INSERT INTO {kind}s_fts ({kind}s_fts, rowid, text, cjk) VALUES ('delete', ?, ?, ?)"
+        self._write(words, _columns(rows))
+        self._write(
+            f"INSERT INTO {kind}s_trigram ({kind}s_trigram, rowid, text) VALUES ('delete', ?, ?)", rows
+        )
+
+    def _write(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        try:
+            self.db.executemany(sql, rows)
+        except sqlite3.Error as error:
+            if error.sqlite_errorname.startswith(("SQLITE_CORRUPT", "SQLITE_ERROR")):
+                raise IndexUnusable(f"the full-text index cannot be written: {error}") from error
+            raise
+
+    def _summary_rows(self, summary_ids: Sequence[str]) -> list[int]:
+        rows = self._all(
+            "SELECT summary_rowid FROM json_each(?) ids CROSS JOIN summaries ON summary_id = ids.value",
+            (json.dumps(list(summary_ids)),),
+        )
+        return [row[0] for row in rows]
+
+
+def spread_cjk(text: str) -> str:
+    """The Chinese, Japanese and Korean runs of a text, each character a word of its own."""
+    return " | ".join(" ".join(run) for run in _CJK.findall(text))
+
+
+def _columns(rows: Iterable[tuple[int, str]]) -> list[tuple[int, str, str]]:
+    return [
+        (row_id, text, "") if text.isascii() else (row_id, _CJK.sub(" ", text), spread_cjk(text))
+        for row_id, text in rows
+    ]
