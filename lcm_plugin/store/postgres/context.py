@@ -1,0 +1,238 @@
+"""The active context: ordered pointers, their atomic replacement, and what ``/new`` took out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from lcm_plugin.errors import StoreConflict
+from lcm_plugin.store.postgres.messages import HEAD_COLUMNS, HEAD_WIDTH, message_head
+from lcm_plugin.store.postgres.summaries import SummaryChanges, SummaryQueries
+from lcm_plugin.store.records import Item, Publication, Snapshot
+
+_END = 1 << 62
+_ITEMS = (
+    f"SELECT {HEAD_COLUMNS}, c.ordinal, c.tokens, c.summary_id, s.depth, s.fallback FROM context_items c "
+    "LEFT JOIN messages m ON m.conversation_id = c.conversation_id AND m.message_id = c.message_id "
+    "LEFT JOIN summaries s ON s.conversation_id = c.conversation_id AND s.summary_id = c.summary_id "
+    "WHERE c.conversation_id = %s "
+)
+
+
+class ContextQueries(SummaryQueries):
+    """Reads of context items."""
+
+    def newest_items(self, conversation_id: int, *, before: int | None = None, limit: int) -> list[Item]:
+        rows = self._all(
+            f"{_ITEMS} AND c.ordinal < %s ORDER BY c.ordinal DESC LIMIT %s",
+            (conversation_id, _END if before is None else before, limit),
+        )
+        return [_item(row) for row in reversed(rows)]
+
+    def oldest_items(self, conversation_id: int, *, after: int = 0, limit: int) -> list[Item]:
+        rows = self._all(
+            f"{_ITEMS} AND c.ordinal > %s ORDER BY c.ordinal LIMIT %s", (conversation_id, after, limit)
+        )
+        return [_item(row) for row in rows]
+
+    def oldest_raw_items(self, conversation_id: int, *, after: int = 0, limit: int) -> list[Item]:
+        rows = self._all(
+            f"{_ITEMS} AND c.ordinal > %s AND c.message_id IS NOT NULL ORDER BY c.ordinal LIMIT %s",
+            (conversation_id, after, limit),
+        )
+        return [_item(row) for row in rows]
+
+    def summary_items(self, conversation_id: int, *, limit: int) -> list[Item]:
+        rows = self._all(
+            f"{_ITEMS} AND c.summary_id IS NOT NULL ORDER BY c.ordinal LIMIT %s", (conversation_id, limit)
+        )
+        return [_item(row) for row in rows]
+
+    def raw_ordinals(self, conversation_id: int, low: int, high: int, *, limit: int) -> list[int]:
+        rows = self._all(
+            "SELECT ordinal FROM context_items WHERE conversation_id = %s AND ordinal > %s AND ordinal < %s "
+            "AND message_id IS NOT NULL ORDER BY ordinal LIMIT %s",
+            (conversation_id, low, high, limit),
+        )
+        return [row[0] for row in rows]
+
+    def snapshot(self, conversation_id: int) -> Snapshot | None:
+        row = self._one(
+            "SELECT snapshot_id, conversation_id, created_at, cause, revision, items FROM context_snapshots "
+            "WHERE conversation_id = %s AND restored_at IS NULL ORDER BY snapshot_id DESC LIMIT 1",
+            (conversation_id,),
+        )
+        if row is None:
+            return None
+        values = [*row[:5], tuple(tuple(item) for item in row[5])]
+        return Snapshot(*values)
+
+
+class ContextChanges(ContextQueries, SummaryChanges):
+    """Changes of the context. Each is a whole: rows, links, counters, revision."""
+
+    def publish(self, publication: Publication, now: int) -> None:
+        summary, replaced = publication.summary, publication.replaces
+        conversation_id = summary.conversation_id
+        low, high = replaced[0].ordinal, replaced[-1].ordinal
+        self._check_still_stands(publication, low, high)
+        self._insert_summary(summary, replaced)
+        self._run(
+            "DELETE FROM context_items WHERE conversation_id = %s AND ordinal BETWEEN %s AND %s",
+            (conversation_id, low, high),
+        )
+        self._run(
+            "INSERT INTO context_items (conversation_id, ordinal, item_type, summary_id, tokens) "
+            "VALUES (%s, %s, 'summary', %s, %s)",
+            (conversation_id, low, summary.summary_id, publication.item_tokens),
+        )
+        self._mark_compaction(publication)
+        self._count(conversation_id, replaced, -1, now)
+        self._run(
+            "UPDATE conversations SET summary_items = summary_items + 1, summary_tokens = summary_tokens + %s, "
+            "revision = revision + 1 WHERE conversation_id = %s",
+            (publication.item_tokens, conversation_id),
+        )
+
+    def remove_items(self, conversation_id: int, ordinals: Sequence[int], cause: str, now: int) -> int:
+        self._revision(conversation_id)
+        wanted = list(ordinals)
+        rows = self._all(f"{_ITEMS} AND c.ordinal = ANY(%s) ORDER BY c.ordinal", (conversation_id, wanted))
+        items = [_item(row) for row in rows]
+        self._run(
+            "DELETE FROM context_items WHERE conversation_id = %s AND ordinal = ANY(%s)",
+            (conversation_id, wanted),
+        )
+        self._count(conversation_id, items, -1, now)
+        kept = [
+            (
+                item.ordinal,
+                item.kind,
+                item.message.message_id if item.message else item.summary_id,
+                item.tokens,
+            )
+            for item in items
+        ]
+        row = self._one(
+            "INSERT INTO context_snapshots (conversation_id, created_at, cause, revision, items) "
+            "VALUES (%s, %s, %s, %s, %s) RETURNING snapshot_id",
+            (conversation_id, now, cause, self._bump(conversation_id), json.dumps(kept)),
+        )
+        return int(row[0])
+
+    def restore_snapshot(self, conversation_id: int, now: int) -> int:
+        revision = self._revision(conversation_id)
+        snapshot = self.snapshot(conversation_id)
+        if snapshot is None or snapshot.revision != revision:
+            return 0
+        self._many(
+            "INSERT INTO context_items (conversation_id, ordinal, item_type, message_id, summary_id, tokens) "
+            "VALUES (%s, %s, %s, %s, %s, %s)",
+            [
+                (
+                    conversation_id,
+                    ordinal,
+                    kind,
+                    ref if kind == "message" else None,
+                    ref if kind == "summary" else None,
+                    tokens,
+                )
+                for ordinal, kind, ref, tokens in snapshot.items
+            ],
+        )
+        self._run(
+            "UPDATE context_snapshots SET restored_at = %s WHERE conversation_id = %s AND snapshot_id = %s",
+            (now, conversation_id, snapshot.snapshot_id),
+        )
+        raw = [tokens for _, kind, _, tokens in snapshot.items if kind == "message"]
+        summaries = [tokens for _, kind, _, tokens in snapshot.items if kind == "summary"]
+        self._add_totals(conversation_id, len(raw), sum(raw), len(summaries), sum(summaries), now)
+        # What was pruned just before this snapshot was taken can now be undone in its turn.
+        self._run(
+            "UPDATE context_snapshots SET revision = %s WHERE conversation_id = %s AND restored_at IS NULL "
+            "AND revision = %s",
+            (self._bump(conversation_id), conversation_id, snapshot.revision - 1),
+        )
+        return len(snapshot.items)
+
+    def _check_still_stands(self, publication: Publication, low: int, high: int) -> None:
+        conversation_id = publication.summary.conversation_id
+        if self._revision(conversation_id) != publication.revision:
+            raise StoreConflict(f"conversation {conversation_id} was compacted or reset meanwhile")
+        rows = self._all(
+            "SELECT ordinal, message_id, summary_id FROM context_items "
+            "WHERE conversation_id = %s AND ordinal BETWEEN %s AND %s ORDER BY ordinal",
+            (conversation_id, low, high),
+        )
+        expected = [
+            (item.ordinal, item.message.message_id if item.message else None, item.summary_id)
+            for item in publication.replaces
+        ]
+        if rows != expected:
+            raise StoreConflict(
+                f"the chunk of conversation {conversation_id} no longer stands as it was chosen"
+            )
+
+    def _mark_compaction(self, publication: Publication) -> None:
+        """Leaves a ``compaction`` part on the newest message that the summary covers."""
+        summary = publication.summary
+        self._run(
+            "INSERT INTO message_parts (conversation_id, message_id, ordinal, type, path, text, metadata) "
+            "SELECT m.conversation_id, m.message_id, coalesce((SELECT max(p.ordinal) FROM message_parts p "
+            "WHERE p.conversation_id = m.conversation_id AND p.message_id = m.message_id), -1) + 1, 'compaction', '', '', "
+            "%s FROM messages m WHERE m.conversation_id = %s AND m.seq = %s",
+            (
+                json.dumps({"summary_id": summary.summary_id, "reason": publication.reason}),
+                summary.conversation_id,
+                summary.last_seq,
+            ),
+        )
+
+    def _count(self, conversation_id: int, items: Sequence[Item], sign: int, now: int) -> None:
+        raw = [item.tokens for item in items if item.message]
+        summaries = [item.tokens for item in items if not item.message]
+        self._add_totals(
+            conversation_id,
+            sign * len(raw),
+            sign * sum(raw),
+            sign * len(summaries),
+            sign * sum(summaries),
+            now,
+        )
+
+    def _add_totals(
+        self,
+        conversation_id: int,
+        raw_items: int,
+        raw_tokens: int,
+        summary_items: int,
+        summary_tokens: int,
+        now: int,
+    ) -> None:
+        self._run(
+            "UPDATE conversations SET raw_items = raw_items + %s, raw_tokens = raw_tokens + %s, "
+            "summary_items = summary_items + %s, summary_tokens = summary_tokens + %s, updated_at = %s "
+            "WHERE conversation_id = %s",
+            (raw_items, raw_tokens, summary_items, summary_tokens, now, conversation_id),
+        )
+
+    def _revision(self, conversation_id: int) -> int:
+        row = self._one(
+            "SELECT revision FROM conversations WHERE conversation_id = %s FOR UPDATE", (conversation_id,)
+        )
+        return int(row[0]) if row else -1
+
+    def _bump(self, conversation_id: int) -> int:
+        row = self._one(
+            "UPDATE conversations SET revision = revision + 1 WHERE conversation_id = %s RETURNING revision",
+            (conversation_id,),
+        )
+        return int(row[0])
+
+
+def _item(row: Any) -> Item:
+    ordinal, tokens, summary_id, depth, fallback = row[HEAD_WIDTH:]
+    if summary_id is not None:
+        return Item(ordinal, "summary", tokens, depth, None, summary_id, bool(fallback))
+    return Item(ordinal, "message", tokens, -1, message_head(row))

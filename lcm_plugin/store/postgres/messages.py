@@ -1,0 +1,220 @@
+"""Messages and their parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+
+from lcm_plugin.store.postgres.conversations import Handle
+from lcm_plugin.store.records import CallRow, Conversation, MessageHead, NewMessage, Part, StoredMessage
+
+HEAD_COLUMNS = (
+    "m.message_id, m.conversation_id, m.seq, m.role, m.tokens, m.identity, m.created_at, m.group_seq, "
+    "m.host_id, m.sender, m.channel, m.calls, m.answers, m.hidden"
+)
+HEAD_WIDTH = 14
+_PART_COLUMNS = (
+    "message_id, ordinal, type::text, path, text, exact, tool_name, tool_call_id, file_id, metadata::text"
+)
+_KINDS = frozenset({"system", "user", "assistant", "tool"})
+
+
+class MessageQueries(Handle):
+    """Reads of messages."""
+
+    def heads(self, conversation_id: int, *, before_seq: int | None = None, limit: int) -> list[MessageHead]:
+        rows = self._all(
+            f"SELECT {HEAD_COLUMNS} FROM messages m WHERE m.conversation_id = %s AND m.seq < %s "
+            "ORDER BY m.seq DESC LIMIT %s",
+            (conversation_id, (1 << 62) if before_seq is None else before_seq, limit),
+        )
+        return [message_head(row) for row in reversed(rows)]
+
+    def messages(self, conversation_id: int, *, after_seq: int = 0, limit: int) -> list[StoredMessage]:
+        rows = self._all(
+            f"SELECT {HEAD_COLUMNS}, m.skeleton FROM messages m WHERE m.conversation_id = %s AND m.seq > %s "
+            "ORDER BY m.seq LIMIT %s",
+            (conversation_id, after_seq, limit),
+        )
+        return self._with_parts(rows)
+
+    def messages_by_id(self, message_ids: Sequence[int]) -> dict[int, StoredMessage]:
+        rows = self._all(
+            f"SELECT {HEAD_COLUMNS}, m.skeleton FROM unnest(%s::bigint[]) WITH ORDINALITY AS ids (id, place) "
+            "JOIN messages m ON m.message_id = ids.id ORDER BY ids.place",
+            (list(message_ids),),
+        )
+        return {stored.head.message_id: stored for stored in self._with_parts(rows)}
+
+    def known_host_ids(self, conversation_ids: Sequence[int], host_ids: Sequence[str]) -> set[str]:
+        rows = self._all(
+            "SELECT host_id FROM messages WHERE conversation_id = ANY(%s) AND host_id = ANY(%s)",
+            (list(conversation_ids), list(host_ids)),
+        )
+        return {row[0] for row in rows}
+
+    def call_rows(self, conversation_id: int, *, limit: int) -> list[CallRow]:
+        rows = self._all(
+            "SELECT seq, group_seq, calls, answers FROM messages WHERE conversation_id = %s "
+            "AND (calls IS NOT NULL OR answers IS NOT NULL) ORDER BY seq DESC LIMIT %s",
+            (conversation_id, limit),
+        )
+        return [CallRow(row[0], row[1], _ids(row[2]), _ids(row[3])) for row in reversed(rows)]
+
+    def lowest_group(self, conversation_id: int, from_seq: int, span: int, floor: int) -> int | None:
+        row = self._one(
+            "SELECT min(group_seq) FROM messages WHERE conversation_id = %s AND seq >= %s AND seq < %s "
+            "AND group_seq >= %s",
+            (conversation_id, from_seq, from_seq + span, floor),
+        )
+        return None if row[0] is None else int(row[0])
+
+    def newest_system(self, conversation_id: int) -> MessageHead | None:
+        row = self._one(
+            f"SELECT {HEAD_COLUMNS} FROM messages m WHERE m.conversation_id = %s AND m.role = 'system' "
+            "ORDER BY m.seq DESC LIMIT 1",
+            (conversation_id,),
+        )
+        return message_head(row) if row else None
+
+    def _with_parts(self, rows: list[Any]) -> list[StoredMessage]:
+        if not rows:
+            return []
+        parts = self._parts(rows)
+        return [StoredMessage(message_head(row), row[HEAD_WIDTH], parts.get(row[0], ())) for row in rows]
+
+    def _parts(self, heads: list[Any]) -> dict[int, tuple[Part, ...]]:
+        rows = self._all(
+            f"SELECT {_PART_COLUMNS} FROM message_parts WHERE conversation_id = ANY(%s) AND message_id = ANY(%s) "
+            "ORDER BY message_id, ordinal",
+            (list({row[1] for row in heads}), [row[0] for row in heads]),
+        )
+        return {
+            message_id: tuple(Part(*row[1:]) for row in group)
+            for message_id, group in groupby(rows, key=lambda row: row[0])
+        }
+
+
+class MessageChanges(MessageQueries):
+    """Appending messages."""
+
+    def append(self, conversation: Conversation, messages: Sequence[NewMessage], now: int) -> list[int]:
+        if not messages:
+            return []
+        conversation_id, first_seq = conversation.conversation_id, conversation.next_seq
+        taken = self.known_host_ids([conversation_id], [m.host_id for m in messages if m.host_id is not None])
+        ids = [
+            row[0]
+            for row in self._all(
+                "SELECT nextval('message_ids') FROM generate_series(1, %s)", (len(messages),)
+            )
+        ]
+        rows, parts, items = [], [], []
+        for offset, (message_id, message) in enumerate(zip(ids, messages, strict=True)):
+            host_id = None if message.host_id in taken else message.host_id
+            if host_id is not None:
+                taken.add(host_id)
+            seq = first_seq + offset
+            rows.append(_message_row(conversation_id, message_id, seq, host_id, message))
+            parts += [_part_row(conversation_id, message_id, part) for part in message.parts]
+            items.append((conversation_id, seq, message_id, 0 if message.hidden else message.tokens))
+        self._many(
+            "INSERT INTO messages (conversation_id, message_id, seq, role, kind, tokens, identity, created_at, "
+            "group_seq, host_id, sender, channel, calls, answers, hidden, skeleton) "
+            "VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+            rows,
+        )
+        self._many(
+            "INSERT INTO message_parts (conversation_id, message_id, ordinal, type, path, text, exact, tool_name, "
+            "tool_call_id, file_id, metadata) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+            parts,
+        )
+        self._many(
+            "INSERT INTO context_items (conversation_id, ordinal, item_type, message_id, tokens) "
+            "VALUES (%s, %s, 'message', %s, %s)",
+            items,
+        )
+        self._run(
+            "UPDATE conversations SET next_seq = %s, message_count = message_count + %s, raw_items = raw_items + %s, "
+            "raw_tokens = raw_tokens + %s, updated_at = %s WHERE conversation_id = %s",
+            (
+                first_seq + len(messages),
+                len(messages),
+                len(messages),
+                sum(item[-1] for item in items),
+                now,
+                conversation_id,
+            ),
+        )
+        return ids
+
+    def hide(self, conversation_id: int, message_ids: Sequence[int], now: int) -> None:
+        ids = list(message_ids)
+        self._run(
+            "UPDATE messages SET hidden = true WHERE conversation_id = %s AND message_id = ANY(%s)",
+            (conversation_id, ids),
+        )
+        freed = self._one(
+            "SELECT coalesce(sum(tokens), 0) FROM context_items WHERE conversation_id = %s AND message_id = ANY(%s)",
+            (conversation_id, ids),
+        )[0]
+        self._run(
+            "UPDATE context_items SET tokens = 0 WHERE conversation_id = %s AND message_id = ANY(%s)",
+            (conversation_id, ids),
+        )
+        self._run(
+            "UPDATE conversations SET raw_tokens = raw_tokens - %s, updated_at = %s WHERE conversation_id = %s",
+            (freed, now, conversation_id),
+        )
+
+
+def _message_row(
+    conversation_id: int, message_id: int, seq: int, host_id: str | None, message: NewMessage
+) -> tuple[Any, ...]:
+    return (
+        conversation_id,
+        message_id,
+        seq,
+        message.role,
+        message.role if message.role in _KINDS else "other",
+        message.tokens,
+        message.identity,
+        message.created_at,
+        message.group_seq or seq,
+        host_id,
+        message.sender,
+        message.channel,
+        "\n".join(message.calls) or None,
+        "\n".join(message.answers) or None,
+        message.hidden,
+        message.skeleton,
+    )
+
+
+def _part_row(conversation_id: int, message_id: int, part: Part) -> tuple[Any, ...]:
+    return (
+        conversation_id,
+        message_id,
+        part.ordinal,
+        part.type,
+        part.path,
+        part.text,
+        part.exact,
+        part.tool_name,
+        part.tool_call_id,
+        part.file_id,
+        part.metadata,
+    )
+
+
+def message_head(row: Any) -> MessageHead:
+    """A head from a row that starts with `HEAD_COLUMNS`."""
+    values = list(row[:HEAD_WIDTH])
+    values[11] = _ids(values[11])
+    values[12] = _ids(values[12])
+    return MessageHead(*values)
+
+
+def _ids(column: str | None) -> tuple[str, ...]:
+    return tuple(column.split("\n")) if column else ()

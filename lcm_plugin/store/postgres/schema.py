@@ -1,0 +1,272 @@
+"""The PostgreSQL schema, as numbered migrations under an advisory lock.
+
+``conversation_id`` leads every primary key of the tables that grow with history, so that Citus can
+distribute them by it. ``conversations`` and what is looked up across conversations are small and can
+be reference tables. `docs/postgres.md` has the statements.
+"""
+
+from __future__ import annotations
+
+from lcm_plugin.errors import SchemaError, StoreUnavailable
+from lcm_plugin.store.postgres.connection import Connection
+
+_MIGRATION_LOCK = 0x6C636D  # "lcm"
+_MOST_INDEXED_CHARS = 250_000
+
+_BASE = f"""
+CREATE TYPE message_role AS ENUM ('system', 'user', 'assistant', 'tool', 'other');
+CREATE TYPE part_type AS ENUM ('text', 'reasoning', 'tool', 'patch', 'file', 'subtask', 'compaction', 'step_start',
+    'step_finish', 'snapshot', 'agent', 'retry');
+CREATE TYPE summary_kind AS ENUM ('leaf', 'condensed');
+CREATE TYPE item_type AS ENUM ('message', 'summary');
+CREATE TYPE debt_state AS ENUM ('pending', 'running', 'deferred', 'done', 'failed');
+
+CREATE TABLE conversations (
+    conversation_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    session_key text NOT NULL,
+    session_id text,
+    active boolean NOT NULL DEFAULT true,
+    title text,
+    created_at bigint NOT NULL,
+    updated_at bigint NOT NULL,
+    archived_at bigint,
+    archive_cause text,
+    revision bigint NOT NULL DEFAULT 0,
+    next_seq bigint NOT NULL DEFAULT 1,
+    message_count bigint NOT NULL DEFAULT 0,
+    raw_items bigint NOT NULL DEFAULT 0,
+    raw_tokens bigint NOT NULL DEFAULT 0,
+    summary_items bigint NOT NULL DEFAULT 0,
+    summary_tokens bigint NOT NULL DEFAULT 0
+) WITH (fillfactor = 50);
+CREATE UNIQUE INDEX conversations_active_key ON conversations (session_key) WHERE active;
+CREATE INDEX conversations_key ON conversations (session_key, conversation_id);
+
+CREATE TABLE session_runs (
+    session_id text NOT NULL,
+    session_key text NOT NULL,
+    conversation_id bigint REFERENCES conversations ON DELETE CASCADE,
+    last_seen_at bigint NOT NULL,
+    PRIMARY KEY (session_id, session_key)
+);
+CREATE INDEX session_runs_conversation ON session_runs (conversation_id);
+
+CREATE SEQUENCE message_ids;
+CREATE TABLE messages (
+    conversation_id bigint NOT NULL REFERENCES conversations ON DELETE CASCADE,
+    message_id bigint NOT NULL,
+    seq bigint NOT NULL,
+    role text NOT NULL,
+    kind message_role NOT NULL,
+    tokens integer NOT NULL,
+    identity bigint NOT NULL,
+    created_at bigint NOT NULL,
+    group_seq bigint NOT NULL,
+    host_id text,
+    sender text,
+    channel text,
+    calls text,
+    answers text,
+    hidden boolean NOT NULL DEFAULT false,
+    skeleton text,
+    PRIMARY KEY (conversation_id, message_id)
+);
+CREATE UNIQUE INDEX messages_seq ON messages (conversation_id, seq);
+CREATE UNIQUE INDEX messages_host_id ON messages (conversation_id, host_id) WHERE host_id IS NOT NULL;
+CREATE INDEX messages_id ON messages (message_id);
+CREATE INDEX messages_calls ON messages (conversation_id, seq) WHERE calls IS NOT NULL OR answers IS NOT NULL;
+CREATE INDEX messages_system ON messages (conversation_id, seq) WHERE role = 'system';
+
+CREATE TABLE message_parts (
+    conversation_id bigint NOT NULL,
+    message_id bigint NOT NULL,
+    ordinal integer NOT NULL,
+    type part_type NOT NULL,
+    path text NOT NULL,
+    text text NOT NULL,
+    exact text,
+    tool_name text,
+    tool_call_id text,
+    file_id text,
+    metadata json,
+    words tsvector GENERATED ALWAYS AS (
+        CASE WHEN type IN ('reasoning', 'compaction') THEN NULL
+        ELSE to_tsvector('english'::regconfig, left(text, {_MOST_INDEXED_CHARS})) END) STORED,
+    PRIMARY KEY (conversation_id, message_id, ordinal),
+    FOREIGN KEY (conversation_id, message_id) REFERENCES messages ON DELETE CASCADE
+);
+CREATE INDEX message_parts_words ON message_parts USING gin (words);
+CREATE INDEX message_parts_id ON message_parts (message_id);
+CREATE INDEX message_parts_file ON message_parts (conversation_id, file_id) WHERE file_id IS NOT NULL;
+
+CREATE SEQUENCE summary_rowids;
+CREATE TABLE summaries (
+    conversation_id bigint NOT NULL REFERENCES conversations ON DELETE CASCADE,
+    summary_id text NOT NULL,
+    summary_rowid bigint NOT NULL DEFAULT nextval('summary_rowids'),
+    kind summary_kind NOT NULL,
+    depth integer NOT NULL CHECK (depth >= 0),
+    content text NOT NULL,
+    tokens integer NOT NULL,
+    earliest_at bigint NOT NULL,
+    latest_at bigint NOT NULL,
+    first_seq bigint NOT NULL,
+    last_seq bigint NOT NULL,
+    descendant_count bigint NOT NULL,
+    message_count bigint NOT NULL,
+    source_tokens bigint NOT NULL,
+    message_tokens bigint NOT NULL,
+    level text NOT NULL,
+    model text NOT NULL DEFAULT '',
+    prompt_version text NOT NULL DEFAULT '',
+    fallback boolean NOT NULL DEFAULT false,
+    capped boolean NOT NULL DEFAULT false,
+    file_ids jsonb,
+    created_at bigint NOT NULL,
+    words tsvector GENERATED ALWAYS AS (
+        to_tsvector('english'::regconfig, left(content, {_MOST_INDEXED_CHARS}))) STORED,
+    PRIMARY KEY (conversation_id, summary_id),
+    CHECK ((kind = 'leaf') = (depth = 0))
+);
+CREATE INDEX summaries_id ON summaries (summary_id);
+CREATE INDEX summaries_rowid ON summaries (conversation_id, summary_rowid);
+CREATE INDEX summaries_depth ON summaries (conversation_id, depth);
+CREATE INDEX summaries_fallback ON summaries (conversation_id) WHERE fallback;
+CREATE INDEX summaries_words ON summaries USING gin (words);
+
+CREATE TABLE summary_messages (
+    conversation_id bigint NOT NULL,
+    summary_id text NOT NULL,
+    ordinal integer NOT NULL,
+    message_id bigint NOT NULL,
+    PRIMARY KEY (conversation_id, summary_id, ordinal),
+    FOREIGN KEY (conversation_id, summary_id) REFERENCES summaries ON DELETE CASCADE,
+    FOREIGN KEY (conversation_id, message_id) REFERENCES messages ON DELETE RESTRICT
+);
+CREATE INDEX summary_messages_message ON summary_messages (message_id);
+CREATE INDEX summary_messages_summary ON summary_messages (summary_id);
+
+CREATE TABLE summary_parents (
+    conversation_id bigint NOT NULL,
+    summary_id text NOT NULL,
+    ordinal integer NOT NULL,
+    parent_summary_id text NOT NULL,
+    PRIMARY KEY (conversation_id, summary_id, ordinal),
+    FOREIGN KEY (conversation_id, summary_id) REFERENCES summaries ON DELETE CASCADE,
+    FOREIGN KEY (conversation_id, parent_summary_id) REFERENCES summaries ON DELETE RESTRICT
+);
+CREATE INDEX summary_parents_source ON summary_parents (parent_summary_id);
+CREATE INDEX summary_parents_summary ON summary_parents (summary_id);
+
+CREATE TABLE context_items (
+    conversation_id bigint NOT NULL REFERENCES conversations ON DELETE CASCADE,
+    ordinal bigint NOT NULL,
+    item_type item_type NOT NULL,
+    message_id bigint,
+    summary_id text,
+    tokens integer NOT NULL,
+    PRIMARY KEY (conversation_id, ordinal),
+    FOREIGN KEY (conversation_id, message_id) REFERENCES messages ON DELETE RESTRICT,
+    FOREIGN KEY (conversation_id, summary_id) REFERENCES summaries ON DELETE RESTRICT,
+    CHECK ((item_type = 'message') = (message_id IS NOT NULL)),
+    CHECK ((item_type = 'summary') = (summary_id IS NOT NULL))
+);
+CREATE INDEX context_items_message ON context_items (conversation_id, message_id) WHERE message_id IS NOT NULL;
+CREATE INDEX context_items_summary ON context_items (conversation_id, summary_id) WHERE summary_id IS NOT NULL;
+CREATE INDEX context_items_summaries ON context_items (conversation_id, ordinal) WHERE summary_id IS NOT NULL;
+CREATE INDEX context_items_raw ON context_items (conversation_id, ordinal) WHERE message_id IS NOT NULL;
+
+CREATE TABLE context_snapshots (
+    conversation_id bigint NOT NULL REFERENCES conversations ON DELETE CASCADE,
+    snapshot_id bigint GENERATED ALWAYS AS IDENTITY,
+    created_at bigint NOT NULL,
+    cause text NOT NULL,
+    revision bigint NOT NULL,
+    items jsonb NOT NULL,
+    restored_at bigint,
+    PRIMARY KEY (conversation_id, snapshot_id)
+);
+
+CREATE TABLE large_files (
+    conversation_id bigint NOT NULL REFERENCES conversations ON DELETE CASCADE,
+    file_id text NOT NULL,
+    sha256 text NOT NULL,
+    storage_uri text NOT NULL,
+    byte_size bigint NOT NULL,
+    file_name text NOT NULL DEFAULT '',
+    mime_type text NOT NULL DEFAULT '',
+    line_count bigint,
+    exploration_summary text NOT NULL DEFAULT '',
+    truncated boolean NOT NULL DEFAULT false,
+    created_at bigint NOT NULL,
+    PRIMARY KEY (conversation_id, file_id)
+);
+CREATE INDEX large_files_id ON large_files (file_id);
+
+CREATE TABLE file_blobs (
+    sha256 text PRIMARY KEY,
+    data bytea NOT NULL
+);
+
+CREATE TABLE compaction_debt (
+    conversation_id bigint PRIMARY KEY REFERENCES conversations ON DELETE CASCADE,
+    state debt_state NOT NULL,
+    reason text NOT NULL DEFAULT '',
+    requested_at bigint NOT NULL,
+    budget bigint,
+    attempts integer NOT NULL DEFAULT 0,
+    next_attempt_at bigint NOT NULL DEFAULT 0,
+    owner text,
+    lease_until bigint NOT NULL DEFAULT 0,
+    last_error text NOT NULL DEFAULT '',
+    revision bigint NOT NULL DEFAULT -1,
+    next_seq bigint NOT NULL DEFAULT -1
+);
+CREATE INDEX compaction_debt_due ON compaction_debt (next_attempt_at)
+    WHERE state IN ('pending', 'deferred', 'running');
+
+CREATE TABLE guards (
+    guard_key text PRIMARY KEY,
+    state jsonb NOT NULL
+);
+"""
+
+MIGRATIONS: tuple[str, ...] = (_BASE,)
+
+
+def prepare_schema(connection: Connection, schema: str) -> None:
+    """Creates or updates the schema, one process at a time; raises when a newer version made it."""
+    with connection.transaction():
+        connection.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", (_MIGRATION_LOCK, schema))
+        version = schema_version(connection, schema)
+        if version >= len(MIGRATIONS):
+            return
+        connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
+        connection.execute(
+            "CREATE TABLE IF NOT EXISTS lcm_migrations (version integer PRIMARY KEY, applied_at timestamptz)"
+        )
+        for number, script in enumerate(MIGRATIONS[version:], version + 1):
+            connection.execute(script.encode())
+            connection.execute("INSERT INTO lcm_migrations VALUES (%s, now())", (number,))
+
+
+def schema_version(connection: Connection, schema: str) -> int:
+    """How many migrations the schema has had; 0 when there is none."""
+    row = connection.execute("SELECT to_regclass(%s)", (f'"{schema}".lcm_migrations',)).fetchone()
+    if row is None or row[0] is None:
+        return 0
+    found = connection.execute("SELECT coalesce(max(version), 0) FROM lcm_migrations").fetchone()
+    version = int(found[0]) if found else 0
+    if version > len(MIGRATIONS):
+        raise SchemaError(
+            f"the schema has version {version}, this lcm_plugin knows up to {len(MIGRATIONS)}: update it"
+        )
+    return version
+
+
+def require_schema(connection: Connection, schema: str) -> None:
+    """Raises `StoreUnavailable` when a read-only store finds no usable schema."""
+    if schema_version(connection, schema) < len(MIGRATIONS):
+        raise StoreUnavailable(
+            f"the schema {schema} does not exist yet or is older: no host of this version used it"
+        )

@@ -1,0 +1,88 @@
+"""The PostgreSQL store: one database for many hosts, shared by any number of processes and machines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from lcm_plugin.errors import StoreUnavailable
+from lcm_plugin.store.postgres.connection import Connection, Connections, split_schema
+from lcm_plugin.store.postgres.context import ContextChanges, ContextQueries
+from lcm_plugin.store.postgres.conversations import ConversationChanges, ConversationQueries
+from lcm_plugin.store.postgres.debt import DebtChanges, DebtQueries
+from lcm_plugin.store.postgres.files import FileChanges, FileQueries
+from lcm_plugin.store.postgres.messages import MessageChanges, MessageQueries
+from lcm_plugin.store.postgres.schema import prepare_schema, require_schema
+from lcm_plugin.store.postgres.status import StatusQueries
+
+OLDEST_SERVER = 140_000
+
+
+class PostgresReader(
+    ConversationQueries, MessageQueries, ContextQueries, FileQueries, DebtQueries, StatusQueries
+):
+    """All queries, bound to one read transaction."""
+
+    def __init__(self, connection: Connection, location: str) -> None:
+        super().__init__(connection)
+        self.location = location
+
+
+class PostgresWriter(
+    ConversationChanges, MessageChanges, ContextChanges, FileChanges, DebtChanges, StatusQueries
+):
+    """All queries and changes, bound to one write transaction."""
+
+    def __init__(self, connection: Connection, location: str) -> None:
+        super().__init__(connection)
+        self.location = location
+
+
+class PostgresStore:
+    """Opens, migrates and serves one schema of one database."""
+
+    def __init__(
+        self, url: str, *, durability: str = "normal", busy_timeout_ms: int = 5_000, read_only: bool = False
+    ) -> None:
+        plain, schema = split_schema(url)
+        self._connections = Connections(
+            plain, schema, durability=durability, busy_timeout_ms=busy_timeout_ms, read_only=read_only
+        )
+        self._connections.open()
+        if read_only:
+            with self._connections.reading() as connection:
+                require_schema(connection, schema)
+            return
+        with self._connections.writing() as connection:
+            if connection.info.server_version < OLDEST_SERVER:
+                raise StoreUnavailable(
+                    f"{self.location} is PostgreSQL {connection.info.server_version // 10_000}; 14 or newer is needed"
+                )
+            prepare_schema(connection, schema)
+
+    @property
+    def location(self) -> str:
+        """The URL without its password."""
+        return self._connections.location
+
+    @contextmanager
+    def read(self) -> Iterator[PostgresReader]:
+        """One consistent view of the database."""
+        with self._connections.reading() as connection:
+            yield PostgresReader(connection, self.location)
+
+    @contextmanager
+    def write(self) -> Iterator[PostgresWriter]:
+        """One write transaction."""
+        with self._connections.writing() as connection:
+            yield PostgresWriter(connection, self.location)
+
+    def backup(self, destination: str) -> str:
+        """Refuses: a server's database is backed up with its own tools."""
+        raise StoreUnavailable(
+            f"back up {self.location} with pg_dump: pg_dump --schema={self._connections.schema} …"
+        )
+
+    def close(self) -> None:
+        """Closes every connection."""
+        self._connections.close()
