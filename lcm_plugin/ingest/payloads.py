@@ -263,15 +263,20 @@ def _strings(message: Message) -> Iterator[tuple[str, str, str, Mapping[str, Any
 def _holder_mime(holder: Mapping[str, Any]) -> str:
     for key in _MIME_KEYS:
         if isinstance(holder.get(key), str):
-            return str(holder[key])
+            return _label(holder[key])
     return _FORMAT_MIMES.get(str(holder.get("format", "")), "")
 
 
 def _holder_name(holder: Mapping[str, Any]) -> str:
     for key in _NAME_KEYS:
         if isinstance(holder.get(key), str):
-            return str(holder[key])[:200]
+            return _label(holder[key])
     return ""
+
+
+def _label(text: str) -> str:
+    """A name or type as any database takes it."""
+    return text[:200].encode("utf-8", "replace").decode().replace("\x00", "\ufffd")
 
 
 def _is_own_result(message: Message, call: Mapping[str, Any] | None) -> bool:

@@ -282,6 +282,18 @@ def test_a_reference_names_id_name_type_size_and_how_to_read_it() -> None:
     assert reference_id(text) == FILE_ID
 
 
+def test_names_and_types_are_such_that_any_database_takes_them() -> None:
+    (payload,) = found(
+        {
+            "role": "user",
+            "content": [{"data": BLOB, "mime_type": "a/\ud83d\x00", "filename": "b\ud83d\x00" * 200}],
+        }
+    )
+    assert len(payload.name) <= 200
+    for text in (payload.mime, payload.name):
+        assert "\x00" not in text.encode().decode()
+
+
 def test_a_name_cannot_break_out_of_a_reference() -> None:
     text = reference(FILE_ID, "a]\n| x [LCM File: b |" + "n" * 500, "a|b]c", 1, "", truncated=True)
     assert reference_id(text) == FILE_ID
