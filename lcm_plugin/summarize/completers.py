@@ -44,7 +44,7 @@ class NotAsked(ModelError):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One way to a model. ``litellm`` is None for the host's completer."""
+    """One way to a model. ``litellm`` is None for the host's completer, to which ``model`` is a wish."""
 
     provider: str
     model: str
@@ -52,8 +52,8 @@ class Route:
 
     @property
     def name(self) -> str:
-        """What is stored as the node's model."""
-        return self.litellm.full_name if self.litellm else (self.model or HOST)
+        """What is stored as the node's model when the answer does not name one."""
+        return self.litellm.full_name if self.litellm else HOST
 
 
 class Completions:
@@ -153,6 +153,8 @@ class Completions:
         deadline: float | None,
         before_each: Callable[[], None] | None,
     ) -> CompletionResult:
+        if self._cancelled.is_set():
+            raise ModelUnavailable("cancelled")
         if route.litellm is not None:
             _on_worker(load, min(_IMPORT_TIMEOUT, _left(deadline)), self._cancelled)
         left = min(request.timeout, _left(deadline))

@@ -1,7 +1,8 @@
 """The embedded summariser: picks sentences, calls no model, gives the same bytes everywhere.
 
-One round spends part of the room on the talk itself, units that ask, decide, fail or conclude; the next
-covers as many facts as it can; the last line names what was left out. Lines are in time order.
+One round spends part of the room on the talk itself, units that ask, decide, fail or conclude, an equal
+share of it on each earlier summary; the next covers as many facts as it can; the last line names what
+was left out. Lines are in time order.
 """
 
 from __future__ import annotations
@@ -49,13 +50,17 @@ class ExtractiveSummarizer:
         scored = [self._score(unit) for unit in units(blocks)]
         choice = Choice(scored)
         room = int(limit * (1 - _EXPAND_SHARE))
-        choice.fill(int(limit * _TALK_SHARE), talk_only=True)
+        talk = int(limit * _TALK_SHARE)
+        if blocks and blocks[0].role == "summary":
+            for index in range(len(blocks)):
+                choice.fill(talk * (index + 1) // len(blocks), talk_only=True, block=index)
+        choice.fill(talk, talk_only=True)
         choice.fill(room)
+        if not choice.picked:
+            return self._one_cut(blocks, choice.first(), limit)
         best: tuple[str, int] | None = None
         for _ in range(_ATTEMPTS):
             picked = choice.picked
-            if not picked:
-                return best
             text = self._render(blocks, scored, choice, int(limit * _EXPAND_SHARE))
             tokens = self._counter.text(text)
             if tokens <= limit:
@@ -68,8 +73,25 @@ class ExtractiveSummarizer:
             elif len(picked) > 1:
                 choice.shrink(tokens - limit + UNIT_COST)
             else:
-                return best
+                return best or self._one_cut(blocks, scored[picked[0]].unit, limit)
         return best
+
+    def _one_cut(
+        self, blocks: tuple[SourceBlock, ...], unit: Unit | None, limit: int
+    ) -> tuple[str, int] | None:
+        """The start of the one unit worth most, for a limit that not even one whole unit fits."""
+        if unit is None:
+            return None
+        stamp = self._when(unit, blocks).stamp(_Moment("", -1))
+        words = unit.text[: limit * 4].split(" ")
+        for head in (f"[{stamp}] {unit.who}: ", f"{unit.who}: "):
+            for keep in range(len(words), 0, -max(1, len(words) // 8)):
+                start = " ".join(words[:keep])[: limit * 3 * keep // len(words)]
+                text = f"{head}{start} …\n{EXPAND_PREFIX} {_NOTHING_DROPPED}"
+                tokens = self._counter.text(text)
+                if tokens <= limit:
+                    return text, tokens
+        return None
 
     def expand_line(self, blocks: tuple[SourceBlock, ...], text: str, room: int) -> str:
         """The closing line for a summary of another hand: what of the blocks it leaves out."""

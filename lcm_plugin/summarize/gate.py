@@ -22,6 +22,7 @@ _SHORT_TOKENS = 90
 _GROUNDED_FACTS = 4
 _SHINGLE = 10
 _ECHO_SHARE, _COPY_SHARE, _RUN_SHARE, _PROMPT_SHARE = 0.9, 0.7, 0.5, 0.25
+_RELATED_SHARE = 0.15
 _REPETITION_CHARS, _REPETITION_RATIO = 400, 8.0
 _WORDS = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]|[^\W_]+")
 _SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])|\n+")
@@ -64,11 +65,13 @@ class Gate:
         )
         if reason:
             return Verdict(reason=reason)
+        if tokens >= limits.source:
+            return Verdict(reason="not_smaller")
         capped = tokens > limits.cap
         if capped:
             text = cut_at_sentence(text, limits.cap, self._counter)
             tokens = self._counter.text(text)
-        if not text or tokens >= limits.source:
+        if not text:
             return Verdict(reason="not_smaller")
         return Verdict(text, tokens, capped=capped)
 
@@ -163,11 +166,15 @@ def _share(words: list[str], places: dict[tuple[str, ...], int]) -> tuple[float,
 
 
 def _related(words: list[str], source: list[str]) -> bool:
-    """Whether two texts share any telling word; texts in different scripts cannot be compared."""
-    telling = {word for word in words if len(word) >= 4 or not word.isascii() or word.isdigit()}
-    if not telling or not telling.isdisjoint(source):
+    """Whether enough of a text's telling words are in the source; other scripts cannot be compared."""
+    telling = _stems(words)
+    if not telling or _script(words) != _script(source):
         return True
-    return _script(words) != _script(source)
+    return len(telling & _stems(source)) >= _RELATED_SHARE * len(telling)
+
+
+def _stems(words: list[str]) -> set[str]:
+    return {word[:5] for word in words if len(word) >= 5 or not word.isascii() or word.isdigit()}
 
 
 def _script(words: list[str]) -> bool:

@@ -27,6 +27,7 @@ _OFFLINE = {
     "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "true",
     "LITELLM_LOCAL_BLOG_POSTS": "true",
 }
+_streaming_only: set[str] = set()
 _import_lock = threading.Lock()
 
 
@@ -52,11 +53,14 @@ class LitellmModel:
         litellm = load()
         arguments = self._arguments(request)
         try:
+            if self.full_name in _streaming_only:
+                return read_answer(litellm.completion(**arguments, stream=True), self.full_name)
             try:
                 answer = litellm.completion(**arguments)
-            except litellm.BadRequestError as error:
+            except (litellm.BadRequestError, litellm.InternalServerError) as error:
                 if not _wants_stream(error):
                     raise
+                _streaming_only.add(self.full_name)
                 answer = litellm.completion(**arguments, stream=True)
             return read_answer(answer, self.full_name)
         except ModelError:
@@ -133,7 +137,13 @@ def _no_dotenv() -> Iterator[None]:
 
 
 def _wants_stream(error: Exception) -> bool:
+    """Whether the model must be read as a stream: it says so, or its whole answer is not understood.
+
+    litellm reads content that is a list of parts only from streams.
+    """
     text = str(error).lower()
+    if "invalid response object" in text:
+        return True
     return "stream" in text and any(
         word in text for word in ("only support", "must", "require", "set to true")
     )

@@ -56,15 +56,22 @@ class Choice:
         """Indexes of the kept units, in source order."""
         return sorted(self._picked)
 
-    def fill(self, limit: int, talk_only: bool = False) -> None:
+    def first(self) -> Unit | None:
+        """The unit worth most of all."""
+        return self._scored[min(self._first)[1]].unit if self._first else None
+
+    def fill(self, limit: int, talk_only: bool = False, block: int | None = None) -> None:
         """Keeps the units worth most until about ``limit`` tokens are spent in all.
 
         ``talk_only``: only units of the talk, at their full worth; else what counts is mostly facts.
+        ``block``: only units of that block.
         """
         scored, heap = self._scored, self._first.copy()
         self._talk = talk_only
         if talk_only:
             heap = [entry for entry in heap if scored[entry[1]].worth >= TALK_WORTH]
+        if block is not None:
+            heap = [entry for entry in heap if scored[entry[1]].unit.block == block]
         heapq.heapify(heap)
         self.exhausted = True
         while heap:

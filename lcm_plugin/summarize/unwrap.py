@@ -54,7 +54,7 @@ def unwrap(raw: str) -> tuple[str, bool]:
     reasoned = spoken != text
     text = _TEMPLATE_TOKEN.sub("", spoken).strip()
     wrapper = _WRAPPER.search(text)
-    if wrapper and len(wrapper.group(2)) * 2 > len(text):
+    if wrapper and (wrapper.start() == 0 or len(wrapper.group(2)) * 2 > len(text)):
         text = wrapper.group(2).strip()
     fence = _FENCE.fullmatch(text)
     if fence:
