@@ -112,7 +112,7 @@ class Grep:
         return ("summary",) if scope == "summaries" else ("summary", "message")
 
     def _newest(self) -> dict[str, int]:
-        return {kind: self.reader.document_total(kind) for kind in ("message", "summary")}
+        return {kind: self.reader.newest_row(kind) for kind in ("message", "summary")}
 
     def _room(self, kind: RowKind, outcomes: dict[RowKind, _Outcome]) -> int:
         """How many rows of a kind the page takes: with both, summaries take a fifth, messages the rest."""

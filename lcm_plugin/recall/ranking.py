@@ -68,10 +68,10 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """What the whole index knows: how many rows there are, and in how many each unit occurs."""
+    """What is known of all rows searched: how many there are, and in which share each unit occurs."""
 
     total: int
-    counts: Sequence[int]
+    shares: Sequence[float]
     senders: Sequence[str] = ()
 
 
@@ -131,8 +131,7 @@ class _Scorer:
     """The scores of single rows for one query."""
 
     def __init__(self, query: ParsedQuery, candidates: Sequence[Candidate], corpus: Corpus) -> None:
-        total = max(corpus.total, len(candidates), 1)
-        self._idf = [max(0.05, math.log((total - count + 0.5) / (count + 0.5))) for count in corpus.counts]
+        self._idf = [_inverse_frequency(share, corpus.total) for share in corpus.shares]
         self._idf_sum = sum(self._idf) or 1.0
         self._average = sum(c.row.tokens for c in candidates) / len(candidates) or 1.0
         self._words = query.words
@@ -163,6 +162,12 @@ class _Scorer:
         if self._asks_when and _TIME_WORDS.search(row.text.lower()):
             factor *= TIME
         return factor
+
+
+def _inverse_frequency(share: float, total: int) -> float:
+    """Robertson's idf of a unit, never below a small weight."""
+    count = share * total
+    return max(0.05, math.log((total - count + 0.5) / (count + 0.5)))
 
 
 def speaker_of(row: SearchRow) -> str | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from lcm_plugin.recall.matching import Matcher
@@ -71,7 +72,7 @@ class TextSearch:
         gathered = self._gather("relevance", wanted)
         candidates = list(gathered.candidates.values())
         best = candidates[:POOL]
-        corpus = Corpus(self._reader.document_total(self._kind), self._counts(best), self._senders())
+        corpus = self._corpus(best)
         ranked = rank(self._query, best, corpus, self._neighbours, self._matcher.find)
         ranked = by_recency_too(ranked) if hybrid else ranked
         # Past the pool the store's own order holds, so that a later page never reorders an earlier one.
@@ -140,20 +141,21 @@ class TextSearch:
         rows = self._reader.search_rows(self._kind, row_ids)
         return (rows[row_id] for row_id in row_ids if row_id in rows)
 
-    def _counts(self, candidates: Sequence[Candidate]) -> list[int]:
-        """In how many rows each unit occurs: asked of the index where it can tell, else counted here."""
-        here = [sum(bool(c.matches.spans[i]) for c in candidates) for i in range(len(self._query.units))]
-        if not self._query.is_question and len(self._query.units) < 2:
-            return here
-        try:
-            for index, unit in enumerate(self._query.units):
-                if unit.kind == "exact":
-                    continue
-                indexed = self._reader.document_counts(self._kind, [_clause(unit)])
-                here[index] = max(here[index], *indexed)
-        except IndexUnusable:
-            return here
-        return here
+    def _corpus(self, candidates: Sequence[Candidate]) -> Corpus:
+        """How frequent each unit is in the conversations searched: asked of the index, or counted here."""
+        units = self._query.units
+        here = [sum(bool(c.matches.spans[i]) for c in candidates) for i in range(len(units))]
+        total = max(self._reader.row_count(self._kind, self._rows), len(candidates), 1)
+        shares = [count / total for count in here]
+        if len(units) > 1:
+            asked = [index for index, unit in enumerate(units) if unit.kind != "exact"]
+            with suppress(IndexUnusable):
+                told = self._reader.document_shares(
+                    self._kind, [_clause(units[index]) for index in asked], self._rows
+                )
+                for index, share in zip(asked, told, strict=True):
+                    shares[index] = max(share, shares[index])
+        return Corpus(total, shares, self._senders())
 
     def _senders(self) -> list[str]:
         if self._kind != "message" or not self._query.is_question:

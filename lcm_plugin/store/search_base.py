@@ -134,11 +134,14 @@ class SearchReader(Protocol):
     def count_words(self, kind: RowKind, query: WordQuery, rows: Filter, cap: int) -> int:
         """How many indexed rows have the words; stops counting at ``cap``."""
 
-    def document_counts(self, kind: RowKind, clauses: Sequence[Clause]) -> list[int]:
-        """In how many indexed rows of the whole database each clause occurs."""
+    def document_shares(self, kind: RowKind, clauses: Sequence[Clause], rows: Filter) -> list[float]:
+        """In which share of the filter's conversations' rows each clause occurs, 0 to 1; may be estimated."""
 
-    def document_total(self, kind: RowKind) -> int:
-        """About how many rows there are."""
+    def newest_row(self, kind: RowKind) -> int:
+        """The highest row id there is; 0 when there is none."""
+
+    def row_count(self, kind: RowKind, rows: Filter) -> int:
+        """About how many rows the filter's conversations hold, without a scan."""
 
     def scan(self, kind: RowKind, rows: Filter, condition: Condition | None = None) -> Iterator[SearchRow]:
         """Rows newest first, streamed; with a condition only those that an index cannot rule out."""

@@ -42,6 +42,7 @@ _ID = {"message": "m.message_id", "summary": "m.summary_rowid"}
 _TABLE = {"message": "messages m", "summary": "summaries m"}
 MAX_SENDERS = 300
 SENDERS_FROM_NEWEST = 2_000
+COUNT_EXACTLY = 20_000
 
 
 class SearchQueries(IndexQueries):
@@ -76,18 +77,35 @@ class SearchQueries(IndexQueries):
         )
         return int(found[0][0])
 
-    def document_counts(self, kind: RowKind, clauses: Sequence[Clause]) -> list[int]:
-        counts = []
+    def document_shares(self, kind: RowKind, clauses: Sequence[Clause], rows: Filter) -> list[float]:
+        inside = Filter(rows.conversation_ids)
+        total = max(1, self.row_count(kind, inside))
+        shares = []
         for clause in clauses:
-            found = self._indexed(
-                f"SELECT count(*) FROM {kind}s_fts WHERE {kind}s_fts MATCH ?",
-                (match_expression(WordQuery((clause,))),),
-            )
-            counts.append(int(found[0][0]))
-        return counts
+            query = WordQuery((clause,))
+            counted = self.count_words(kind, query, inside, COUNT_EXACTLY)
+            if counted == COUNT_EXACTLY and inside.conversation_ids is not None:
+                # Too many to look each one up: as frequent here as everywhere.
+                whole = Filter(None)
+                shares.append(
+                    self.count_words(kind, query, whole, _END) / max(1, self.row_count(kind, whole))
+                )
+            else:
+                shares.append(counted / total)
+        return [min(1.0, share) for share in shares]
 
-    def document_total(self, kind: RowKind) -> int:
+    def newest_row(self, kind: RowKind) -> int:
         return self._newest(kind)
+
+    def row_count(self, kind: RowKind, rows: Filter) -> int:
+        if rows.conversation_ids is None:
+            return self._newest(kind)
+        ids = json.dumps(rows.conversation_ids)
+        if kind == "message":
+            sql = "SELECT coalesce(sum(message_count), 0) FROM conversations WHERE conversation_id IN "
+        else:
+            sql = "SELECT count(*) FROM summaries WHERE conversation_id IN "
+        return int(self._one(f"{sql}(SELECT value FROM json_each(?))", (ids,))[0])
 
     def scan(self, kind: RowKind, rows: Filter, condition: Condition | None = None) -> Iterator[SearchRow]:
         upper = (rows.up_to_id or _END) + 1
