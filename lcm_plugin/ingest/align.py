@@ -86,13 +86,35 @@ def new_in_delta(
     ]
 
 
-def replayed_head(incoming: Sequence[Incoming], ended: Sequence[MessageHead]) -> int:
-    """How many leading messages repeat the end of a conversation that was reset.
+def replayed_head(
+    incoming: Sequence[Incoming],
+    before: Sequence[MessageHead],
+    since: Sequence[MessageHead],
+    load_texts: LoadTexts,
+) -> int:
+    """How many leading messages of a host's list come from before a ``/new`` or ``/reset``.
 
-    At least two, so that a first word ("hi") said again after a reset is not taken for a replay.
+    ``before`` is the end of what was said until then, ``since`` what was said after. A list that begins
+    as ``since`` does has begun anew. Else at least two messages must align, and more than small talk, so
+    that first words ("hi", "hello") said again after a reset are not taken for a replay.
     """
-    overlap = _overlap([item.identity for item in incoming], [head.identity for head in ended])
-    return overlap if overlap >= 2 else 0
+    spoken = [index for index, item in enumerate(incoming) if not item.ours]
+    items = [incoming[index] for index in spoken]
+    first = next((item for item in items if item.role != "system"), None)
+    begun = next((head for head in since if head.role != "system"), None)
+    if first is None or (begun is not None and first.identity == begun.identity):
+        return 0
+    aligned, last = _align(items, before, load_texts)
+    words = [items[position] for position in aligned if items[position].role != "system"]
+    proven = len(words) >= 2 and (len(words) >= _CONTIGUOUS or any(map(_is_substantial, words)))
+    return spoken[last] + 1 if proven else 0
+
+
+def replayed_turn(incoming: Sequence[Incoming], before: Sequence[MessageHead]) -> bool:
+    """Whether a whole delta repeats the end of a conversation that was reset."""
+    items = [item for item in incoming if not item.ours]
+    overlap = _overlap([item.identity for item in items], [head.identity for head in before])
+    return 0 < overlap == len(items) and _is_whole_turn(items)
 
 
 def _align(
@@ -230,7 +252,12 @@ def _repeated_head(items: Sequence[Incoming], stored: Sequence[MessageHead]) -> 
 def _is_whole_turn(items: Sequence[Incoming]) -> bool:
     if len(items) < 2 or all(item.role == "user" for item in items):
         return False
-    return any(item.calls or item.answers or len(item.text) >= _TRIVIAL_CHARS for item in items)
+    return any(map(_is_substantial, items))
+
+
+def _is_substantial(item: Incoming) -> bool:
+    """Whether a message is more than small talk."""
+    return bool(item.calls or item.answers or len(item.text) >= _TRIVIAL_CHARS)
 
 
 def _is_echo(items: Sequence[Incoming], position: int) -> bool:

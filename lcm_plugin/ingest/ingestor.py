@@ -13,7 +13,14 @@ from typing import Any
 from lcm_plugin.errors import InputError
 from lcm_plugin.events import EventBus
 from lcm_plugin.groups import GroupLinker
-from lcm_plugin.ingest.align import WINDOW_SLACK, Incoming, new_in_delta, new_in_list, replayed_head
+from lcm_plugin.ingest.align import (
+    WINDOW_SLACK,
+    Incoming,
+    new_in_delta,
+    new_in_list,
+    replayed_head,
+    replayed_turn,
+)
 from lcm_plugin.ingest.externalise import PayloadStore
 from lcm_plugin.ingest.heartbeat import idle_heartbeat_rows
 from lcm_plugin.ingest.identity import channel_of, host_id_of, identity_of, sender_of, text_of, time_of
@@ -28,10 +35,12 @@ from lcm_plugin.ingest.messages import (
     rebuild,
     skeleton_of,
 )
+from lcm_plugin.ingest.past import past_of
 from lcm_plugin.ingest.payloads import mentions_reference
 from lcm_plugin.ingest.redact import Redactor
 from lcm_plugin.ingest.shown import shown_to_models
 from lcm_plugin.markup import is_notice, plain_text, stub_id_of, summary_id_of
+from lcm_plugin.sessions.lanes import open_conversation
 from lcm_plugin.store.base import Reader, Store, Writer
 from lcm_plugin.store.records import Conversation, FileRecord, MessageHead, NewMessage
 from lcm_plugin.tokens import TokenCounter
@@ -100,7 +109,7 @@ class Ingestor:
             return IngestReport(0, len(given), "everything is stored already")
         prepared = self._prepare(given, incoming, plan.new, session, now)
         with self._store.write() as writer:
-            conversation = writer.open_conversation(session, now)
+            conversation = open_conversation(writer, session, now)
             if not plan.holds_for(conversation):
                 plan = self._plan(writer, session, incoming, mode)
                 missing = [index for index in plan.new if index not in prepared]
@@ -161,29 +170,28 @@ class Ingestor:
         )
 
     def _plan(self, reader: Reader, session: Session, incoming: list[Incoming], mode: IngestMode) -> _Plan:
-        conversation = reader.find_conversation(session)
-        lane = reader.lane(session.key) if session.key else []
-        host_ids = [item.host_id for item in incoming if item.host_id]
-        known_ids = (
-            reader.known_host_ids([row.conversation_id for row in lane], host_ids)
-            if lane and host_ids
-            else set()
-        )
         refers = any(item.refers for item in incoming)
         window = len(incoming) + (WINDOW_SLACK if mode == "sync" or refers else 0)
-        stored = reader.heads(conversation.conversation_id, limit=window) if conversation else []
-        if refers and stored:
-            incoming = self._recognise(reader, incoming, stored)
+        past = past_of(reader, session, window)
+        host_ids = [item.host_id for item in incoming if item.host_id]
+        known_ids = reader.known_host_ids(past.lane, host_ids) if past.lane and host_ids else set()
+        if refers and past.stored:
+            incoming = self._recognise(reader, incoming, past.stored)
         if mode == "append":
-            return _Plan(new_in_delta(incoming, stored, known_ids), conversation)
-        skipped = self._replayed(reader, incoming, stored, lane) if len(stored) < len(incoming) else 0
+            if not past.stored and replayed_turn(incoming, past.before):
+                return _Plan([], past.conversation)
+            return _Plan(new_in_delta(incoming, past.stored, known_ids), past.conversation)
 
         def load_texts(message_ids: Sequence[int]) -> dict[int, str]:
             rows = reader.messages_by_id(message_ids)
             return {message_id: text_of(rebuild(row)) for message_id, row in rows.items()}
 
-        new = new_in_list(incoming[skipped:], stored, known_ids, load_texts)
-        return _Plan([index + skipped for index in new], conversation)
+        skipped = 0
+        if past.before and len(past.since) < len(incoming):
+            skipped = replayed_head(incoming, past.before, past.since, load_texts)
+        new = new_in_list(incoming[skipped:], past.since, known_ids, load_texts)
+        indices = [index + skipped for index in new]
+        return _Plan([index for index in indices if not past.has_prompt(incoming[index])], past.conversation)
 
     def _recognise(
         self, reader: Reader, incoming: list[Incoming], stored: Sequence[MessageHead]
@@ -201,20 +209,6 @@ class Ingestor:
             replace(item, identity=shown[item.identity]) if item.refers and item.identity in shown else item
             for item in incoming
         ]
-
-    def _replayed(
-        self,
-        reader: Reader,
-        incoming: Sequence[Incoming],
-        stored: Sequence[MessageHead],
-        lane: Sequence[Conversation],
-    ) -> int:
-        """Leading messages that belong to the lane's previous conversation, which a user reset."""
-        ended = [row for row in lane if not row.active]
-        if not ended:
-            return 0
-        tail = reader.heads(ended[-1].conversation_id, limit=len(incoming) + WINDOW_SLACK)
-        return replayed_head(incoming, tail)
 
     def _prepare(
         self,

@@ -2,100 +2,151 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from lcm_plugin.errors import InputError
-from lcm_plugin.store.base import Store, Writer
-from lcm_plugin.store.records import ArchiveCause, Conversation, Item
+from lcm_plugin.events import EventBus
+from lcm_plugin.sessions.lanes import find_conversation, open_conversation
+from lcm_plugin.store.base import Reader, Store
+from lcm_plugin.store.records import ArchiveCause, Conversation
 from lcm_plugin.types import Session
 
-_PAGE = 1_000
+# All other reasons (restart, shutdown, idle, rollover, new, reset, unknown …) end a run, not its lane.
 _ARCHIVES: dict[str, ArchiveCause] = {
     "deleted": "session-deleted",
     "deletion": "session-deleted",
     "end": "session-end",
+    "ended": "session-end",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """What ``/new`` kept and took out of the context. Token amounts are what the items cost there."""
+    """What ``/new`` keeps and takes out of the context. Token amounts are what the items cost there.
 
-    kept_summaries: int
-    dropped_summaries: int
-    dropped_messages: int
-    kept_tokens: int
-    deepest: int
+    ``deepest`` is the depth of the deepest summary in the context, -1 for none.
+    """
+
+    retain_depth: int = -1
+    kept_messages: int = 0
+    kept_summaries: int = 0
+    kept_tokens: int = 0
+    dropped_messages: int = 0
+    dropped_summaries: int = 0
+    dropped_tokens: int = 0
+    deepest: int = -1
 
 
 class Lifecycle:
     """Changes of a session's conversation as a whole."""
 
-    def __init__(self, store: Store, clock: Callable[[], int]) -> None:
+    def __init__(self, store: Store, events: EventBus, clock: Callable[[], int]) -> None:
         self._store = store
+        self._events = events
         self._clock = clock
 
-    def prune(self, session: Session, retain_depth: int) -> Pruned:
-        """Takes items out of the context by depth: -1 nothing, 0 raw messages, d what is below depth d."""
-        if retain_depth < -1:
-            raise InputError(f"the retain depth must be -1 or more, not {retain_depth}")
-        with self._store.write() as writer:
-            conversation = writer.find_conversation(session)
+    def preview(self, session: Session, retain_depth: int) -> Pruned:
+        """What `prune` would do."""
+        _check_depth(retain_depth)
+        with self._store.read() as reader:
+            conversation = find_conversation(reader, session)
             if conversation is None:
-                return Pruned(0, 0, 0, 0, -1)
-            items = _all_items(writer, conversation)
-            dropped = [item for item in items if not _is_retained(item, retain_depth)]
-            if dropped:
-                writer.remove_items(
-                    conversation.conversation_id, [item.ordinal for item in dropped], "new", self._clock()
-                )
-        kept = [item for item in items if _is_retained(item, retain_depth)]
-        return Pruned(
-            kept_summaries=sum(item.message is None for item in kept),
-            dropped_summaries=sum(item.message is None for item in dropped),
-            dropped_messages=sum(item.message is not None for item in dropped),
-            kept_tokens=sum(item.tokens for item in kept),
-            deepest=max((item.depth for item in items), default=-1),
+                return Pruned(retain_depth)
+            return _split(reader, conversation, retain_depth)
+
+    def prune(self, session: Session, retain_depth: int) -> Pruned:
+        """Takes items out of the context by depth: -1 nothing, 0 raw messages, d also what is below depth d.
+
+        Its cost in this process does not depend on how much there is to take out.
+        """
+        _check_depth(retain_depth)
+        with self._store.write() as writer:
+            conversation = find_conversation(writer, session)
+            if conversation is None:
+                return Pruned(retain_depth)
+            pruned = _split(writer, conversation, retain_depth)
+            writer.prune(conversation.conversation_id, retain_depth, "new", self._clock())
+        self._tell(
+            "session.pruned",
+            conversation,
+            retain_depth=retain_depth,
+            kept_tokens=pruned.kept_tokens,
+            dropped_tokens=pruned.dropped_tokens,
         )
+        return pruned
 
     def undo(self, session: Session) -> int:
         """Puts back what the newest ``/new`` took out; 0 when there is nothing or the context changed since."""
         with self._store.write() as writer:
-            conversation = writer.find_conversation(session)
-            return writer.restore_snapshot(conversation.conversation_id, self._clock()) if conversation else 0
+            conversation = find_conversation(writer, session)
+            if conversation is None:
+                return 0
+            restored = writer.restore_snapshot(conversation.conversation_id, self._clock())
+        if restored:
+            self._tell("session.restored", conversation, items=restored)
+        return restored
 
     def reset(self, session: Session) -> Conversation | None:
-        """Archives the active conversation and opens a fresh one; None when there was nothing to archive."""
+        """Archives the conversation and opens a fresh one; None when there was nothing to archive."""
         with self._store.write() as writer:
-            conversation = writer.find_conversation(session)
+            conversation = find_conversation(writer, session)
             if conversation is None or conversation.message_count == 0:
                 return None
             now = self._clock()
             writer.archive(conversation.conversation_id, "manual-reset", now)
-            writer.open_conversation(Session(conversation.session_key, session.id), now)
-            return conversation
+            open_conversation(writer, Session(conversation.session_key, session.id), now)
+        self._tell("session.reset", conversation, messages=conversation.message_count)
+        return conversation
 
     def end(self, session: Session, reason: str) -> Conversation | None:
-        """Ends a run: deletion archives, all else keeps the conversation as it is."""
+        """Ends a run: deletion and the end of a lane archive, all else keeps the conversation as it is."""
         cause = _ARCHIVES.get(reason.strip().lower())
         if cause is None:
             return None
         with self._store.write() as writer:
-            conversation = writer.find_conversation(session)
-            if conversation is not None:
-                writer.archive(conversation.conversation_id, cause, self._clock())
-            return conversation
+            conversation = find_conversation(writer, session)
+            if conversation is None:
+                return None
+            writer.archive(conversation.conversation_id, cause, self._clock())
+        self._tell("session.archived", conversation, cause=cause)
+        return conversation
+
+    def _tell(self, event: str, conversation: Conversation, **fields: Any) -> None:
+        self._events.emit(
+            event,
+            conversation_id=conversation.conversation_id,
+            session_key=conversation.session_key,
+            session_id=conversation.session_id,
+            **fields,
+        )
 
 
-def _is_retained(item: Item, retain_depth: int) -> bool:
-    return retain_depth == -1 or (item.message is None and item.depth >= retain_depth)
+def _check_depth(retain_depth: int) -> None:
+    if isinstance(retain_depth, bool) or not isinstance(retain_depth, int) or retain_depth < -1:
+        raise InputError(
+            f"the retain depth must be a whole number, -1 (keep all) or more, not {retain_depth!r}"
+        )
 
 
-def _all_items(writer: Writer, conversation: Conversation) -> list[Item]:
-    items: list[Item] = []
-    after = 0
-    while page := writer.oldest_items(conversation.conversation_id, after=after, limit=_PAGE):
-        items += page
-        after = page[-1].ordinal
-    return items
+def _split(reader: Reader, conversation: Conversation, retain_depth: int) -> Pruned:
+    depths = reader.context_depths(conversation.conversation_id)
+    kept = {depth: row for depth, row in depths.items() if depth >= retain_depth}
+    dropped = {depth: row for depth, row in depths.items() if depth < retain_depth}
+    keeps_raw = retain_depth == -1
+    raw = (conversation.raw_items, conversation.raw_tokens)
+    return Pruned(
+        retain_depth=retain_depth,
+        kept_messages=raw[0] if keeps_raw else 0,
+        kept_summaries=_sum(kept, 0),
+        kept_tokens=_sum(kept, 1) + (raw[1] if keeps_raw else 0),
+        dropped_messages=0 if keeps_raw else raw[0],
+        dropped_summaries=_sum(dropped, 0),
+        dropped_tokens=_sum(dropped, 1) + (0 if keeps_raw else raw[1]),
+        deepest=max(depths, default=-1),
+    )
+
+
+def _sum(rows: Mapping[int, tuple[int, int]], column: int) -> int:
+    return sum(row[column] for row in rows.values())

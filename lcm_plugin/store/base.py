@@ -38,6 +38,9 @@ class Reader(SearchReader, Protocol):
     def find_conversation(self, session: Session) -> Conversation | None:
         """The active conversation of a session key, or of a session id when the key is empty."""
 
+    def conversation_of_run(self, session: Session) -> Conversation | None:
+        """The conversation, active or archived, that this run (key and id) last wrote to."""
+
     def conversation(self, conversation_id: int) -> Conversation | None:
         """One conversation, active or archived."""
 
@@ -89,6 +92,9 @@ class Reader(SearchReader, Protocol):
 
     def raw_ordinals(self, conversation_id: int, low: int, high: int, *, limit: int) -> list[int]:
         """Ordinals of the raw items strictly between two ordinals, in order."""
+
+    def context_depths(self, conversation_id: int) -> dict[int, tuple[int, int]]:
+        """How many summaries of each depth the context holds, and their tokens there."""
 
     # summaries
     def summaries(self, summary_ids: Sequence[str]) -> dict[str, Summary]:
@@ -174,6 +180,12 @@ class Writer(Reader, SearchWriter, Protocol):
 
     def remove_items(self, conversation_id: int, ordinals: Sequence[int], cause: str, now: int) -> int:
         """Takes items out of the context into a snapshot and returns its id; stored rows stay."""
+
+    def prune(self, conversation_id: int, retain_depth: int, cause: str, now: int) -> None:
+        """Takes raw items and summaries below a depth out of the context into a snapshot, as `remove_items`.
+
+        Also marks where the conversation goes on: ``restart_seq``. A depth of -1 takes nothing out.
+        """
 
     def restore_snapshot(self, conversation_id: int, now: int) -> int:
         """Puts the newest snapshot's items back and returns how many; 0 when it cannot be undone."""

@@ -42,7 +42,8 @@ class Conversation:
     """One stored history and its running totals.
 
     ``revision`` counts structural changes of the context (not appends): compare-and-swap uses it.
-    ``raw_*`` and ``summary_*`` are totals over the context items.
+    ``raw_*`` and ``summary_*`` are totals over the context items. ``restart_seq`` is the seq from which
+    on the conversation goes on after its last ``/new``.
     """
 
     conversation_id: int
@@ -60,6 +61,7 @@ class Conversation:
     raw_tokens: int = 0
     summary_items: int = 0
     summary_tokens: int = 0
+    restart_seq: int = 1
 
     @property
     def context_tokens(self) -> int:

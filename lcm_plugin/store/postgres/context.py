@@ -12,6 +12,13 @@ from lcm_plugin.store.postgres.summaries import SummaryChanges, SummaryQueries
 from lcm_plugin.store.records import Item, Publication, Snapshot
 
 _END = 1 << 62
+_SNAPSHOT_ITEMS = (
+    "SELECT n.conversation_id, (e.value ->> 0)::bigint AS ordinal, (e.value ->> 1)::item_type AS kind, "
+    "CASE e.value ->> 1 WHEN 'message' THEN (e.value ->> 2)::bigint END AS message_id, "
+    "CASE e.value ->> 1 WHEN 'summary' THEN e.value ->> 2 END AS summary_id, (e.value ->> 3)::bigint AS tokens "
+    "FROM context_snapshots n CROSS JOIN LATERAL jsonb_array_elements(n.items) AS e (value) "
+    "WHERE n.conversation_id = %(id)s AND n.snapshot_id = %(value)s"
+)
 _ITEMS = (
     f"SELECT {HEAD_COLUMNS}, c.ordinal, c.tokens, c.summary_id, s.depth, s.fallback FROM context_items c "
     "LEFT JOIN messages m ON m.conversation_id = c.conversation_id AND m.message_id = c.message_id "
@@ -57,6 +64,15 @@ class ContextQueries(SummaryQueries):
         )
         return [row[0] for row in rows]
 
+    def context_depths(self, conversation_id: int) -> dict[int, tuple[int, int]]:
+        rows = self._all(
+            "SELECT s.depth, count(*), sum(c.tokens)::bigint FROM context_items c JOIN summaries s "
+            "USING (conversation_id, summary_id) WHERE c.conversation_id = %s AND c.summary_id IS NOT NULL "
+            "GROUP BY s.depth ORDER BY s.depth",
+            (conversation_id,),
+        )
+        return {depth: (count, tokens) for depth, count, tokens in rows}
+
     def snapshot(self, conversation_id: int) -> Snapshot | None:
         row = self._one(
             "SELECT snapshot_id, conversation_id, created_at, cause, revision, items FROM context_snapshots "
@@ -96,65 +112,90 @@ class ContextChanges(ContextQueries, SummaryChanges):
         )
 
     def remove_items(self, conversation_id: int, ordinals: Sequence[int], cause: str, now: int) -> int:
-        self._revision(conversation_id)
-        wanted = list(ordinals)
-        rows = self._all(f"{_ITEMS} AND c.ordinal = ANY(%s) ORDER BY c.ordinal", (conversation_id, wanted))
-        items = [_item(row) for row in rows]
+        return self._take_out(conversation_id, "ordinal = ANY(%(value)s)", list(ordinals), cause, now)
+
+    def prune(self, conversation_id: int, retain_depth: int, cause: str, now: int) -> None:
         self._run(
-            "DELETE FROM context_items WHERE conversation_id = %s AND ordinal = ANY(%s)",
-            (conversation_id, wanted),
+            "UPDATE conversations SET restart_seq = next_seq, updated_at = %s WHERE conversation_id = %s",
+            (now, conversation_id),
         )
-        self._count(conversation_id, items, -1, now)
-        kept = [
-            (
-                item.ordinal,
-                item.kind,
-                item.message.message_id if item.message else item.summary_id,
-                item.tokens,
-            )
-            for item in items
-        ]
-        row = self._one(
-            "INSERT INTO context_snapshots (conversation_id, created_at, cause, revision, items) "
-            "VALUES (%s, %s, %s, %s, %s) RETURNING snapshot_id",
-            (conversation_id, now, cause, self._bump(conversation_id), json.dumps(kept)),
+        chosen = (
+            "(message_id IS NOT NULL OR (SELECT s.depth FROM summaries s WHERE s.conversation_id = "
+            "context_items.conversation_id AND s.summary_id = context_items.summary_id) < %(value)s)"
         )
-        return int(row[0])
+        if retain_depth >= 0 and self._one(
+            f"SELECT 1 FROM context_items WHERE conversation_id = %(id)s AND {chosen} LIMIT 1",
+            {"id": conversation_id, "value": retain_depth},
+        ):
+            self._take_out(conversation_id, chosen, retain_depth, cause, now)
 
     def restore_snapshot(self, conversation_id: int, now: int) -> int:
         revision = self._revision(conversation_id)
-        snapshot = self.snapshot(conversation_id)
-        if snapshot is None or snapshot.revision != revision:
-            return 0
-        self._many(
-            "INSERT INTO context_items (conversation_id, ordinal, item_type, message_id, summary_id, tokens) "
-            "VALUES (%s, %s, %s, %s, %s, %s)",
-            [
-                (
-                    conversation_id,
-                    ordinal,
-                    kind,
-                    ref if kind == "message" else None,
-                    ref if kind == "summary" else None,
-                    tokens,
-                )
-                for ordinal, kind, ref, tokens in snapshot.items
-            ],
+        row = self._one(
+            "SELECT snapshot_id, revision FROM context_snapshots WHERE conversation_id = %s AND restored_at IS NULL "
+            "ORDER BY snapshot_id DESC LIMIT 1",
+            (conversation_id,),
         )
+        if row is None or row[1] != revision:
+            return 0
+        self._run(
+            "INSERT INTO context_items (conversation_id, ordinal, item_type, message_id, summary_id, tokens) "
+            "SELECT i.conversation_id, i.ordinal, i.kind, i.message_id, i.summary_id, "
+            "CASE WHEN m.hidden THEN 0 ELSE i.tokens END "
+            f"FROM ({_SNAPSHOT_ITEMS}) i LEFT JOIN messages m ON m.conversation_id = i.conversation_id "
+            "AND m.message_id = i.message_id",
+            {"id": conversation_id, "value": row[0]},
+        )
+        chosen = f"ordinal IN (SELECT ordinal FROM ({_SNAPSHOT_ITEMS}) i)"
+        totals = self._totals(conversation_id, chosen, row[0])
+        self._add_totals(conversation_id, *totals, now)
         self._run(
             "UPDATE context_snapshots SET restored_at = %s WHERE conversation_id = %s AND snapshot_id = %s",
-            (now, conversation_id, snapshot.snapshot_id),
+            (now, conversation_id, row[0]),
         )
-        raw = [tokens for _, kind, _, tokens in snapshot.items if kind == "message"]
-        summaries = [tokens for _, kind, _, tokens in snapshot.items if kind == "summary"]
-        self._add_totals(conversation_id, len(raw), sum(raw), len(summaries), sum(summaries), now)
-        # What was pruned just before this snapshot was taken can now be undone in its turn.
+        # The context is again what it was one revision before the snapshot, under a new number: what was
+        # pruned earlier moves along and can be undone in its turn.
         self._run(
-            "UPDATE context_snapshots SET revision = %s WHERE conversation_id = %s AND restored_at IS NULL "
-            "AND revision = %s",
-            (self._bump(conversation_id), conversation_id, snapshot.revision - 1),
+            "UPDATE context_snapshots SET revision = revision + %s WHERE conversation_id = %s "
+            "AND restored_at IS NULL",
+            (self._bump(conversation_id) - (revision - 1), conversation_id),
         )
-        return len(snapshot.items)
+        return totals[0] + totals[2]
+
+    def _take_out(self, conversation_id: int, chosen: str, value: Any, cause: str, now: int) -> int:
+        """Moves the items that a condition with one value chooses into a snapshot, within the database."""
+        revision = self._bump(conversation_id)
+        raw_items, raw_tokens, summary_items, summary_tokens = self._totals(conversation_id, chosen, value)
+        row = self._one(
+            "INSERT INTO context_snapshots (conversation_id, created_at, cause, revision, items) "
+            "SELECT %(id)s, %(now)s, %(cause)s, %(revision)s, coalesce(jsonb_agg(jsonb_build_array(ordinal, item_type, "
+            "CASE WHEN message_id IS NULL THEN to_jsonb(summary_id) ELSE to_jsonb(message_id) END, tokens) "
+            f"ORDER BY ordinal), '[]'::jsonb) FROM context_items WHERE conversation_id = %(id)s AND {chosen} "
+            "RETURNING snapshot_id",
+            {
+                "id": conversation_id,
+                "now": now,
+                "cause": cause,
+                "revision": revision,
+                "value": value,
+            },
+        )
+        self._run(
+            f"DELETE FROM context_items WHERE conversation_id = %(id)s AND {chosen}",
+            {"id": conversation_id, "value": value},
+        )
+        self._add_totals(conversation_id, -raw_items, -raw_tokens, -summary_items, -summary_tokens, now)
+        return int(row[0])
+
+    def _totals(self, conversation_id: int, chosen: str, value: Any) -> tuple[int, int, int, int]:
+        """Count and tokens of the chosen raw items, then of the chosen summaries."""
+        row = self._one(
+            "SELECT count(message_id), coalesce(sum(tokens) FILTER (WHERE message_id IS NOT NULL), 0)::bigint, "
+            "count(summary_id), coalesce(sum(tokens) FILTER (WHERE summary_id IS NOT NULL), 0)::bigint "
+            f"FROM context_items WHERE conversation_id = %(id)s AND {chosen}",
+            {"id": conversation_id, "value": value},
+        )
+        return (row[0], row[1], row[2], row[3])
 
     def _check_still_stands(self, publication: Publication, low: int, high: int) -> None:
         conversation_id = publication.summary.conversation_id

@@ -11,7 +11,7 @@ from lcm_plugin.types import Session
 
 _COLUMNS = (
     "conversation_id, session_key, session_id, active, created_at, updated_at, archived_at, archive_cause, "
-    "revision, next_seq, message_count, raw_items, raw_tokens, summary_items, summary_tokens"
+    "revision, next_seq, message_count, raw_items, raw_tokens, summary_items, summary_tokens, restart_seq"
 )
 
 
@@ -58,6 +58,13 @@ class ConversationQueries(Handle):
                 (session.id,),
             )
         return Conversation(*row) if row else None
+
+    def conversation_of_run(self, session: Session) -> Conversation | None:
+        row = self._one(
+            "SELECT conversation_id FROM session_runs WHERE session_id = %s AND session_key = %s",
+            (session.id, session.key),
+        )
+        return self.conversation(row[0]) if row and row[0] is not None else None
 
     def conversation(self, conversation_id: int) -> Conversation | None:
         row = self._one(

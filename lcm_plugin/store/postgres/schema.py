@@ -37,7 +37,8 @@ CREATE TABLE conversations (
     raw_items bigint NOT NULL DEFAULT 0,
     raw_tokens bigint NOT NULL DEFAULT 0,
     summary_items bigint NOT NULL DEFAULT 0,
-    summary_tokens bigint NOT NULL DEFAULT 0
+    summary_tokens bigint NOT NULL DEFAULT 0,
+    restart_seq bigint NOT NULL DEFAULT 1
 ) WITH (fillfactor = 50);
 CREATE UNIQUE INDEX conversations_active_key ON conversations (session_key) WHERE active;
 CREATE INDEX conversations_key ON conversations (session_key, conversation_id);

@@ -14,6 +14,12 @@ from lcm_plugin.store.sqlite.schema import PART_ID_SHIFT
 from lcm_plugin.store.sqlite.summaries import insert_summary
 
 _END = 1 << 62
+_SNAPSHOT_ITEMS = (
+    "SELECT n.conversation_id, json_extract(e.value, '$[0]') AS ordinal, json_extract(e.value, '$[1]') AS kind, "
+    "CASE json_extract(e.value, '$[1]') WHEN 'message' THEN json_extract(e.value, '$[2]') END AS message_id, "
+    "CASE json_extract(e.value, '$[1]') WHEN 'summary' THEN json_extract(e.value, '$[2]') END AS summary_id, "
+    "json_extract(e.value, '$[3]') AS tokens FROM context_snapshots n, json_each(n.items) e WHERE n.snapshot_id = ?"
+)
 _ITEMS = (
     f"SELECT {HEAD_COLUMNS}, c.ordinal, c.tokens, c.summary_id, s.depth, s.fallback FROM context_items c "
     "LEFT JOIN messages m ON m.message_id = c.message_id LEFT JOIN summaries s ON s.summary_id = c.summary_id "
@@ -58,6 +64,14 @@ class ContextQueries(Handle):
         )
         return [row[0] for row in rows]
 
+    def context_depths(self, conversation_id: int) -> dict[int, tuple[int, int]]:
+        rows = self._all(
+            "SELECT s.depth, count(*), sum(c.tokens) FROM context_items c JOIN summaries s USING (summary_id) "
+            "WHERE c.conversation_id = ? AND c.summary_id IS NOT NULL GROUP BY s.depth ORDER BY s.depth",
+            (conversation_id,),
+        )
+        return {depth: (count, tokens) for depth, count, tokens in rows}
+
     def snapshot(self, conversation_id: int) -> Snapshot | None:
         row = self._one(
             "SELECT snapshot_id, conversation_id, created_at, cause, revision, items FROM context_snapshots "
@@ -97,58 +111,80 @@ class ContextChanges(ContextQueries):
         )
 
     def remove_items(self, conversation_id: int, ordinals: Sequence[int], cause: str, now: int) -> int:
-        rows = self._all(
-            f"{_ITEMS} AND c.ordinal IN (SELECT value FROM json_each(?)) ORDER BY c.ordinal",
-            (conversation_id, json.dumps(list(ordinals))),
-        )
-        items = [_item(row) for row in rows]
+        chosen = "ordinal IN (SELECT value FROM json_each(?))"
+        return self._take_out(conversation_id, chosen, json.dumps(list(ordinals)), cause, now)
+
+    def prune(self, conversation_id: int, retain_depth: int, cause: str, now: int) -> None:
         self.db.execute(
-            "DELETE FROM context_items WHERE conversation_id = ? AND ordinal IN (SELECT value FROM json_each(?))",
-            (conversation_id, json.dumps(list(ordinals))),
+            "UPDATE conversations SET restart_seq = next_seq, updated_at = ? WHERE conversation_id = ?",
+            (now, conversation_id),
         )
-        self._count(conversation_id, items, -1, now)
-        revision = self._bump(conversation_id)
-        kept = [
-            (
-                item.ordinal,
-                item.kind,
-                item.message.message_id if item.message else item.summary_id,
-                item.tokens,
-            )
-            for item in items
-        ]
-        cursor = self.db.execute(
-            "INSERT INTO context_snapshots (conversation_id, created_at, cause, revision, items) VALUES (?, ?, ?, ?, ?)",
-            (conversation_id, now, cause, revision, json.dumps(kept)),
+        chosen = (
+            "(message_id IS NOT NULL OR (SELECT s.depth FROM summaries s WHERE s.summary_id = "
+            "context_items.summary_id) < ?)"
         )
-        return int(cursor.lastrowid or 0)
+        if retain_depth >= 0 and self._one(
+            f"SELECT 1 FROM context_items WHERE conversation_id = ? AND {chosen} LIMIT 1",
+            (conversation_id, retain_depth),
+        ):
+            self._take_out(conversation_id, chosen, retain_depth, cause, now)
 
     def restore_snapshot(self, conversation_id: int, now: int) -> int:
-        snapshot = self.snapshot(conversation_id)
-        if snapshot is None or snapshot.revision != self._revision(conversation_id):
+        row = self._one(
+            "SELECT snapshot_id, revision FROM context_snapshots WHERE conversation_id = ? AND restored_at IS NULL "
+            "ORDER BY snapshot_id DESC LIMIT 1",
+            (conversation_id,),
+        )
+        if row is None or row[1] != self._revision(conversation_id):
             return 0
-        self.db.executemany(
+        snapshot_id, revision = row
+        self.db.execute(
             "INSERT INTO context_items (conversation_id, ordinal, item_type, message_id, summary_id, tokens) "
-            "VALUES (?, ?, ?, ?, ?, ?)",
-            [
-                (conversation_id, ordinal, kind, ref if kind == "message" else None,
-                 ref if kind == "summary" else None, tokens)
-                for ordinal, kind, ref, tokens in snapshot.items
-            ],
-        )  # fmt: skip
-        self.db.execute(
-            "UPDATE context_snapshots SET restored_at = ? WHERE snapshot_id = ?", (now, snapshot.snapshot_id)
+            "SELECT i.conversation_id, i.ordinal, i.kind, i.message_id, i.summary_id, "
+            "CASE WHEN m.hidden THEN 0 ELSE i.tokens END "
+            f"FROM ({_SNAPSHOT_ITEMS}) i LEFT JOIN messages m ON m.message_id = i.message_id",
+            (snapshot_id,),
         )
-        raw = [tokens for _, kind, _, tokens in snapshot.items if kind == "message"]
-        summaries = [tokens for _, kind, _, tokens in snapshot.items if kind == "summary"]
-        self._add_totals(conversation_id, len(raw), sum(raw), len(summaries), sum(summaries), now)
-        # What was pruned just before this snapshot was taken can now be undone in its turn.
-        self.db.execute(
-            "UPDATE context_snapshots SET revision = ? WHERE conversation_id = ? AND restored_at IS NULL "
-            "AND revision = ?",
-            (self._bump(conversation_id), conversation_id, snapshot.revision - 1),
+        totals = self._totals(
+            conversation_id, f"ordinal IN (SELECT ordinal FROM ({_SNAPSHOT_ITEMS}))", snapshot_id
         )
-        return len(snapshot.items)
+        self._add_totals(conversation_id, *totals, now)
+        self.db.execute(
+            "UPDATE context_snapshots SET restored_at = ? WHERE snapshot_id = ?", (now, snapshot_id)
+        )
+        # The context is again what it was one revision before the snapshot, under a new number: what was
+        # pruned earlier moves along and can be undone in its turn.
+        self.db.execute(
+            "UPDATE context_snapshots SET revision = revision + ? WHERE conversation_id = ? AND restored_at IS NULL",
+            (self._bump(conversation_id) - (revision - 1), conversation_id),
+        )
+        return totals[0] + totals[2]
+
+    def _take_out(self, conversation_id: int, chosen: str, value: Any, cause: str, now: int) -> int:
+        """Moves the items that a condition with one value chooses into a snapshot, within the database."""
+        raw_items, raw_tokens, summary_items, summary_tokens = self._totals(conversation_id, chosen, value)
+        cursor = self.db.execute(
+            "INSERT INTO context_snapshots (conversation_id, created_at, cause, revision, items) "
+            "SELECT ?1, ?2, ?3, ?4, coalesce(json_group_array(json(item)), '[]') FROM (SELECT json_array(ordinal, "
+            "item_type, coalesce(message_id, summary_id), tokens) AS item FROM context_items "
+            f"WHERE conversation_id = ?1 AND {chosen.replace('?', '?5')} ORDER BY ordinal)",
+            (conversation_id, now, cause, self._bump(conversation_id), value),
+        )
+        self.db.execute(
+            f"DELETE FROM context_items WHERE conversation_id = ? AND {chosen}", (conversation_id, value)
+        )
+        self._add_totals(conversation_id, -raw_items, -raw_tokens, -summary_items, -summary_tokens, now)
+        return int(cursor.lastrowid or 0)
+
+    def _totals(self, conversation_id: int, chosen: str, value: Any) -> tuple[int, int, int, int]:
+        """Count and tokens of the chosen raw items, then of the chosen summaries."""
+        row = self._one(
+            "SELECT count(message_id), coalesce(sum(tokens) FILTER (WHERE message_id IS NOT NULL), 0), "
+            "count(summary_id), coalesce(sum(tokens) FILTER (WHERE summary_id IS NOT NULL), 0) "
+            f"FROM context_items WHERE conversation_id = ? AND {chosen}",
+            (conversation_id, value),
+        )
+        return (row[0], row[1], row[2], row[3])
 
     def _check_still_stands(self, publication: Publication, low: int, high: int) -> None:
         conversation_id = publication.summary.conversation_id

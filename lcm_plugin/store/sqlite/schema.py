@@ -38,7 +38,8 @@ CREATE TABLE conversations (
     raw_items INTEGER NOT NULL DEFAULT 0,
     raw_tokens INTEGER NOT NULL DEFAULT 0,
     summary_items INTEGER NOT NULL DEFAULT 0,
-    summary_tokens INTEGER NOT NULL DEFAULT 0
+    summary_tokens INTEGER NOT NULL DEFAULT 0,
+    restart_seq INTEGER NOT NULL DEFAULT 1
 );
 CREATE UNIQUE INDEX conversations_active_key ON conversations (session_key) WHERE active = 1;
 CREATE INDEX conversations_key ON conversations (session_key, conversation_id);

@@ -1,0 +1,54 @@
+"""The end of a conversation, and where a ``/new`` or ``/reset`` cut it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lcm_plugin.ingest.align import Incoming
+from lcm_plugin.sessions.lanes import find_conversation, is_isolated
+from lcm_plugin.store.base import Reader
+from lcm_plugin.store.records import Conversation, MessageHead
+from lcm_plugin.types import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What is ``stored`` last in the conversation, split where the user began anew.
+
+    ``before`` is what was said until then, in the lane's conversation before this one if need be;
+    ``since`` comes after. ``lane`` are the conversations in which the host's own ids stay known.
+    """
+
+    conversation: Conversation | None
+    lane: tuple[int, ...]
+    stored: Sequence[MessageHead]
+    before: Sequence[MessageHead]
+    since: Sequence[MessageHead]
+
+    def has_prompt(self, item: Incoming) -> bool:
+        """Whether an item is the system message that a ``/new`` left in place."""
+        if item.role != "system" or len(self.since) == len(self.stored):
+            return False
+        prompts = [head.identity for head in self.stored if head.role == "system"]
+        return bool(prompts) and prompts[-1] == item.identity
+
+
+def past_of(reader: Reader, session: Session, window: int) -> Past:
+    """The newest ``window`` messages that a session's new ones may repeat.
+
+    A cron lane's runs have nothing to do with each other.
+    """
+    conversation = find_conversation(reader, session)
+    lane = reader.lane(session.key) if session.key and not is_isolated(session.key) else []
+    stored = reader.heads(conversation.conversation_id, limit=window) if conversation else []
+    restart = conversation.restart_seq if conversation else 1
+    before = [head for head in stored if head.seq < restart]
+    ended = [row.conversation_id for row in lane if not row.active]
+    if ended and len(stored) < window:
+        before = [*reader.heads(ended[-1], limit=window), *before]
+    members = {row.conversation_id for row in lane} | (
+        {conversation.conversation_id} if conversation else set()
+    )
+    since = [head for head in stored if head.seq >= restart]
+    return Past(conversation, tuple(sorted(members)), stored, before, since)
