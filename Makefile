@@ -35,6 +35,14 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/turns.py
 	$(BIN)/python benchmarks/summary_retention.py $(DATA) examples/incident.jsonl
 
+# Each host's own tests drive the real host, in an environment of its own under .venvs/.
+HOSTS := $(patsubst tests/hosts/%/requirements.txt,%,$(wildcard tests/hosts/*/requirements.txt))
+
+test-hosts: $(HOSTS:%=test-host-%)
+
+test-host-%:
+	tests/hosts/run.sh $*
+
 clean:
 	rm -rf $(VENV) .venvs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 

@@ -22,6 +22,8 @@ _CODES: tuple[tuple[type[LcmError], int], ...] = (
     (ConfigError, CONFIG),
     (StoreError, DATABASE),
 )
+# What typer raises for a wrong command line, under typer's own click as well as under the separate one.
+_UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 TRACEBACK_VARIABLE = "LCM_TRACEBACK"
 
 
@@ -51,7 +53,7 @@ class GuardedGroup(TyperGroup):
                 # The reader of a pipe (`| head`) has seen enough.
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
                 raise typer.Exit(OK) from error
-            except (typer.Exit, typer.Abort):
+            except (typer.Exit, typer.Abort, _UsageError):
                 raise
             except Exception as error:
                 if os.environ.get(TRACEBACK_VARIABLE):

@@ -4,31 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
 
 
 @contextmanager
-def reading(database: str | None) -> Iterator[Engine]:
+def reading(database: str | None, **settings: Any) -> Iterator[Engine]:
     """An engine that cannot write: safe beside a running host."""
-    with _open(database, read_only=True) as engine:
+    with _open(database, settings, read_only=True) as engine:
         yield engine
 
 
 @contextmanager
-def writing(database: str | None) -> Iterator[Engine]:
+def writing(database: str | None, **settings: Any) -> Iterator[Engine]:
     """An engine that may write; it does no work of its own accord."""
-    with _open(database, read_only=False) as engine:
+    with _open(database, settings, read_only=False) as engine:
         yield engine
 
 
 @contextmanager
-def _open(database: str | None, *, read_only: bool) -> Iterator[Engine]:
+def _open(database: str | None, settings: dict[str, Any], *, read_only: bool) -> Iterator[Engine]:
     from lcm_plugin.config_file import load_config
     from lcm_plugin.engine import Engine
 
-    config = load_config(database=database) if database else load_config()
-    with Engine.open(config, read_only=read_only) as engine:
+    if database:
+        settings = settings | {"database": database}
+    with Engine.open(load_config(**settings), read_only=read_only) as engine:
         yield engine

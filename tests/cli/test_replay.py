@@ -8,29 +8,30 @@ import random
 import signal
 import sqlite3
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+from fakes.shell import Done, program, run_here, run_program
 
 INCIDENT = Path(__file__).resolve().parents[2] / "examples" / "incident.jsonl"
 
 
-def command(*arguments: str | Path) -> list[str]:
-    return [sys.executable, "-c", "from lcm_plugin.cli import main; main()", *map(str, arguments)]
-
-
-def lcm(*arguments: str | Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command(*arguments), input=stdin, capture_output=True, text=True, timeout=300, check=False
-    )
+def lcm(*arguments: str | Path, stdin: str = "") -> Done:
+    return run_here(*arguments, stdin=stdin)
 
 
 def replayed(*arguments: str | Path, stdin: str = "") -> dict:
     done = lcm("replay", *arguments, "--json", stdin=stdin)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def incident(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
+    """A whole replay of the incident: its database and its report."""
+    database = tmp_path_factory.mktemp("incident") / "a.db"
+    return database, replayed(INCIDENT, "--budget", "16000", "--database", database)
 
 
 def jsonl(path: Path, *rows: object) -> Path:
@@ -43,8 +44,8 @@ def summary_ids(database: Path) -> list[tuple]:
         return connection.execute("select summary_id, content from summaries order by summary_id").fetchall()
 
 
-def test_the_incident_stays_bounded_and_nothing_is_lost(tmp_path: Path) -> None:
-    report = replayed(INCIDENT, "--budget", "16000", "--database", tmp_path / "a.db")
+def test_the_incident_stays_bounded_and_nothing_is_lost(incident: tuple[Path, dict]) -> None:
+    _, report = incident
     assert report["recovered"] == report["messages"] == 591
     assert report["context_tokens_max"] <= report["budget"] == 16_000
     assert report["context_tokens_final"] < 0.7 * report["tokens_in"]
@@ -55,34 +56,37 @@ def test_the_incident_stays_bounded_and_nothing_is_lost(tmp_path: Path) -> None:
     assert report["seconds"] > 0
 
 
-def test_a_second_run_makes_the_same_summaries(tmp_path: Path) -> None:
-    for name in ("a.db", "b.db"):
-        replayed(INCIDENT, "--database", tmp_path / name)
-    assert summary_ids(tmp_path / "a.db") == summary_ids(tmp_path / "b.db") != []
+def test_a_second_run_makes_the_same_summaries(incident: tuple[Path, dict], tmp_path: Path) -> None:
+    database, _ = incident
+    replayed(INCIDENT, "--budget", "16000", "--database", tmp_path / "b.db")
+    assert summary_ids(database) == summary_ids(tmp_path / "b.db") != []
 
 
-def test_a_finished_replay_can_be_run_again_and_stores_nothing_twice(tmp_path: Path) -> None:
-    first = replayed(INCIDENT, "--database", tmp_path / "a.db")
-    again = replayed(INCIDENT, "--database", tmp_path / "a.db")
+def test_a_finished_replay_can_be_run_again_and_stores_nothing_twice(incident: tuple[Path, dict]) -> None:
+    database, first = incident
+    again = replayed(INCIDENT, "--database", database)
     assert (again["resumed_at"], again["turns"], again["recovered"]) == (591, 0, 591)
     assert again["summaries_by_depth"] == first["summaries_by_depth"]
 
 
 def test_killed_at_any_point_it_goes_on_and_stores_every_message_once(tmp_path: Path) -> None:
     database = tmp_path / "a.db"
-    arguments = command("replay", INCIDENT, "--database", database, "--json")
     lucky = random.Random(11)
     stored: list[int] = []
-    for _ in range(6):
-        running = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    for _ in range(5):
+        running = subprocess.Popen(
+            program("replay", INCIDENT, "--database", database),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         wait_for_more_messages(database, stored[-1] if stored else 0, running)
-        time.sleep(lucky.uniform(0, 0.4))
-        os.kill(running.pid, signal.SIGKILL)
-        running.wait()
+        time.sleep(lucky.uniform(0, 0.3))
+        running.send_signal(signal.SIGKILL)
+        assert running.wait() == -signal.SIGKILL
         stored.append(message_count(database))
     report = replayed(INCIDENT, "--database", database)
     assert stored == sorted(stored)
-    assert report["resumed_at"] > 0
+    assert report["resumed_at"] == stored[-1] > 0
     assert report["recovered"] == message_count(database) == 591
     assert report["extra_messages"] == 0
 
@@ -114,17 +118,15 @@ def test_standard_input_and_several_files_are_one_session(tmp_path: Path) -> Non
 def test_without_a_database_nothing_is_left_behind(tmp_path: Path) -> None:
     path = jsonl(tmp_path / "a.jsonl", {"role": "user", "content": "hello"})
     environment = {**os.environ, "TMPDIR": str(tmp_path), "XDG_DATA_HOME": str(tmp_path / "data")}
-    done = subprocess.run(
-        command("replay", path), env=environment, capture_output=True, text=True, check=False
-    )
+    done = run_program("replay", path, environment=environment)
     assert done.returncode == 0, done.stderr
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.jsonl"]
 
 
-def test_the_report_for_people_shows_figures_tree_and_proof(tmp_path: Path) -> None:
-    done = lcm("replay", INCIDENT, "--budget", "16000")
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
+def test_the_report_for_people_shows_figures_tree_and_proof(incident: tuple[Path, dict]) -> None:
+    database, _ = incident
+    done = lcm("replay", INCIDENT, "--budget", "16000", "--database", database)
+    assert (done.returncode, done.stderr) == (0, "")
     for text in ("591 messages", "of 16,000 tokens", "sum_", "/lcm", "591 of 591 messages came back"):
         assert text in done.stdout
     assert "\x1b" not in done.stdout

@@ -38,7 +38,9 @@ def run(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize(("place", "code"), list(blocks()), ids=lambda value: value if len(value) < 60 else "")
+@pytest.mark.parametrize(
+    ("place", "code"), list(blocks()), ids=lambda value: value if len(value) < 60 else ""
+)
 def test_a_code_block_runs(tmp_path: Path, place: str, code: str) -> None:
     done = run(code, tmp_path)
     assert done.returncode == 0, f"{place}\n{done.stderr}"
@@ -47,7 +49,9 @@ def test_a_code_block_runs(tmp_path: Path, place: str, code: str) -> None:
 def test_the_host_of_one_page_is_20_lines_and_remembers(tmp_path: Path) -> None:
     [code] = BLOCK.findall((ROOT / "docs" / "hosting.md").read_text(encoding="utf-8"))[:1]
     assert len(code.splitlines()) <= 20
-    watched = code.replace("def model(messages):", "def model(messages):\n    print(len(messages), 'messages')", 1)
+    watched = code.replace(
+        "def model(messages):", "def model(messages):\n    print(len(messages), 'messages')", 1
+    )
     first, second = run(watched, tmp_path), run(watched, tmp_path)
     assert first.stdout.splitlines()[0] == "1 messages"
     assert second.stdout.splitlines()[0] == "5 messages"

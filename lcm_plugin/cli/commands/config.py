@@ -24,14 +24,10 @@ def add_to(app: typer.Typer) -> None:
         help="Look at and change settings.",
         rich_markup_mode="markdown",
     )
-    for name, command in (
-        ("list", list_all),
-        ("get", get),
-        ("set", set_value),
-        ("unset", unset),
-        ("path", path),
-    ):
+    for name, command in (("list", list_all), ("get", get), ("unset", unset), ("path", path)):
         group.command(name)(command)
+    # So that -1 is a value and not an option.
+    group.command("set", context_settings={"ignore_unknown_options": True})(set_value)
     app.add_typer(group, name="config", rich_help_panel="Set up")
 
 
@@ -71,7 +67,9 @@ def get(key: _Key, as_json: AsJson = False) -> None:
 
 def set_value(
     key: _Key,
-    value: Annotated[str, typer.Argument(help="The new value; lists as JSON or separated by commas.")],
+    value: Annotated[
+        str, typer.Argument(metavar="VALUE", help="The new value; lists as JSON or separated by commas.")
+    ],
     as_json: AsJson = False,
 ) -> None:
     """Write a setting into the settings file, after checking it; the old file is kept as a copy.

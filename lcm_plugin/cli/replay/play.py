@@ -55,6 +55,7 @@ def run_replay(entries: Sequence[Entry], options: Options, progress: Callable[[i
     """Plays all entries. Raises `InputError` before anything is written when that cannot work."""
     from lcm_plugin.tokens import TokenCounter
 
+    _check_summarizer(options.summarizer)
     started = time.perf_counter()
     counter = TokenCounter()
     tokens = [counter.message(entry.message) for entry in entries]
@@ -88,6 +89,17 @@ def _config(options: Options) -> LcmConfig:
     if options.fresh_tail is not None:
         values["fresh_tail_count"] = options.fresh_tail
     return LcmConfig(**values)
+
+
+def _check_summarizer(name: str) -> None:
+    if name == EXTRACTIVE:
+        return
+    try:
+        import litellm  # noqa: F401
+    except ImportError as error:
+        raise InputError(
+            f"--summarizer {name}: models need the extra 'litellm': pip install 'lcm_plugin[litellm]'"
+        ) from error
 
 
 def _check_budget(entries: Sequence[Entry], tokens: Sequence[int], budget: int) -> None:
@@ -175,6 +187,9 @@ def _outcome(
         invalid_contexts=watch.invalid,
         faults=tuple(watch.faults),
         summaries_by_depth=engine.library.summary_counts(conversation.conversation_id),
+        fallback_summaries=sum(
+            one.fallback for one in engine.library.summaries(conversation.conversation_id)
+        ),
         balanced=is_balanced(outline),
         proof=proof,
         seconds=time.perf_counter() - started,

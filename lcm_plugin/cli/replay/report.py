@@ -18,6 +18,7 @@ class Report:
 
     ``tokens_in`` is the whole transcript; ``contexts`` were assembled, one before each model answer;
     ``incomplete_contexts`` of them said that they left something out for lack of room;
+    ``fallback_summaries`` were written by the extractor because a model failed;
     ``context_tokens_final`` is the size of the context after the last message.
     """
 
@@ -37,6 +38,7 @@ class Report:
     invalid_contexts: int
     faults: tuple[str, ...]
     summaries_by_depth: Mapping[int, int]
+    fallback_summaries: int
     balanced: bool
     proof: Proof
     seconds: float
@@ -100,7 +102,7 @@ def _figures(report: Report) -> RenderableType:
         "final context", f"{report.context_tokens_final:,} tokens, {report.saved:.0%} less than all"
     )
     table.add_row("contexts", _contexts(report))
-    table.add_row("summaries", _depths(report.summaries_by_depth))
+    table.add_row("summaries", _summaries(report))
     table.add_row(
         "time", f"{report.seconds:.1f} s, {report.messages / max(report.seconds, 1e-9):,.0f} messages/s"
     )
@@ -117,10 +119,12 @@ def _gauge(tokens: int, budget: int) -> str:
     return f"{tokens:,} of {budget:,} tokens [cyan]{'█' * filled}[/cyan][dim]{'░' * (24 - filled)}[/dim]"
 
 
-def _depths(by_depth: Mapping[int, int]) -> str:
-    if not by_depth:
+def _summaries(report: Report) -> str:
+    if not report.summaries_by_depth:
         return "none was needed"
-    names = [f"{count:,} at depth {depth}" for depth, count in sorted(by_depth.items())]
+    names = [f"{count:,} at depth {depth}" for depth, count in sorted(report.summaries_by_depth.items())]
+    if report.fallback_summaries:
+        names.append(f"{report.fallback_summaries:,} of them by the extractor because the model failed")
     return ", ".join(names)
 
 

@@ -1,0 +1,189 @@
+"""Finding things again from a shell: ``grep, describe, expand, ask``, the agent's own tools."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from lcm_plugin.cli.opening import reading, writing
+from lcm_plugin.cli.options import AsJson, Database
+from lcm_plugin.cli.output import print_json, print_table, print_text
+from lcm_plugin.errors import InputError, LcmError, ModelError, NotFound
+
+PANEL = "Find again"
+_In = Annotated[
+    str | None, typer.Option("--in", metavar="CONVERSATION", help="Only this conversation; all if not given.")
+]
+_Since = Annotated[str | None, typer.Option(help="Only from this time on: ISO 8601, or an age (2h, 3d).")]
+_Before = Annotated[str | None, typer.Option(help="Only before this time.")]
+_Cap = Annotated[int | None, typer.Option(min=100, help="Most tokens to print.")]
+_Offset = Annotated[int, typer.Option(min=0, help="Go on here.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Registers the commands."""
+    for command in (grep, describe, expand, ask):
+        app.command(rich_help_panel=PANEL)(command)
+
+
+def grep(
+    pattern: Annotated[
+        str, typer.Argument(help='Words, "exact phrases", identifiers; or with --regex a pattern.')
+    ],
+    database: Database = None,
+    regex: Annotated[
+        bool, typer.Option("--regex", "-E", help="PATTERN is a regular expression (RE2).")
+    ] = False,
+    scope: Annotated[str, typer.Option(help="both, messages, summaries or files.")] = "both",
+    role: Annotated[
+        list[str] | None, typer.Option(help="Only this role; may be given several times.")
+    ] = None,
+    since: _Since = None,
+    before: _Before = None,
+    sort: Annotated[str, typer.Option(help="relevance, recency or hybrid.")] = "relevance",
+    conversation: _In = None,
+    limit: Annotated[int, typer.Option(min=1, max=200, help="Most hits.")] = 20,
+    cursor: Annotated[str | None, typer.Option(help="Go on after the page that gave this.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Search messages and summaries, best hits first.
+
+    Examples: `lcm grep 'poison message'` · `lcm grep -E 'PAY-1\\d+' --role tool --since 2d`
+    """
+    arguments = _given(
+        pattern=pattern,
+        mode="regex" if regex else "full_text",
+        scope=scope,
+        roles=role,
+        since=since,
+        before=before,
+        sort=sort,
+        limit=limit,
+        context=0,
+        cursor=cursor,
+    )
+    answer = _call("lcm_grep", arguments, database, conversation)
+    if as_json:
+        print_json(answer)
+        return
+    print_table(
+        ("id", "time", "who", "text"),
+        [(hit["id"], hit["time"], hit.get("role") or hit["kind"], hit["snippet"]) for hit in answer["hits"]],
+    )
+    _remark(answer)
+
+
+def describe(
+    name: Annotated[str, typer.Argument(metavar="ID", help="msg_…, sum_… or file_…")],
+    database: Database = None,
+    offset: _Offset = 0,
+    cap: _Cap = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a message, summary or file is, and its text, as the agent's tool does.
+
+    Examples: `lcm describe sum_1f0c22ab90de3344` · `lcm describe file_90ab… --offset 4000`
+    """
+    answer = _call("lcm_describe", _given(id=name, offset=offset, token_cap=cap), database, None)
+    _print_views(answer, as_json)
+
+
+def expand(
+    names: Annotated[list[str], typer.Argument(metavar="SUM…", help="Summaries to open.")],
+    database: Database = None,
+    depth: Annotated[int, typer.Option(min=0, help="Levels down.")] = 1,
+    offset: _Offset = 0,
+    cap: _Cap = None,
+    as_json: AsJson = False,
+) -> None:
+    """Open summaries: the summaries and messages they were made of, word for word.
+
+    Example: `lcm expand sum_1f0c22ab90de3344 --depth 2`
+    """
+    arguments = _given(summary_ids=names, depth=depth, offset=offset, token_cap=cap)
+    _print_views(_call("lcm_expand", arguments, database, None), as_json)
+
+
+def ask(
+    question: Annotated[str, typer.Argument(help="The question.")],
+    database: Database = None,
+    conversation: _In = None,
+    as_json: AsJson = False,
+) -> None:
+    """Have a question answered from the stored history, with the ids it rests on.
+
+    With a model (setting expansionModel or summaryModel) it reads and answers; without one the best passages
+    are printed.
+
+    Example: `lcm ask 'Which index did we build that night?'`
+    """
+    answer = _call("lcm_expand_query", {"prompt": question}, database, conversation, writes=True)
+    if as_json:
+        print_json(answer)
+        return
+    if answer.get("answer"):
+        print_text(answer["answer"])
+    print_table(("id", "quote"), [(row["id"], row["quote"]) for row in answer.get("evidence", ())])
+    _remark(answer)
+
+
+def _call(
+    tool: str, arguments: dict[str, Any], database: str | None, conversation: str | None, writes: bool = False
+) -> dict[str, Any]:
+    """A tool's answer over the whole database: who may run this command may read all of it."""
+    from lcm_plugin.types import Session
+
+    opening = writing if writes else reading
+    with opening(database, recall_scope="all") as engine:
+        if conversation is None:
+            key, arguments = "lcm", arguments | {"all_conversations": True}
+        else:
+            chosen = engine.library.conversation(conversation)
+            key = chosen.session_key or "lcm"
+            arguments = arguments | {"conversation_id": chosen.conversation_id}
+        answer = engine.call_tool(Session(key), tool, arguments)
+    if "error" in answer:
+        raise _error(answer)
+    return answer
+
+
+def _error(answer: dict[str, Any]) -> LcmError:
+    code = str(answer.get("error_code", ""))
+    if code == "NOT_FOUND":
+        return NotFound(answer["error"])
+    return ModelError(answer["error"]) if code.startswith("DELEGATE") else InputError(answer["error"])
+
+
+def _given(**arguments: Any) -> dict[str, Any]:
+    return {name: value for name, value in arguments.items() if value is not None and value != []}
+
+
+def _print_views(answer: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print_json(answer)
+        return
+    for view in answer.get("items", [answer]):
+        facts = {key: value for key, value in view.items() if key not in ("content", "text", "parts")}
+        print_text(
+            "  ".join(f"{key}={value}" for key, value in facts.items() if not isinstance(value, (list, dict)))
+        )
+        for text in _texts(view):
+            print_text(text)
+        print_text("")
+    _remark(answer)
+
+
+def _texts(view: dict[str, Any]) -> list[str]:
+    own = [view[key] for key in ("content", "text") if isinstance(view.get(key), str)]
+    return own + [part["text"] for part in view.get("parts", ()) if isinstance(part.get("text"), str)]
+
+
+def _remark(answer: dict[str, Any]) -> None:
+    import sys
+
+    for name, option in (("next_offset", "--offset"), ("next_cursor", "--cursor")):
+        if answer.get(name) is not None:
+            print(f"more: {option} {answer[name]}", file=sys.stderr)
+    for notice in answer.get("notices", ()):
+        print(f"note: {notice}", file=sys.stderr)

@@ -1,0 +1,67 @@
+"""``plugin.json`` says what the code does, and the wheel carries what a host looks for."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from lcm_plugin.config import LcmConfig, setting_names
+from lcm_plugin.manifest import as_text, manifest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_file_in_the_repository_is_what_the_code_says() -> None:
+    assert (ROOT / "plugin.json").read_text(encoding="utf-8") == as_text(), (
+        "run: python -m lcm_plugin.manifest > plugin.json"
+    )
+
+
+def test_it_lists_the_hooks_tools_and_commands() -> None:
+    said = manifest()
+    assert said["id"] == "lcm"
+    assert {"before_turn", "after_turn", "before_reset", "session_end"} <= set(said["hooks"]["implements"])
+    assert said["hooks"]["calls"] == ["lcm_complete", "lcm_event"]
+    assert "lcm_grep" in said["tools"]
+    assert any(command["name"].startswith("/lcm") for command in said["commands"])
+
+
+def test_every_setting_has_a_schema_a_label_and_help() -> None:
+    said = manifest()
+    keys = {setting_names()[key] for key in said["configSchema"]["properties"]}
+    assert keys == set(LcmConfig.model_fields)
+    assert set(said["uiHints"]) == set(said["configSchema"]["properties"])
+    assert all(hint["label"] and hint["help"] for hint in said["uiHints"].values())
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("newSessionRetainDepth", -1), ("incrementalMaxDepth", -1), ("freshTailMaxTokens", None)],
+)
+def test_documented_special_values_are_within_the_schema(key: str, value: object) -> None:
+    rule = manifest()["configSchema"]["properties"][key]
+    choices = rule.get("anyOf", [rule])
+    if value is None:
+        assert {"type": "null"} in choices
+    else:
+        assert any(choice.get("minimum", 0) <= value for choice in choices if choice.get("type") == "integer")
+    LcmConfig(**{key: value})
+
+
+def test_the_wheel_carries_plugin_json_the_skill_and_the_entry_point(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    [wheel] = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        [points] = [archive.read(name).decode() for name in names if name.endswith("entry_points.txt")]
+        carried = json.loads(archive.read("lcm_plugin/plugin.json"))
+    assert carried == manifest()
+    assert "[lcm.plugins]\nlcm = lcm_plugin.plugin:plugin" in points
+    assert {"lcm_plugin/py.typed", "lcm_plugin/skills/lcm/SKILL.md"} <= set(names)
+    assert not any(name.startswith(("tests/", "benchmarks/")) for name in names)
