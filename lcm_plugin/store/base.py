@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+from lcm_plugin.store.audit_base import AuditReader
 from lcm_plugin.store.records import (
     ArchiveCause,
     CallRow,
@@ -31,7 +32,7 @@ from lcm_plugin.store.search_base import SearchReader, SearchWriter
 from lcm_plugin.types import Session
 
 
-class Reader(SearchReader, Protocol):
+class Reader(SearchReader, AuditReader, Protocol):
     """Queries within one read transaction. None of them costs more than what it returns."""
 
     # conversations
@@ -74,8 +75,19 @@ class Reader(SearchReader, Protocol):
     def lowest_group(self, conversation_id: int, from_seq: int, span: int, floor: int) -> int | None:
         """The smallest ``group_seq`` not below ``floor`` among the ``span`` messages from a seq on."""
 
+    def messages_at(self, conversation_id: int, seqs: Sequence[int]) -> list[StoredMessage]:
+        """A conversation's messages by seq; unknown seqs are left out."""
+
     def newest_system(self, conversation_id: int) -> MessageHead | None:
         """The newest system message."""
+
+    def users_within(
+        self, conversation_id: int, spans: Sequence[tuple[int, int]]
+    ) -> set[tuple[int, int]]:
+        """Which spans of seqs hold a user's own message after their first seq."""
+
+    def newest_user(self, conversation_id: int, *, before: int | None = None) -> MessageHead | None:
+        """The newest user message that is not hidden (before a seq), whether the context holds it or not."""
 
     # context
     def newest_items(self, conversation_id: int, *, before: int | None = None, limit: int) -> list[Item]:
@@ -87,11 +99,11 @@ class Reader(SearchReader, Protocol):
     def oldest_raw_items(self, conversation_id: int, *, after: int = 0, limit: int) -> list[Item]:
         """The oldest ``limit`` raw items after an ordinal, in order; summaries between are skipped."""
 
-    def summary_items(self, conversation_id: int, *, limit: int) -> list[Item]:
-        """The oldest ``limit`` context items that point to summaries, in order."""
+    def summary_items(self, conversation_id: int, *, after: int = 0, limit: int) -> list[Item]:
+        """The oldest ``limit`` context items (after an ordinal) that point to summaries, in order."""
 
-    def raw_ordinals(self, conversation_id: int, low: int, high: int, *, limit: int) -> list[int]:
-        """Ordinals of the raw items strictly between two ordinals, in order."""
+    def follow_raw(self, conversation_id: int, ordinals: Sequence[int]) -> set[int]:
+        """Which of some ordinals have a raw item as the item before them."""
 
     def context_depths(self, conversation_id: int) -> dict[int, tuple[int, int]]:
         """How many summaries of each depth the context holds, and their tokens there."""
@@ -134,7 +146,7 @@ class Reader(SearchReader, Protocol):
         """What a conversation owes."""
 
     def due_debts(self, now: int, *, limit: int = 100) -> list[Debt]:
-        """Debts that may be worked off now: pending or deferred and due, or running with a dead lease."""
+        """Debts that may be worked off now: pending, deferred or failed and due, or running with a dead lease."""
 
     def guard(self, key: str) -> dict[str, Any] | None:
         """A guard's state (circuit breaker, spend guard)."""
@@ -199,8 +211,21 @@ class Writer(Reader, SearchWriter, Protocol):
     def save_guard(self, key: str, state: Mapping[str, Any]) -> None:
         """Replaces a guard's state."""
 
-    def request_compaction(self, conversation_id: int, reason: str, budget: int | None, now: int) -> Debt:
-        """Records that compaction is owed; one row per conversation, a running lease is kept."""
+    def request_compaction(
+        self,
+        conversation_id: int,
+        reason: str,
+        budget: int | None,
+        now: int,
+        *,
+        overhead: int = 0,
+        model: str = "",
+        window: int | None = None,
+    ) -> Debt:
+        """Records that compaction is owed, and for which call; one row per conversation.
+
+        A running lease is kept, and so is the time before which a deferred or failed debt must rest.
+        """
 
     def claim_debt(self, conversation_id: int, owner: str, now: int, lease_ms: int) -> Debt | None:
         """Takes the lease when nobody alive holds it; None otherwise. Makes the row if needed."""

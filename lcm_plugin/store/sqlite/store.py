@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from lcm_plugin.errors import StoreUnavailable
+from lcm_plugin.store.sqlite.audit import AuditQueries
 from lcm_plugin.store.sqlite.connection import (
     Connections,
     create_private_file,
@@ -34,6 +35,7 @@ class SqliteTransaction(
     DebtChanges,
     SearchChanges,
     StatusQueries,
+    AuditQueries,
 ):
     """All queries and changes, bound to one transaction; a read transaction's connection is query-only."""
 
