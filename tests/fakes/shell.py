@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import os
+import struct
 import subprocess
 import sys
+import termios
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,3 +51,21 @@ def run_program(
         timeout=300,
         check=False,
     )
+
+
+def run_in_terminal(*arguments: str | Path, columns: int = 80) -> tuple[int, str]:
+    """Runs a command as a program in a pseudo-terminal; its exit code and all that it wrote there."""
+    leader, follower = os.openpty()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(columns)}
+    child = subprocess.Popen(
+        program(*arguments), stdin=follower, stdout=follower, stderr=follower, env=environment, close_fds=True
+    )
+    os.close(follower)
+    chunks = []
+    # Reading fails once the program, the last one to hold the other end, has ended.
+    with contextlib.suppress(OSError):
+        while chunk := os.read(leader, 65_536):
+            chunks.append(chunk)
+    os.close(leader)
+    return child.wait(timeout=60), b"".join(chunks).decode("utf-8", "replace")

@@ -233,15 +233,14 @@ class HermesEngine:
     def _compress(
         self, messages: list[Message], tokens: int, focus: str | None, force: bool
     ) -> list[Message] | None:
-        engine = self.runtime.engine()
         job = self.store(messages)
-        session = self.session
+        engine, session = self.runtime.engine(), self.session
+        if job is not None and not job.stored:
+            self._set_outcome(aborted=f"not stored: {job.error or 'the database is locked'}")
+            return None
         if engine is None or session is None or not _serves(engine, session):
             return self._host.compress(self, messages, tokens, focus, force)
         if job is None:
-            return None
-        if not job.stored:
-            self._set_outcome(aborted=f"not stored: {job.error or 'the database is locked'}")
             return None
         self.shrinker.calibrate(engine, self.seen.listing, tokens)
         shrunk = self.shrinker.shrink(engine, session, self.seen.listing, focus, force)
@@ -333,10 +332,15 @@ class HermesEngine:
     def store(self, messages: Sequence[Any]) -> Job | None:
         """Hands the list over to be stored and waits a moment; None when nothing can be stored."""
         listing = self.seen.look(messages)
+        if not listing or not self._session_id or not self._can_be_stored():
+            return None
         session = self._guarded(lambda: self.session)
-        if session is None or not listing or self.runtime.engine() is None:
+        if session is None:
             return None
         return self.runtime.outbox.put(lambda: self._ingest(session, listing))
+
+    def _can_be_stored(self) -> bool:
+        return self.runtime.engine() is not None or self.runtime.locked
 
     def _ingest(self, session: Session, listing: list[Message]) -> None:
         engine = self.runtime.engine()

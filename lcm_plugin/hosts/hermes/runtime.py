@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from lcm_plugin.errors import StoreBusy
 from lcm_plugin.hosts.hermes.completer import AuxiliaryCompleter
 from lcm_plugin.hosts.hermes.lanes import Lanes, LiveEngines
-from lcm_plugin.hosts.hermes.outbox import Outbox
+from lcm_plugin.hosts.hermes.outbox import PATIENCE, Outbox
 from lcm_plugin.hosts.hermes.settings import hermes_config
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("lcm_plugin.hermes")
 
 _RETRY_SECONDS = 30.0
+_BUSY_SECONDS = 0.5
 _EXIT_SECONDS = 5.0
 
 
@@ -45,13 +47,31 @@ class Runtime:
         self._engine: Engine | None = None
         self._lock = threading.RLock()
         self._retry_at = 0.0
+        self._opener: threading.Thread | None = None
+        self._busy = False
 
-    def engine(self) -> Engine | None:
-        """The core; None while it cannot be opened, which is logged once and tried again later."""
+    def engine(self, patience: float = PATIENCE) -> Engine | None:
+        """The core; None while it cannot be opened, which is logged once and tried again later.
+
+        It is opened on a thread of its own, since a locked database can take longer than a hook may.
+        """
         with self._lock:
-            if self._engine is None and time.monotonic() >= self._retry_at:
-                self._open()
+            if self._engine is not None or time.monotonic() < self._retry_at:
+                return self._engine
+            if self._opener is None or not self._opener.is_alive():
+                self._opener = threading.Thread(target=self._open, name="lcm-open", daemon=True)
+                self._opener.start()
+            opener = self._opener
+        opener.join(patience)
+        with self._lock:
             return self._engine
+
+    @property
+    def locked(self) -> bool:
+        """Whether the core is not open yet only because another process holds the database's lock."""
+        with self._lock:
+            opening = self._opener is not None and self._opener.is_alive()
+            return self._engine is None and (opening or self._busy)
 
     @property
     def config(self) -> LcmConfig | None:
@@ -77,20 +97,26 @@ class Runtime:
 
         config = self.config
         if config is None:
-            self._retry_at = time.monotonic() + _RETRY_SECONDS
             return
         try:
-            self._engine = Engine.open(config, completer=self.completer)
+            engine = Engine.open(config, completer=self.completer)
+        except StoreBusy as error:
+            with self._lock:
+                self._busy, self._retry_at = True, time.monotonic() + _BUSY_SECONDS
+            logger.info("LCM: the database is locked: %s", error)
+            return
         except Exception as error:  # noqa: BLE001 - the host must go on, and be told
             self._failed(f"the database {config.database_target} cannot be used: {error}")
             return
-        self.problem = ""
+        with self._lock:
+            self._engine, self._busy, self.problem = engine, False, ""
         atexit.register(self.close)
 
     def _failed(self, why: str) -> None:
-        self._retry_at = time.monotonic() + _RETRY_SECONDS
-        if why != self.problem:
-            self.problem = why
+        with self._lock:
+            self._retry_at = time.monotonic() + _RETRY_SECONDS
+            known, self.problem, self._busy = why == self.problem, why, False
+        if not known:
             logger.warning(
                 "LCM is not working: %s. Hermes goes on with its own list; nothing is stored.", why
             )

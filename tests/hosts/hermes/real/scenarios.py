@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -165,6 +166,134 @@ def skills(url: str) -> list[str]:
     discover_plugins()
     found = get_plugin_manager()._plugin_skills
     return [name for name, skill in found.items() if skill["path"].read_text()]
+
+
+def copies(url: str, count: int) -> dict[str, Any]:
+    """Copies the registered engine as the host does for each agent."""
+    import copy
+
+    from hermes_cli.plugins import discover_plugins, get_plugin_context_engine
+
+    agent = make_agent(url)
+    agent.run_conversation("hello", conversation_history=[])
+    discover_plugins()
+    registered_engine = get_plugin_context_engine()
+    started = time.perf_counter()
+    made = [copy.deepcopy(agent.context_compressor) for _ in range(count)]
+    seconds = time.perf_counter() - started
+    return {
+        "milliseconds_each": 1000 * seconds / count,
+        "same_runtime": all(engine.runtime is registered_engine.runtime for engine in made),
+        "session_ids": [made[0].session_id, registered_engine.session_id],
+    }
+
+
+def stale_end(url: str, turns: list[str]) -> dict[str, Any]:
+    """After a compaction the list before it is handed over at a session's end, again and again."""
+    agent = make_agent(url)
+    messages: list[dict[str, Any]] = []
+    older: list[list[dict[str, Any]]] = []
+    for text in turns:
+        older.append([dict(message) for message in messages])
+        messages = agent.run_conversation(text, conversation_history=messages)["messages"]
+    engine = agent.context_compressor
+    for listing in [*older, messages]:
+        engine.on_session_end(agent.session_id, listing)
+    return {"compactions": engine.compression_count}
+
+
+def sub_agent(url: str, before: str, task: str, after: str) -> dict[str, Any]:
+    """An owner's turn, a child's turn in the same thread with the same records, an owner's turn."""
+    owner = make_agent(url)
+    messages = owner.run_conversation(before, conversation_history=[])["messages"]
+    child = make_agent(
+        url, platform="subagent", parent_session_id=owner.session_id, session_db=owner._session_db
+    )
+    child._session_init_model_config["_delegate_from"] = owner.session_id
+    child.run_conversation(task, conversation_history=[])
+    owner.run_conversation(after, conversation_history=messages)
+    return {"owner": owner.session_id, "child": child.session_id}
+
+
+def background_review(url: str, turns: list[str]) -> dict[str, Any]:
+    """The host's own review of a conversation, on its own thread, under the owner's session id."""
+    from agent.background_review import spawn_background_review_thread
+
+    agent = make_agent(url)
+    messages: list[dict[str, Any]] = []
+    for text in turns:
+        messages = agent.run_conversation(text, conversation_history=messages)["messages"]
+        target, _ = spawn_background_review_thread(
+            agent, list(messages), review_memory=True, review_skills=True
+        )
+        review = threading.Thread(target=target)
+        review.start()
+        review.join()
+    return {}
+
+
+def gateway_compress(url: str, turns: list[str], after: str) -> dict[str, Any]:
+    """A second agent on the same session compacts it, as ``/compress`` does in the gateway."""
+    from agent.model_metadata import estimate_request_tokens_rough
+    from hermes_state import SessionDB
+
+    owner = make_agent(url)
+    messages: list[dict[str, Any]] = []
+    for text in turns:
+        messages = owner.run_conversation(text, conversation_history=messages)["messages"]
+    records = SessionDB()
+    helper = make_agent(
+        url, session_id=owner.session_id, session_db=records, enabled_toolsets=["memory"], max_iterations=4
+    )
+    history = records.get_messages_as_conversation(owner.session_id)
+    smaller, _ = helper._compress_context(
+        history, "", approx_tokens=estimate_request_tokens_rough(history), force=True
+    )
+    restored = records.get_messages_as_conversation(owner.session_id, repair_alternation=True)
+    again = make_agent(url, session_id=owner.session_id, session_db=records)
+    again.run_conversation(after, conversation_history=restored)
+    return {"before": len(history), "after": len(smaller)}
+
+
+def under_lock(url: str, turns: list[str], session_id: str) -> dict[str, Any]:
+    """Talks, ends and compacts while another process holds the write lock; leaves when it is gone."""
+    from hermes_state import SessionDB
+
+    records = SessionDB()
+    agent = make_agent(url, session_id=session_id, session_db=records)
+    messages = records.get_messages_as_conversation(session_id)
+    for text in turns:
+        messages = agent.run_conversation(text, conversation_history=messages)["messages"]
+    engine = agent.context_compressor
+    started = time.perf_counter()
+    engine.on_session_end(agent.session_id, messages)
+    end_seconds = time.perf_counter() - started
+    unchanged = engine.compress(messages, current_tokens=60_000) is messages
+    problem = engine.get_status()["problem"]
+    engine.runtime.outbox.drain(30)
+    return {"end_seconds": end_seconds, "compress_unchanged": unchanged, "problem": problem}
+
+
+def lowered_threshold(url: str, turns: list[str]) -> dict[str, Any]:
+    """The host lowers the threshold to what its summary model can read."""
+    agent = make_agent(url)
+    engine = agent.context_compressor
+    engine.threshold_tokens = 16_000
+    engine.threshold_percent = 16_000 / engine.context_length
+    asked: list[int] = []
+    real = engine.should_compress
+
+    def watched(prompt_tokens: int | None = None) -> bool:
+        answer = real(prompt_tokens)
+        if answer:
+            asked.append(prompt_tokens or 0)
+        return bool(answer)
+
+    engine.should_compress = watched
+    messages: list[dict[str, Any]] = []
+    for text in turns:
+        messages = agent.run_conversation(text, conversation_history=messages)["messages"]
+    return {"asked_at": max(asked, default=1 << 30), "compactions": engine.compression_count}
 
 
 def main() -> None:

@@ -24,15 +24,15 @@ def test_the_first_user_message_is_no_system_prompt(world: Make) -> None:
     home = world(lcm={"contextThreshold": 0.2, "freshTailCount": 4, "leafChunkTokens": 2000})
     said = [turn(number, 500) for number in range(1, 21)]
     home.scenario("loop", turns=said)
-    last = home.server.requests[-1]
+    last = [request for request in home.server.requests if request.tools][-1]
     talk = [m for m in last.messages if m["role"] != "system"]
     assert not any(said[0] in str(m.get("content")) for m in talk)
     assert talk[0]["content"].startswith("<summary ")
 
 
 def test_the_list_before_a_compaction_stores_nothing_again(world: Make) -> None:
-    home = world(lcm={"contextThreshold": 0.2, "freshTailCount": 4, "leafChunkTokens": 2000})
-    said = [f"{turn(number, 400)} {fact(number)}" for number in range(1, 13)]
+    home = world(lcm={"contextThreshold": 0.15, "freshTailCount": 4, "leafChunkTokens": 2000})
+    said = [f"{turn(number, 700)} {fact(number)}" for number in range(1, 16)]
     outcome = home.scenario("stale_end", turns=said)
     assert outcome["compactions"] >= 1
     assert texts(home.stored(), "user") == said
@@ -84,7 +84,7 @@ def test_a_store_that_cannot_be_opened_leaves_the_host_on_its_own_list(world: Ma
     home = world(lcm={"database": "/proc/nowhere/lcm.db"})
     done = home.hermes("chat", "-Q", "-q", "hello there")
     assert "Noted: hello there" in done.stdout
-    assert home.log.count("LCM is not working") == 1
+    assert (home.home / "logs" / "agent.log").read_text().count("LCM is not working") == 1
 
 
 def test_a_wrong_setting_is_named_once_and_stops_nothing(world: Make) -> None:
@@ -107,7 +107,7 @@ def test_a_failed_summary_says_so_and_still_leaves_a_smaller_context(world: Make
 
     home = world(lcm={"contextThreshold": 0.3, "freshTailCount": 8, "leafChunkTokens": 3000})
     home.server.add_rule(lambda r: Failure(503, "overloaded") if is_summary_request(r) else None)
-    said = [turn(number, 500) for number in range(1, 31)]
+    said = [turn(number, 500) for number in range(1, 46)]
     started = time.monotonic()
     outcome = home.scenario("loop", turns=said)
     assert time.monotonic() - started < 200

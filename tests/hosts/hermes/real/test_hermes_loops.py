@@ -55,7 +55,7 @@ def test_sixty_turns_at_defaults(world: Make, in_place: bool) -> None:
     compactions = [call for call in outcome["compress"] if not call["noop"]]
     assert len(compactions) >= 4
     assert [call for call in outcome["compress"] if call["noop"]] == []
-    assert texts(home.stored()) == [line for text in said for line in (text, f"Noted: {text[:80]}")]
+    assert texts(home.stored()) == [line for text in said for line in (text, f"Noted: {text[:80]}".strip())]
     check_requests(home.server, TRIGGER + TURN)
     assert paid_summaries(home.server) == summaries_from_models(home)
     assert (len(outcome["session_ids"]) == 1) is in_place

@@ -61,7 +61,7 @@ class World:
     def environment(self) -> dict[str, str]:
         """Nothing of the developer's own settings reaches the host."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("LCM_", "HERMES_"))}
-        here = f"{HERE}{os.pathsep}{HERE.parents[2]}"
+        here = os.pathsep.join(str(folder) for folder in (HERE, HERE.parents[2], HERE.parents[3]))
         home = str(self.home)
         return {**kept, "HERMES_HOME": home, "HOME": home, "PYTHONPATH": here, "NO_COLOR": "1"}
 
