@@ -14,7 +14,7 @@ a run of Chinese, Japanese or Korean asks for all its units, as such queries are
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from lcm_plugin.recall.words import CJK_RUN, WORD, fold, is_function_word, sibling_forms
@@ -33,8 +33,36 @@ _LEADING = "-_/\\+=@#$~"
 _TRAILING = "-_/\\+=@$~"
 _CONTRACTION = re.compile(r"[^\W\d_]+'[^\W\d_]{1,2}")
 _KEPT_TAILS = re.compile(r"[^\W_]{1,3}(?:\+\+|#)$")
+_INTERROGATIVES = frozenset(
+    [
+        "who",
+        "whom",
+        "whose",
+        "what",
+        "when",
+        "where",
+        "which",
+        "why",
+        "how",
+        "did",
+        "does",
+        "do",
+        "is",
+        "are",
+        "was",
+        "were",
+        "has",
+        "have",
+        "had",
+        "can",
+        "could",
+        "would",
+        "will",
+        "should",
+    ]
+)
 _REGEX_SIGNS = re.compile(
-    r"\.[*+](?!\w)|\\[dwsbDWSBAzpP.()\[\]]|\w\|\w|\[\^?[^\]\s]+-[^\]\s]+\]|\(\?|^\^\S|\)[*+?|]|\{\d+,?\d*\}"
+    r"\.[*+]|\\[dwsbDWSBAzpP.()\[\]]|\w\|\w|\[\^?[^\]\s]+-[^\]\s]+\]|\(\?|^\^\S|\)[*+?|]|\{\d+,?\d*\}"
 )
 
 
@@ -56,6 +84,7 @@ class ParsedQuery:
     all_of: bool
     words: tuple[str, ...]
     looks_like_regex: bool
+    asks: bool = False
 
     @property
     def plain(self) -> tuple[Unit, ...]:
@@ -63,9 +92,14 @@ class ParsedQuery:
         return tuple(unit for unit in self.units if unit.kind == "word")
 
     @property
-    def is_question(self) -> bool:
+    def is_phrase_like(self) -> bool:
         """Whether there is enough language in it to rank by more than its words."""
         return len(self.plain) >= 2
+
+    @property
+    def is_question(self) -> bool:
+        """Whether it asks something, so that the answer may stand beside the words."""
+        return self.is_phrase_like and (self.asks or not _INTERROGATIVES.isdisjoint(self.words))
 
 
 def parse_query(text: str) -> ParsedQuery:
@@ -89,6 +123,7 @@ def parse_query(text: str) -> ParsedQuery:
         all_of=any(unit.kind == "cjk" for unit in kept),
         words=tuple(WORD.findall(fold(source))),
         looks_like_regex=bool(_REGEX_SIGNS.search(text[:MAX_CHARS])),
+        asks="?" in source or "？" in source,
     )
 
 
@@ -102,14 +137,12 @@ def words_only(query: ParsedQuery) -> ParsedQuery:
         )
     ]
     kept = _without_function_words(list(dict.fromkeys(units)))[:MAX_UNITS]
-    return ParsedQuery(
-        tuple(kept), any(unit.kind == "cjk" for unit in kept), query.words, query.looks_like_regex
-    )
+    return replace(query, units=tuple(kept), all_of=any(unit.kind == "cjk" for unit in kept))
 
 
 def any_of(query: ParsedQuery) -> ParsedQuery:
     """The same query content with any one unit."""
-    return ParsedQuery(query.units, False, query.words, query.looks_like_regex)
+    return replace(query, all_of=False)
 
 
 def _token_units(token: str) -> list[Unit]:
@@ -128,7 +161,7 @@ def _token_units(token: str) -> list[Unit]:
         return _contraction_units(core)
     words = WORD.findall(core)
     if not words:
-        return _sign_units(core)
+        return _sign_units(folded)
     if len(words) == 1 and words[0] == core:
         return [_word(core)]
     return [Unit("exact", core)]

@@ -89,15 +89,15 @@ def rank(
     if not candidates:
         return []
     scorer = _Scorer(query, candidates, corpus)
-    if not query.is_question:
+    if not query.is_phrase_like:
         ranked = [Ranked(c.row, c.matches, scorer.own(c)) for c in candidates]
         return sorted(ranked, key=_best_first)
     own = {c.row.row_id: (c, scorer.own(c)) for c in candidates}
-    best = sorted(own.values(), key=lambda pair: -pair[1])[:EXPANDED]
-    for candidate, _ in best:
-        for row in _missing_neighbours(candidate.row, own, around):
-            added = Candidate(row, find(row.text))
-            own[row.row_id] = (added, scorer.own(added))
+    if query.is_question:
+        for candidate, _ in sorted(own.values(), key=lambda pair: -pair[1])[:EXPANDED]:
+            for row in _missing_neighbours(candidate.row, own, around):
+                added = Candidate(row, find(row.text))
+                own[row.row_id] = (added, scorer.own(added))
     placed = {(c.row.conversation_id, c.row.position): score for c, score in own.values()}
     ranked = [
         Ranked(

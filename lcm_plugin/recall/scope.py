@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lcm_plugin.errors import NotFound
+from lcm_plugin.sessions.lanes import find_conversation, is_isolated
 from lcm_plugin.store.base import Reader
 from lcm_plugin.store.records import Conversation
+from lcm_plugin.types import Session
 
 Reach = Literal["session", "agent", "all"]
 
@@ -45,8 +47,15 @@ class Scope:
         return None if self.everything else self.conversation_ids
 
 
-def family(reader: Reader, session_key: str) -> tuple[Conversation, ...]:
-    """The conversations of a key from the newest back to the last reset; empty when it has none."""
+def family(reader: Reader, session: Session) -> tuple[Conversation, ...]:
+    """The conversations of a key from the newest back to the last reset; empty when it has none.
+
+    A run of a cron lane is a family of its own.
+    """
+    session_key = session.key
+    if session.id and is_isolated(session_key):
+        own = find_conversation(reader, session)
+        return (own,) if own is not None else ()
     members: list[Conversation] = []
     for conversation in reversed(reader.lane(session_key)):
         if not conversation.active and conversation.archive_cause not in FAMILY_CAUSES:
@@ -57,24 +66,27 @@ def family(reader: Reader, session_key: str) -> tuple[Conversation, ...]:
 
 def scope_of(
     reader: Reader,
-    session_key: str,
+    session: Session,
     reach: Reach,
     *,
     all_conversations: bool = False,
     conversation_id: int | None = None,
     grant: Grant | None = None,
+    granted: frozenset[int] = frozenset(),
 ) -> Scope:
-    """The conversations that a call may look at.
+    """The conversations that a call may look at; ``granted`` are those of a sub-agent's parent.
 
     An empty key (an unbound session) has none. Raises `NotFound` for a conversation out of reach, in
     the same words as for one that does not exist.
     """
+    session_key = session.key
     if not session_key:
         allowed: set[int] = set()
     elif all_conversations or conversation_id is not None:
         allowed = set(_within_reach(reader, session_key, reach))
     else:
-        allowed = {conversation.conversation_id for conversation in family(reader, session_key)}
+        allowed = {conversation.conversation_id for conversation in family(reader, session)}
+    allowed |= granted
     if grant is not None:
         allowed &= grant.conversation_ids
     if conversation_id is not None:

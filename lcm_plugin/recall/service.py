@@ -44,6 +44,7 @@ class Recall:
         count: Callable[[str], int],
         events: EventBus,
         clock: Callable[[], int],
+        granted: Callable[[str], frozenset[int]] = lambda session_key: frozenset(),
     ) -> None:
         self._config = config
         self._store = store
@@ -53,6 +54,7 @@ class Recall:
         self._count = count
         self._events = events
         self._clock = clock
+        self._granted = granted
         self._delegations = Delegations()
 
     def call(
@@ -139,11 +141,12 @@ class Recall:
             key = ""
         return scope_of(
             reader,
-            key,
+            Session(key, session.id),
             self._config.recall_scope,
             all_conversations=all_conversations or grant is not None,
             conversation_id=conversation_id,
             grant=grant,
+            granted=self._granted(key),
         )
 
 

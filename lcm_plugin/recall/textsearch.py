@@ -158,7 +158,7 @@ class TextSearch:
         return Corpus(total, shares, self._senders())
 
     def _senders(self) -> list[str]:
-        if self._kind != "message" or not self._query.is_question:
+        if self._kind != "message" or not self._query.is_phrase_like:
             return []
         return self._reader.message_senders(self._rows.conversation_ids)
 
