@@ -28,11 +28,13 @@ from lcm_plugin.ingest.files import FileFolder
 from lcm_plugin.ingest.ingestor import Ingestor
 from lcm_plugin.ingest.messages import rebuild
 from lcm_plugin.ingest.redact import Redactor
+from lcm_plugin.ingest.standing import StandingTexts
 from lcm_plugin.library import Library
 from lcm_plugin.recall.service import Recall
 from lcm_plugin.sessions.gate import Access, SessionGate
 from lcm_plugin.sessions.lanes import find_conversation
 from lcm_plugin.sessions.lifecycle import Lifecycle, Pruned
+from lcm_plugin.sessions.subagents import Subagents
 from lcm_plugin.store.base import Store, iterate_messages
 from lcm_plugin.store.guards import StoredGuards
 from lcm_plugin.store.open import open_store
@@ -96,6 +98,10 @@ class Engine:
             self.events,
             clock,
             prune_heartbeats=config.prune_heartbeat_ok,
+            standing=StandingTexts(config.host_note_patterns, config.control_message_patterns),
+        )
+        self.subagents = Subagents(
+            store, self.gate, self._ingestor, self.events, self._read_part, config.bootstrap_tokens
         )
         self.recall = Recall(
             config,
@@ -106,6 +112,7 @@ class Engine:
             self.counter.text,
             self.events,
             clock,
+            self.subagents.granted,
         )
         self._lifecycle = Lifecycle(store, self.events, clock)
         self._assembler = Assembler(Renderer(self.counter, config.timezone, self._read_part), self.counter)
@@ -339,11 +346,24 @@ class Engine:
         return self._lifecycle.reset(self._keyed(session))
 
     def end_session(self, session: Session, reason: str) -> Conversation | None:
-        """A run ended: ``deleted`` archives, ``restart``, ``shutdown``, ``idle``, ``rollover`` change nothing."""
+        """A run ended: ``deleted`` archives, ``restart``, ``shutdown``, ``idle``, ``rollover`` change nothing.
+
+        What a sub-agent was granted ends with it, for whatever reason.
+        """
         self._check_open()
+        keyed = self._keyed(session)
+        self.subagents.end(keyed.key)
         if self.access(session) is not Access.FULL:
             return None
-        return self._lifecycle.end(self._keyed(session), reason)
+        return self._lifecycle.end(keyed, reason)
+
+    def bootstrap_session(self, child: Session, parent: Session) -> int:
+        """A sub-agent begins: copies the end of its parent's context and grants it the parent's history.
+
+        Returns how many messages were copied; 0 for a child that has begun already.
+        """
+        self._check_open()
+        return self.subagents.bootstrap(child, parent)
 
     # -- tools, commands, health
 

@@ -20,6 +20,7 @@ from lcm_plugin.errors import LcmError, StoreBusy, StoreUnavailable
 from lcm_plugin.events import Event
 from lcm_plugin.hookspecs import PROJECT, HostHooks, PluginHooks, hookimpl
 from lcm_plugin.sessions.gate import Access
+from lcm_plugin.sessions.subagents import PARENT_KEY
 from lcm_plugin.turns import TurnMemory, turn_budget, with_live_copies
 from lcm_plugin.types import (
     CommandResult,
@@ -171,6 +172,9 @@ class LcmPlugin:
         )
 
     def _store(self, turn: Turn) -> None:
+        parent = turn.metadata.get(PARENT_KEY)
+        if isinstance(parent, str) and parent:
+            self.engine.bootstrap_session(turn.session, Session(parent))
         messages = self._memory.unseen(turn)
         try:
             self.engine.ingest(turn.session, messages, turn.mode)

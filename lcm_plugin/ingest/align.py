@@ -22,6 +22,7 @@ from lcm_plugin.store.records import MessageHead
 
 WINDOW_SLACK = 64
 _CONTIGUOUS = 8
+_LOST_AT_END = 3
 _STORED_GAP = 0.02
 _USER_GAP = 0.9
 _OTHER_GAP = 0.6
@@ -63,7 +64,8 @@ def new_in_list(
     """
     theirs = [index for index, item in enumerate(incoming) if not item.ours]
     items = [incoming[index] for index in theirs]
-    aligned, last = _align(items, stored, load_texts)
+    pairs = _align(items, stored, load_texts)
+    aligned, last = {position for position, _ in pairs}, pairs[-1][0] if pairs else -1
     new = [
         position
         for position, item in enumerate(items)
@@ -95,8 +97,8 @@ def replayed_head(
     """How many leading messages of a host's list come from before a ``/new`` or ``/reset``.
 
     ``before`` is the end of what was said until then, ``since`` what was said after. A list that begins
-    as ``since`` does has begun anew. Else at least two messages must align, and more than small talk, so
-    that first words ("hi", "hello") said again after a reset are not taken for a replay.
+    as ``since`` does has begun anew. Else at least two messages must align, up to the end of ``before``
+    and with more than small talk among them, so that first words ("hi", "hello") said again are no replay.
     """
     spoken = [index for index, item in enumerate(incoming) if not item.ours]
     items = [incoming[index] for index in spoken]
@@ -104,10 +106,12 @@ def replayed_head(
     begun = next((head for head in since if head.role != "system"), None)
     if first is None or (begun is not None and first.identity == begun.identity):
         return 0
-    aligned, last = _align(items, before, load_texts)
-    words = [items[position] for position in aligned if items[position].role != "system"]
-    proven = len(words) >= 2 and (len(words) >= _CONTIGUOUS or any(map(_is_substantial, words)))
-    return spoken[last] + 1 if proven else 0
+    pairs = _align(items, before, load_texts)
+    words = [items[position] for position, _ in pairs if items[position].role != "system"]
+    if len(words) < 2 or pairs[-1][1] < len(before) - _LOST_AT_END:
+        return 0
+    proven = len(words) >= _CONTIGUOUS or any(map(_is_substantial, words))
+    return spoken[pairs[-1][0]] + 1 if proven else 0
 
 
 def replayed_turn(incoming: Sequence[Incoming], before: Sequence[MessageHead]) -> bool:
@@ -119,21 +123,21 @@ def replayed_turn(incoming: Sequence[Incoming], before: Sequence[MessageHead]) -
 
 def _align(
     items: Sequence[Incoming], stored: Sequence[MessageHead], load_texts: LoadTexts
-) -> tuple[set[int], int]:
-    """The aligned positions and the last of them; -1 when nothing aligns."""
+) -> list[tuple[int, int]]:
+    """The aligned positions, of the items and of the stored messages; none when nothing aligns."""
     if not items or not stored:
-        return set(), -1
+        return []
     overlap = _overlap([item.identity for item in items], [head.identity for head in stored])
     if (
         overlap
         and (overlap >= _CONTIGUOUS or overlap == len(stored))
         and not _ids_differ(items, stored, overlap)
     ):
-        return set(range(overlap)), overlap - 1
+        return [(position, len(stored) - overlap + position) for position in range(overlap)]
     pairs = _best_alignment(items, stored, load_texts)
     if not pairs or (len(pairs) == 1 and pairs[-1][1] != len(stored) - 1):
-        return set(), -1
-    return {position for position, _ in pairs}, pairs[-1][0]
+        return []
+    return pairs
 
 
 def _best_alignment(

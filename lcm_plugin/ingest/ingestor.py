@@ -39,6 +39,7 @@ from lcm_plugin.ingest.past import past_of
 from lcm_plugin.ingest.payloads import mentions_reference
 from lcm_plugin.ingest.redact import Redactor
 from lcm_plugin.ingest.shown import shown_to_models
+from lcm_plugin.ingest.standing import StandingTexts
 from lcm_plugin.markup import is_notice, plain_text, stub_id_of, summary_id_of
 from lcm_plugin.sessions.lanes import open_conversation
 from lcm_plugin.store.base import Reader, Store, Writer
@@ -47,6 +48,7 @@ from lcm_plugin.tokens import TokenCounter
 from lcm_plugin.types import IngestMode, IngestReport, Message, Session
 
 _RECENT_CALLS = 128
+_CYCLE = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,7 @@ class Ingestor:
         clock: Callable[[], int],
         *,
         prune_heartbeats: bool = False,
+        standing: StandingTexts | None = None,
     ) -> None:
         self._store = store
         self._counter = counter
@@ -91,6 +94,7 @@ class Ingestor:
         self._events = events
         self._clock = clock
         self._prune_heartbeats = prune_heartbeats
+        self._standing = standing or StandingTexts((), ())
 
     def ingest(self, session: Session, messages: Sequence[Message], mode: IngestMode) -> IngestReport:
         """Stores what is new of ``messages``; all of it or, on any error, nothing."""
@@ -99,14 +103,16 @@ class Ingestor:
         given = [check_message(message, f"message {index}") for index, message in enumerate(messages)]
         if self._redactor.active:
             given = [self._redactor.message(message) for message in given]
+        given = [message for message in given if not self._standing.is_only_notes(message)]
         if not given:
-            return IngestReport(0, 0, "nothing was handed over")
+            why = "only host notes were handed over" if messages else "nothing was handed over"
+            return IngestReport(0, len(messages), why)
         now = self._clock()
         with self._store.read() as reader:
             incoming = self._reduce(reader, given)
             plan = self._plan(reader, session, incoming, mode)
         if not plan.new and plan.conversation and plan.conversation.session_id in (session.id, None):
-            return IngestReport(0, len(given), "everything is stored already")
+            return IngestReport(0, len(messages), "everything is stored already")
         prepared = self._prepare(given, incoming, plan.new, session, now)
         with self._store.write() as writer:
             conversation = open_conversation(writer, session, now)
@@ -115,25 +121,45 @@ class Ingestor:
                 missing = [index for index in plan.new if index not in prepared]
                 prepared |= self._prepare(given, incoming, missing, session, now)
             self._append(writer, conversation, [prepared[index] for index in plan.new], now)
-            if self._prune_heartbeats:
-                self._hide_idle_cycle(writer, conversation, now)
+            if self._prune_heartbeats or self._standing.has_controls:
+                self._hide_idle(writer, conversation, len(plan.new), now)
         self._events.emit(
             "ingest.stored",
             level=10,
             conversation_id=conversation.conversation_id,
             session_key=session.key,
             stored=len(plan.new),
-            skipped=len(given) - len(plan.new),
+            skipped=len(messages) - len(plan.new),
         )
-        return IngestReport(len(plan.new), len(given) - len(plan.new))
+        return IngestReport(len(plan.new), len(messages) - len(plan.new))
+
+    def seed(self, session: Session, messages: Sequence[Message], times: Sequence[int]) -> int:
+        """Stores copies of another lane's messages, with their times, in a conversation that has none.
+
+        Returns how many were stored: all, or none when somebody else was first.
+        """
+        now = self._clock()
+        with self._store.read() as reader:
+            incoming = self._reduce(reader, messages)
+        prepared = self._prepare(messages, incoming, range(len(messages)), session, now)
+        rows = [
+            replace(prepared[index], row=replace(prepared[index].row, created_at=time))
+            for index, time in enumerate(times)
+        ]
+        with self._store.write() as writer:
+            conversation = open_conversation(writer, session, now)
+            if conversation.message_count:
+                return 0
+            self._append(writer, conversation, rows, now)
+        return len(rows)
 
     def _reduce(self, reader: Reader, given: Sequence[Message]) -> list[Incoming]:
         ours = self._known_as_ours(reader, given)
         return [
             Incoming(
                 role=message["role"],
-                identity=identity_of(message),
-                text=text_of(message),
+                identity=identity_of(compared),
+                text=text_of(compared),
                 host_id=host_id_of(message),
                 calls=calls_made(message),
                 answers=calls_answered(message),
@@ -142,6 +168,7 @@ class Ingestor:
                 refers=mentions_reference(message),
             )
             for index, message in enumerate(given)
+            for compared in (self._standing.compared(message),)
         ]
 
     def _known_as_ours(self, reader: Reader, given: Sequence[Message]) -> set[int]:
@@ -274,15 +301,16 @@ class Ingestor:
             for digest, data in (item.blobs or {}).items():
                 writer.put_blob(digest, data)
 
-    def _hide_idle_cycle(self, writer: Writer, conversation: Conversation, now: int) -> None:
-        """Takes heartbeat cycles in which nothing was done out of the context; their rows stay."""
-        heads = writer.heads(conversation.conversation_id, limit=16)
-        if not any(head.role == "assistant" and not head.hidden for head in heads):
-            return
+    def _hide_idle(self, writer: Writer, conversation: Conversation, added: int, now: int) -> None:
+        """Takes polls about which nothing was done out of the context; their rows stay."""
+        heads = writer.heads(conversation.conversation_id, limit=added + _CYCLE)
         stored = writer.messages_by_id([head.message_id for head in heads])
         ordered = [stored[head.message_id] for head in heads]
-        idle = idle_heartbeat_rows([rebuild(row) for row in ordered])
-        fresh = [ordered[index].head.message_id for index in idle if not ordered[index].head.hidden]
+        messages = [rebuild(row) for row in ordered]
+        idle = set(self._standing.idle_rows(messages))
+        if self._prune_heartbeats:
+            idle |= set(idle_heartbeat_rows(messages))
+        fresh = [ordered[index].head.message_id for index in sorted(idle) if not ordered[index].head.hidden]
         if fresh:
             writer.hide(conversation.conversation_id, fresh, now)
 
