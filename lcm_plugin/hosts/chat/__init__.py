@@ -1,0 +1,1 @@
+"""A small complete agent of our own: the worked example of the contract with a host."""

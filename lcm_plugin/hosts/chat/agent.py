@@ -1,0 +1,127 @@
+"""The agent's loop. It keeps no history of its own: each model call gets what the plugin assembles.
+
+A turn: the user's message goes to ``before_turn``, which returns the context; the model answers; for
+every tool call the results go to ``before_turn`` again; the final answer goes to ``after_turn``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pluggy
+
+from lcm_plugin.config import LcmConfig
+from lcm_plugin.hosts.chat import tools as own_tools
+from lcm_plugin.hosts.chat.model import Answer, ChatModel
+from lcm_plugin.plugin import register
+from lcm_plugin.types import (
+    CommandResult,
+    CompletionRequest,
+    CompletionResult,
+    Message,
+    Reset,
+    Session,
+    Turn,
+    Usage,
+)
+
+SYSTEM = "You are a helpful assistant in a terminal. Be brief and exact."
+MOST_ROUNDS = 50
+
+
+class ChatAgent:
+    """A conversation of one session with one model. ``show`` gets the answer's text as it comes."""
+
+    def __init__(
+        self,
+        model: ChatModel,
+        session: Session,
+        config: LcmConfig,
+        *,
+        show: Callable[[str], None],
+        allow_tools: bool = False,
+    ) -> None:
+        self._model = model
+        self._session = session
+        self._show = show
+        self._manager = pluggy.PluginManager("lcm")
+        self._plugin = register(self._manager, config, completer=self._complete)
+        self._own = own_tools.SCHEMAS if allow_tools else []
+        self._tools: list[dict[str, Any]] = [*self._manager.hook.lcm_tools(), *self._own]
+        self._system: Message = {"role": "system", "content": SYSTEM}
+
+    def say(self, text: str) -> str:
+        """One turn: returns the answer's text. Raises `ModelError` when the model cannot be reached."""
+        fresh: list[Message] = [{"role": "user", "content": text}]
+        for _ in range(MOST_ROUNDS):
+            context = self._manager.hook.before_turn(turn=self._turn(fresh))
+            messages = [self._system, *(context.messages if context else fresh)]
+            answer = self._model.answer(messages, self._tools, self._show)
+            calls = answer.message.get("tool_calls")
+            if not calls:
+                self._manager.hook.after_turn(turn=self._turn([answer.message], answer.usage))
+                return str(answer.message["content"] or "")
+            fresh = [answer.message, *(self._result(call) for call in calls)]
+        self._manager.hook.after_turn(turn=self._turn(fresh))
+        return f"(stopped after {MOST_ROUNDS} rounds of tool calls)"
+
+    def command(self, text: str) -> CommandResult | None:
+        """Answers ``/lcm …``, ``/new``, ``/reset`` and ``/compact``; None for any other text."""
+        word = text.split()[0].lower() if text.startswith("/") else ""
+        if word in ("/new", "/reset"):
+            reset = Reset(self._session, "new" if word == "/new" else "reset")
+            result: CommandResult = self._manager.hook.before_reset(reset=reset)
+            return result
+        if word == "/compact":
+            text = "/lcm compact"
+        answered: CommandResult | None = self._manager.hook.lcm_run_command(session=self._session, text=text)
+        return answered
+
+    def close(self) -> None:
+        """Ends the run and closes the database."""
+        self._manager.hook.session_end(session=self._session, reason="shutdown")
+        self._plugin.close()
+
+    def _turn(self, messages: Sequence[Message], usage: Usage | None = None) -> Turn:
+        return Turn(
+            self._session,
+            messages,
+            mode="append",
+            model=self._model.name,
+            window=self._model.window,
+            overhead_tokens=self._overhead(),
+            prompt=str(messages[-1].get("content") or ""),
+            usage=usage,
+        )
+
+    def _overhead(self) -> int:
+        count = self._plugin.engine.count_tokens
+        return count(self._system) + count(self._tools)
+
+    def _result(self, call: dict[str, Any]) -> Message:
+        name, raw = call["function"]["name"], call["function"]["arguments"]
+        try:
+            arguments = json.loads(raw or "{}")
+        except ValueError as error:
+            outcome: dict[str, Any] = {"error": f"the arguments are not JSON: {error}"}
+        else:
+            outcome = self._manager.hook.lcm_call_tool(session=self._session, name=name, arguments=arguments)
+            if outcome is None:
+                outcome = (
+                    own_tools.run(name, arguments) if self._own else {"error": f"there is no tool {name}"}
+                )
+        return {
+            "role": "tool",
+            "tool_call_id": call["id"],
+            "content": json.dumps(outcome, ensure_ascii=False),
+        }
+
+    def _complete(self, request: CompletionRequest) -> CompletionResult:
+        """The chat's own model writes the summaries too."""
+        answer: Answer = self._model.answer(request.messages, request.tools, lambda _: None)  # type: ignore[arg-type]
+        message = answer.message
+        return CompletionResult(
+            str(message["content"] or ""), self._model.name, answer.usage, message.get("tool_calls") or ()
+        )

@@ -1,0 +1,164 @@
+"""``lcm chat`` against a model server: the contract's worked example, driven as a person would."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fakes.model_server import Calls, Failure, ModelServer
+
+from lcm_plugin import LcmConfig, Session
+from lcm_plugin.errors import ModelUnavailable
+from lcm_plugin.hosts.chat.agent import ChatAgent
+from lcm_plugin.hosts.chat.model import ChatModel
+
+KEY = Session("agent:chat:main", "chat-1")
+
+# litellm, not this package, uses what pydantic deprecated.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Accessing the 'model_:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:Pydantic serializer warnings:UserWarning"),
+]
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-fake")
+    with ModelServer() as running:
+        yield running
+
+
+def agent(server: ModelServer, tmp_path: Path, shown: list[str], **options: object) -> ChatAgent:
+    settings = options.pop("settings", {})
+    assert isinstance(settings, dict)
+    return ChatAgent(
+        ChatModel("openai/fake-model", server.url, int(options.pop("window", 32_000))),  # type: ignore[call-overload]
+        KEY,
+        LcmConfig(database=str(tmp_path / "chat.db"), **settings),
+        show=shown.append,
+        **options,  # type: ignore[arg-type]
+    )
+
+
+def test_an_answer_is_shown_as_it_comes_and_stored(server: ModelServer, tmp_path: Path) -> None:
+    shown: list[str] = []
+    chat = agent(server, tmp_path, shown)
+    server.enqueue("the heron nests in March", "yes")
+    assert chat.say("when does the heron nest?") == "the heron nests in March"
+    assert "".join(shown) == "the heron nests in March"
+    chat.say("sure?")
+    assert [m["content"] for m in server.requests[-1].messages if m["role"] != "system"] == [
+        "when does the heron nest?",
+        "the heron nests in March",
+        "sure?",
+    ]
+    assert server.invalid == []
+    chat.close()
+
+
+def test_a_recall_tool_call_is_answered_by_the_plugin(server: ModelServer, tmp_path: Path) -> None:
+    chat = agent(server, tmp_path, [])
+    server.enqueue("noted", Calls(("lcm_grep", {"pattern": "amber"})), "it is amber-lantern")
+    chat.say("the password of the shed is amber-lantern")
+    assert chat.say("what is the password?") == "it is amber-lantern"
+    found = json.loads(str(server.requests[-1].messages[-1]["content"]))
+    assert "amber" in json.dumps(found)
+    assert server.invalid == []
+    chat.close()
+
+
+def test_own_tools_need_permission(server: ModelServer, tmp_path: Path) -> None:
+    (tmp_path / "note.txt").write_text("buy seeds")
+    for allowed in (False, True):
+        chat = agent(server, tmp_path, [], allow_tools=allowed)
+        server.enqueue(
+            Calls(
+                ("shell", {"command": "echo from-the-shell"}),
+                ("read_file", {"path": str(tmp_path / "note.txt")}),
+            ),
+            "done",
+        )
+        chat.say("look")
+        results = [str(m["content"]) for m in server.requests[-1].messages if m["role"] == "tool"][-2:]
+        assert ("from-the-shell" in results[0], "buy seeds" in results[1]) == (allowed, allowed)
+        assert ("shell" in server.requests[-1].tools) is allowed
+        chat.close()
+
+
+def test_a_long_talk_stays_within_the_window_and_goes_on_after_a_restart(
+    server: ModelServer, tmp_path: Path
+) -> None:
+    settings = {"fresh_tail_count": 6, "leaf_chunk_tokens": 1_000, "leaf_target_tokens": 120}
+    server.add_rule(lambda request: "word " * 150)
+    for run in range(2):
+        chat = agent(server, tmp_path, [], window=8_000, settings=settings)
+        for number in range(20):
+            chat.say(f"run {run} question {number} " + "about the garden " * 20)
+            assert chat._plugin.engine.wait_idle(30)
+        chat.close()
+    sent = [request for request in server.requests if request.prompt.startswith("run ")]
+    assert len(sent) == 40
+    assert server.invalid == []
+    assert any("<summary" in json.dumps(list(request.messages)) for request in sent)
+
+
+def test_commands_are_answered_without_the_model(server: ModelServer, tmp_path: Path) -> None:
+    chat = agent(server, tmp_path, [])
+    server.enqueue("hello")
+    chat.say("hi")
+    for text in ("/lcm", "/compact", "/new", "/reset"):
+        result = chat.command(text)
+        assert result is not None
+        assert result.text
+    assert chat.command("no command") is None
+    assert chat.command("/unknown") is None
+    assert len(server.requests) == 1
+    chat.close()
+
+
+def test_a_model_that_cannot_be_reached_is_named_and_the_question_is_kept(
+    server: ModelServer, tmp_path: Path
+) -> None:
+    chat = agent(server, tmp_path, [])
+    server.enqueue(Failure(400, "no such model"))
+    with pytest.raises(ModelUnavailable, match="openai/fake-model"):
+        chat.say("are you there?")
+    server.enqueue("yes")
+    chat.say("and now?")
+    assert "are you there?" in json.dumps(list(server.requests[-1].messages))
+    chat.close()
+
+
+def run_chat(
+    *arguments: str, text: str = "", env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", "from lcm_plugin.cli import main; main()", "chat", *arguments],
+        input=text,
+        capture_output=True,
+        text=True,
+        env=env,
+        check=False,
+    )
+
+
+def test_without_a_model_it_says_how_to_set_one() -> None:
+    done = run_chat(env={"PATH": "/usr/bin:/bin"})
+    assert done.returncode == 2
+    assert "LCM_CHAT_MODEL" in done.stderr
+
+
+def test_the_command_line_talks(server: ModelServer, tmp_path: Path) -> None:
+    server.enqueue("good morning")
+    done = run_chat(
+        "--model", "openai/fake-model", "--base-url", server.url, "--window", "32000",
+        "--database", str(tmp_path / "chat.db"), text="hello\n/lcm\n/quit\n",
+        env={"PATH": "/usr/bin:/bin", "OPENAI_API_KEY": "sk-fake", "HOME": str(tmp_path)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "good morning" in done.stdout
+    assert "messages" in done.stdout
