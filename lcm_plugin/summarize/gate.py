@@ -15,6 +15,7 @@ from itertools import pairwise
 from lcm_plugin.summarize.facts import NAME, Vocabulary
 from lcm_plugin.summarize.refusals import CHAT, ERROR, REFUSAL
 from lcm_plugin.summarize.source import CUT_MARK
+from lcm_plugin.summarize.units import EXPAND_PREFIX
 from lcm_plugin.summarize.unwrap import thinks_aloud, unwrap
 from lcm_plugin.tokens import TokenCounter
 
@@ -22,7 +23,7 @@ _SHORT_TOKENS = 90
 _GROUNDED_FACTS = 4
 _SHINGLE = 10
 _ECHO_SHARE, _COPY_SHARE, _RUN_SHARE, _PROMPT_SHARE = 0.9, 0.7, 0.5, 0.25
-_RELATED_SHARE = 0.15
+_RELATED_SHARE = 0.1
 _REPETITION_CHARS, _REPETITION_RATIO = 400, 8.0
 _WORDS = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]|[^\W_]+")
 _SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])|\n+")
@@ -103,7 +104,7 @@ class Gate:
         share, run = _share(words, _places(source_words))
         if tokens > _SHORT_TOKENS and (share >= _ECHO_SHARE or (share >= _COPY_SHARE and run >= _RUN_SHARE)):
             return "echo"
-        if tokens < _SHORT_TOKENS and not _related(words, source_words):
+        if tokens < _SHORT_TOKENS and not _related(_words(text.replace(EXPAND_PREFIX, "")), source_words):
             return "unrelated"
         return ""
 
