@@ -90,8 +90,7 @@ class ReplayHost:
                 self._before(piece)
             else:
                 self._hooks.hook.after_turn(turn=self._turn(piece))
-            self._check()
-        self._engine.wait_idle()
+                self._check()
 
     def command(self, text: str) -> str:
         """What a chat command answers."""
@@ -112,6 +111,8 @@ class ReplayHost:
         self.watch.see(context, tokens, self._budget, faults)
 
     def _check(self) -> None:
+        """Waits for background work, with which a replay must not race, and raises what a hook hid."""
+        self._engine.wait_idle()
         if self._failures:
             raise StoreError(self._failures[0])
 
