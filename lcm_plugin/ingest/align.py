@@ -29,6 +29,8 @@ _OTHER_GAP = 0.6
 _REPEATED = 0.5
 _REWRITTEN = 0.6
 _TRIVIAL_CHARS = 32
+_TELLING_CHARS = 16
+_UNGUESSABLE = 12
 _DECORATION = re.compile(r"\s*(?:\[.*\]|<([A-Za-z][\w-]*)\b[^>]*>.*</\1>)\s*", re.DOTALL)
 
 
@@ -134,10 +136,45 @@ def _align(
         and not _ids_differ(items, stored, overlap)
     ):
         return [(position, len(stored) - overlap + position) for position in range(overlap)]
-    pairs = _best_alignment(items, stored, load_texts)
+    pairs = _proven_alignment(items, stored, load_texts)
     if not pairs or (len(pairs) == 1 and pairs[-1][1] != len(stored) - 1):
         return []
     return pairs
+
+
+def _proven_alignment(
+    items: Sequence[Incoming], stored: Sequence[MessageHead], load_texts: LoadTexts
+) -> list[tuple[int, int]]:
+    """The best alignment that passes over no user's message without proof that it is an old one.
+
+    Calls with ids that a model made, their results and small talk recur from turn to turn. Behind a
+    user's message that aligns with nothing they prove nothing, and the message is a new one.
+    """
+    end = len(items)
+    while True:
+        pairs = _best_alignment(items[:end], stored, load_texts)
+        aligned = {position for position, _ in pairs}
+        proofs = [position for position, column in pairs if _is_proof(items[position], stored[column])]
+        doubtful = range(proofs[-1] + 1 if proofs else 0, pairs[-1][0] if pairs else 0)
+        passed = [at for at in doubtful if at not in aligned and _is_said(items[at])]
+        if not passed:
+            return pairs
+        end = passed[0]
+
+
+def _is_said(item: Incoming) -> bool:
+    """Whether a user said something, rather than a host put in a bracketed or tagged note."""
+    return item.role == "user" and _DECORATION.fullmatch(item.text) is None
+
+
+def _is_proof(item: Incoming, head: MessageHead) -> bool:
+    """Whether two aligned messages are surely the same one."""
+    if item.host_id and item.host_id == head.host_id:
+        return True
+    if any(len(call_id) >= _UNGUESSABLE and ":" not in call_id for call_id in (*item.calls, *item.answers)):
+        return True
+    least = {"user": _TELLING_CHARS, "assistant": _TRIVIAL_CHARS}.get(item.role)
+    return least is not None and len(item.text) >= least
 
 
 def _best_alignment(

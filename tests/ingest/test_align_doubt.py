@@ -1,0 +1,69 @@
+"""Where a list can be read in two ways, a user's message is never taken for an old one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from messages import assistant, call, result, user
+
+from lcm_plugin import Engine, Session
+from lcm_plugin.types import Message
+
+
+def run(request: str, call_id: str = "exec:0") -> list[Message]:
+    return [user(request), call(call_id), result(call_id, "ok"), assistant("ok")]
+
+
+def stored(engine: Engine, session: Session) -> list[Any]:
+    return [message["content"] for message in engine.messages(session) if message["role"] == "user"]
+
+
+def test_a_new_request_that_is_worked_off_just_like_the_old_one_is_new(
+    engine: Engine, session: Session
+) -> None:
+    """The host dropped the old turn's tool rows, and a model's call ids begin anew each turn."""
+    first, second = run("how full is the disk?"), run("and how full is it now?")
+    engine.ingest(session, first, "sync")
+    assert engine.ingest(session, [first[0], first[-1], *second], "sync").stored == 4
+    assert engine.messages(session) == [*first, *second]
+
+
+def test_a_new_request_at_the_head_of_a_fresh_list_is_new(engine: Engine, session: Session) -> None:
+    engine.ingest(session, run("how full is the disk?"), "sync")
+    engine.ingest(session, run("and how full is it now?"), "sync")
+    assert stored(engine, session) == ["how full is the disk?", "and how full is it now?"]
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        user("Summary of the conversation so far: the user asked about the disk."),
+        user("[Relevant memories: the disk is small]"),
+    ],
+)
+def test_what_a_host_puts_before_its_tail_makes_the_tail_no_new_one(
+    engine: Engine, session: Session, note: Message
+) -> None:
+    messages = [*run("how full is the disk?"), *run("and how full is the other one?")]
+    engine.ingest(session, messages, "sync")
+    engine.ingest(session, [note, *messages[4:], user("thanks")], "sync")
+    assert stored(engine, session)[-1] == "thanks"
+    assert len(engine.messages(session)) == 9
+
+
+def test_a_note_put_before_a_stored_call_repeats_nothing(engine: Engine, session: Session) -> None:
+    messages = run("how full is the disk?")
+    engine.ingest(session, messages[:3], "sync")
+    noted = [messages[0], user("<memory>the disk is small</memory>"), *messages[1:]]
+    assert engine.ingest(session, noted, "sync").stored == 1
+    assert engine.messages(session) == messages
+
+
+def test_a_rewritten_request_with_unmistakable_calls_behind_it_is_an_old_one(
+    engine: Engine, session: Session
+) -> None:
+    messages = [user("hello"), assistant("hi"), *run("how full is the disk?", "call_a8f2c09d71")]
+    engine.ingest(session, messages, "sync")
+    rewritten = [*messages[:2], user("(the user asked for disk space)"), *messages[3:]]
+    assert engine.ingest(session, rewritten, "sync").stored == 0
