@@ -132,9 +132,21 @@ class LcmConfig(BaseSettings):
         default=1, ge=-1, description="Condensations after a leaf pass: 0 none, -1 as deep as it goes."
     )
     leaf_chunk_tokens: int = Field(default=20_000, ge=1, description="Most source tokens of one pass.")
+    leaf_trigger_tokens: int | None = Field(
+        default=None,
+        ge=1,
+        description="Raw tokens outside the tail that start a pass; none means leafChunkTokens when that is set, "
+        "else 8000.",
+    )
     leaf_target_tokens: int = Field(default=1_200, ge=16, description="Size aimed at for a leaf summary.")
     condensed_target_tokens: int = Field(
         default=2_000, ge=16, description="Size aimed at for a condensed summary."
+    )
+    summary_prefix_target_tokens: int | None = Field(
+        default=None,
+        ge=1,
+        description="Summary tokens in the context above which a pass condenses at any depth; none means a quarter "
+        "of the budget, at most 6000, and depth alone when incrementalMaxDepth is set.",
     )
     summary_max_overage_factor: float = Field(
         default=3.0, ge=1, description="A summary may be this many times its target."

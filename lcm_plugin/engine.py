@@ -7,6 +7,7 @@ and thread-safe; async hosts call them through a worker thread.
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -15,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 from lcm_plugin.assembly.assembler import Assembler, Request
 from lcm_plugin.assembly.render import Renderer
+from lcm_plugin.calibration import Calibration, SentContext
 from lcm_plugin.compaction.background import Background
-from lcm_plugin.compaction.compactor import Compactor
-from lcm_plugin.compaction.passes import PassRunner
-from lcm_plugin.compaction.policy import Limits, limits_for
-from lcm_plugin.compaction.sweep import Sweeper
+from lcm_plugin.compaction.policy import Call
+from lcm_plugin.compaction.service import Compaction
+from lcm_plugin.compaction.worker import WorkReport
 from lcm_plugin.config import DEFAULT_BUDGET, LcmConfig
 from lcm_plugin.errors import EngineClosed, InputError
 from lcm_plugin.events import EventBus, Listener
@@ -90,6 +91,7 @@ class Engine:
         self.summarizer = Summarizer(config, self.counter, self.events, completer, StoredGuards(store), clock)
         self.library = Library(store, self._read_part)
         self.background = Background()
+        self.calibration = Calibration(StoredGuards(store))
         self._ingestor = Ingestor(
             store,
             self.counter,
@@ -116,14 +118,15 @@ class Engine:
         )
         self._lifecycle = Lifecycle(store, self.events, clock)
         self._assembler = Assembler(Renderer(self.counter, config.timezone, self._read_part), self.counter)
-        passes = PassRunner(store, self.summarizer, self.counter, self.events, clock, config.timezone)
-        self._compactor = Compactor(
-            store,
-            Sweeper(store, passes),
+        self._compaction = Compaction(
             config,
+            store,
+            self.summarizer,
+            self.counter,
+            self.calibration,
+            self.background,
             self.events,
             clock,
-            calls_models=self.summarizer.completions.available,
         )
         self._closed = False
 
@@ -202,6 +205,9 @@ class Engine:
             if conversation is None:
                 return Context([], 0)
             context = self._assembler.assemble(reader, conversation, request)
+        self.calibration.sent(
+            conversation.conversation_id, SentContext(context.tokens, conversation.next_seq)
+        )
         if context.notices:
             self.events.emit(
                 "assembly.notice",
@@ -241,11 +247,11 @@ class Engine:
     ) -> CompactionDecision:
         """Whether compaction is due now."""
         self._check_open()
-        limits = self._limits(session, budget, overhead_tokens, model, window)
+        call = self._call(budget, overhead_tokens, model, window)
         conversation = self._writable_conversation(session)
         if conversation is None:
-            return CompactionDecision(False, Reason.BELOW_THRESHOLD, 0, limits.soft)
-        return self._compactor.evaluate(conversation.conversation_id, limits)
+            return self._compaction.none_due(call, session.key)
+        return self._compaction.evaluate(conversation, call)
 
     def compact(
         self,
@@ -259,13 +265,11 @@ class Engine:
     ) -> CompactionResult:
         """Compacts now, in this thread: what is due, or with ``force`` as far as it goes."""
         self._check_open()
-        limits = self._limits(session, budget, overhead_tokens, model, window)
+        call = self._call(budget, overhead_tokens, model, window)
         conversation = self._writable_conversation(session)
         if conversation is None:
             return CompactionResult(False, Reason.NOTHING_ELIGIBLE, 0, 0, 0)
-        return self._compactor.compact(
-            conversation.conversation_id, limits, force=force, cancelled=lambda: self.background.closing
-        )
+        return self._compaction.compact(conversation, call, force=force)
 
     def schedule_compaction(
         self,
@@ -275,45 +279,61 @@ class Engine:
         overhead_tokens: int = 0,
         model: str | None = None,
         window: int | None = None,
+        wait: bool = True,
     ) -> CompactionDecision:
-        """Starts compaction that is due on a worker thread; past the hard limit, waits a bounded time."""
-        limits = self._limits(session, budget, overhead_tokens, model, window)
+        """Starts compaction that is due on a worker thread.
+
+        Past the hard limit it waits, once and at most ``hard_wait_ms``, unless ``wait`` is false.
+        """
+        self._check_open()
+        call = self._call(budget, overhead_tokens, model, window)
         conversation = self._writable_conversation(session)
         if conversation is None:
-            return CompactionDecision(False, Reason.BELOW_THRESHOLD, 0, limits.soft)
-        conversation_id = conversation.conversation_id
-        decision = self._compactor.evaluate(conversation_id, limits)
-        if not decision.due:
-            return decision
-        with self.store.write() as writer:
-            writer.request_compaction(conversation_id, str(decision.reason), budget, self.clock())
-        self.background.submit(
-            conversation_id,
-            lambda: self._compactor.compact(
-                conversation_id, limits, cancelled=lambda: self.background.closing
-            ),
-        )
-        if decision.reason is Reason.OVER_HARD_LIMIT:
-            finished = self.background.wait_for(conversation_id, self.config.hard_wait_ms / 1000)
-            if not finished:
-                self.events.emit(
-                    "compaction.wait_ended",
-                    level=logging.WARNING,
-                    conversation_id=conversation_id,
-                    waited_ms=self.config.hard_wait_ms,
-                )
-        return decision
+            return self._compaction.none_due(call, session.key)
+        return self._compaction.schedule(conversation, call, wait=wait)
+
+    def recover_overflow(
+        self,
+        session: Session,
+        budget: int | None = None,
+        *,
+        overhead_tokens: int = 0,
+        model: str | None = None,
+        window: int | None = None,
+    ) -> CompactionResult:
+        """A provider refused the last context as too long: compacts now, for what it really counts.
+
+        The fourth time in a row without an answered turn (`note_usage`) the verdict is
+        ``budget_unreachable`` and nothing is tried.
+        """
+        self._check_open()
+        call = self._call(budget, overhead_tokens, model, window)
+        conversation = self._writable_conversation(session)
+        if conversation is None:
+            return CompactionResult(False, Reason.NOTHING_ELIGIBLE, 0, 0, 0)
+        return self._compaction.recover_overflow(conversation, call)
 
     def note_usage(self, turn: Turn) -> None:
-        """Takes what the provider counted for a turn's last model call."""
-        if turn.usage is not None:
-            self.events.emit(
-                "turn.usage",
-                level=logging.DEBUG,
-                session_key=turn.session.key,
-                prompt_tokens=turn.usage.prompt_tokens,
-                cache_read_tokens=turn.usage.cache_read_tokens,
-            )
+        """Takes what the provider counted for an answered turn's last model call.
+
+        From it the engine learns, per model, how far its own counts are off (`calibration`).
+        """
+        self._check_open()
+        conversation = self._writable_conversation(turn.session)
+        if conversation is None:
+            return
+        call = self._call(None, turn.overhead_tokens, turn.model, turn.window)
+        self._compaction.note_answer(conversation, call, turn.usage.prompt_tokens if turn.usage else None)
+
+    def work(
+        self, stop: threading.Event, *, until_idle: bool = False, poll_seconds: float = 2.0
+    ) -> WorkReport:
+        """Works off compaction debts of all conversations in this thread until ``stop`` is set.
+
+        With ``until_idle`` it ends when nothing is due any more. Other processes may do the same.
+        """
+        self._check_open()
+        return self._compaction.work(stop, until_idle=until_idle, poll_seconds=poll_seconds)
 
     # -- sessions
 
@@ -467,17 +487,8 @@ class Engine:
         with self.store.read() as reader:
             return self._conversation(reader, session)
 
-    def _limits(
-        self, session: Session, budget: int | None, overhead: int, model: str | None, window: int | None
-    ) -> Limits:
-        return limits_for(
-            self.config,
-            self._budget(budget),
-            overhead=overhead,
-            model=model,
-            window=window,
-            session_key=self.gate.key_of(session),
-        )
+    def _call(self, budget: int | None, overhead: int, model: str | None, window: int | None) -> Call:
+        return Call(self._budget(budget), overhead, model, window)
 
     def _budget(self, budget: int | None) -> int:
         if budget is not None and budget < 1:

@@ -50,11 +50,14 @@ def legal_cut(seq: int, lowest_group: Callable[[int], int | None]) -> int:
     """The newest legal cut at or before ``seq``.
 
     ``lowest_group`` answers, for a seq, the smallest ``group_seq`` of the `MAX_SPAN` messages from
-    there on.
+    there on. Calls that overlap without end have no legal cut near: then ``seq`` itself must do.
     """
-    while (lowest := lowest_group(seq)) is not None and lowest < seq:
-        seq = lowest
-    return seq
+    cut = seq
+    while (lowest := lowest_group(cut)) is not None and lowest < cut:
+        cut = lowest
+        if seq - cut > MAX_SPAN:
+            return seq
+    return cut
 
 
 def next_legal_cut(heads: Sequence[MessageHead], at_least: int) -> int:

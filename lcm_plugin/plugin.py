@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import pluggy
 
+from lcm_plugin.compaction.overflow import overflow_reported
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.config_file import load_config
 from lcm_plugin.engine import Engine, system_clock
@@ -29,6 +30,7 @@ from lcm_plugin.types import (
     CompletionResult,
     Context,
     Message,
+    Reason,
     Reset,
     Session,
     Turn,
@@ -152,24 +154,34 @@ class LcmPlugin:
         if not engine.config.enabled or engine.access(turn.session) is Access.NONE:
             return _own_list(turn)
         self._store(turn)
+        full = self._make_room(turn)
         context = engine.assemble(
             turn.session, turn_budget(turn), turn.overhead_tokens, turn.prompt, model=turn.model
         )
+        if not full:
+            # Only now, so that what a turn sees does not depend on how fast a thread is.
+            engine.schedule_compaction(turn.session, **_call_of(turn), wait=False)
         return with_live_copies(context, turn, engine.count_tokens) if context.messages else _own_list(turn)
+
+    def _make_room(self, turn: Turn) -> bool:
+        """Compacts before the model call if the context is too large for one; whether it was."""
+        engine, call = self.engine, _call_of(turn)
+        if overflow_reported(turn.metadata):
+            engine.recover_overflow(turn.session, **call)
+            return True
+        if engine.evaluate(turn.session, **call).reason is not Reason.OVER_HARD_LIMIT:
+            return False
+        engine.schedule_compaction(turn.session, **call, wait=True)
+        return True
 
     def _after(self, turn: Turn) -> None:
         engine = self.engine
         if not engine.config.enabled or engine.access(turn.session) is not Access.FULL:
             return
         self._store(turn)
-        engine.note_usage(turn)
-        engine.schedule_compaction(
-            turn.session,
-            turn_budget(turn),
-            overhead_tokens=turn.overhead_tokens,
-            model=turn.model,
-            window=turn.window,
-        )
+        if not overflow_reported(turn.metadata):
+            engine.note_usage(turn)
+        engine.schedule_compaction(turn.session, **_call_of(turn), wait=False)
 
     def _store(self, turn: Turn) -> None:
         parent = turn.metadata.get(PARENT_KEY)
@@ -252,6 +264,16 @@ def register(
     manager.register(added, name=PROJECT)
     added.attach(manager)
     return added
+
+
+def _call_of(turn: Turn) -> dict[str, Any]:
+    """What a turn says about its model call, as the engine's arguments."""
+    return {
+        "budget": turn_budget(turn),
+        "overhead_tokens": turn.overhead_tokens,
+        "model": turn.model,
+        "window": turn.window,
+    }
 
 
 def _own_list(turn: Turn) -> Context | None:

@@ -1,18 +1,20 @@
 """The fresh tail: the newest messages, which compaction leaves alone.
 
-This module owns the rule. The tail holds whole groups, at least everything from the newest user
-message on, and else as much as count and tokens allow. Under pressure it yields: only the newest
-groups that fit stay protected, and the newest user message is *pinned* where it stands, so that one
-very long turn cannot make a session die.
+This module owns the rule. The tail holds whole groups, as many as count and tokens allow, and everything
+from the newest user message on. Under pressure it *yields*: then that message protects nothing after it,
+so that one very long turn cannot make a session die. A context still shows it word for word
+(`assembly.opening`), which is why a yielding tail leaves room for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 
+from lcm_plugin.groups import MAX_SPAN, next_legal_cut
 from lcm_plugin.store.base import Reader
-from lcm_plugin.store.records import Item
+from lcm_plugin.store.records import Item, MessageHead
 
 _PAGE = 96
 _END = 1 << 62
@@ -20,67 +22,99 @@ _END = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """What is protected: every item from ordinal ``start`` on, and the ``pinned`` one before it."""
+    """What is protected: every item from ordinal ``start`` on. Hidden messages are not counted."""
 
-    start: int
+    start: int = _END
     tokens: int = 0
     messages: int = 0
-    pinned: int | None = None
 
     def protects(self, ordinal: int) -> bool:
         """Whether an item must be left alone."""
-        return ordinal >= self.start or ordinal == self.pinned
+        return ordinal >= self.start
 
 
 def fresh_tail(
     reader: Reader, conversation_id: int, *, count: int, max_tokens: int | None = None, yields: bool = False
 ) -> Tail:
-    """The tail of a conversation, found by walking back from its newest item."""
-    walk = _Walk(count, max_tokens, yields)
-    for item in _newest_first(reader, conversation_id):
-        if not walk.take(item):
-            break
-    return walk.tail()
+    """The tail of a conversation, found by walking back from its newest item.
+
+    ``count`` and ``max_tokens`` bound it. Without ``yields`` the newest user message and all after it
+    belong to it whatever they cost; with ``yields`` only the newest group does. It ends at a summary.
+    """
+    user = reader.newest_user(conversation_id)
+    room = _END if max_tokens is None else max_tokens
+    must = _END
+    if user is not None and yields:
+        room -= user.tokens
+    elif user is not None and _stands_raw(reader, conversation_id, user):
+        must = user.seq
+    taken, rest, for_tokens = _take(_newest_first(reader, conversation_id), count, room, must)
+    if not taken:
+        return Tail()
+    whole = (_without_broken_group(taken, must) if for_tokens else None) or _with_whole_groups(taken, rest)
+    return Tail(
+        start=whole[-1].ordinal,
+        tokens=sum(item.tokens for item in whole),
+        messages=sum(1 for item in whole if item.message and not item.message.hidden),
+    )
 
 
-class _Walk:
-    def __init__(self, count: int, max_tokens: int | None, yields: bool) -> None:
-        self._count = count
-        self._max_tokens = _END if max_tokens is None else max_tokens
-        self._yields = yields
-        self._start = _END
-        self._reach = _END
-        self._messages = 0
-        self._tokens = 0
-        self._user: int | None = None
-        self._closed = False
-
-    def take(self, item: Item) -> bool:
-        """Looks at the next older item; False when there is nothing more to look for."""
+def _take(items: Iterator[Item], count: int, room: int, must: int) -> tuple[list[Item], Iterator[Item], bool]:
+    """What belongs to the tail, newest first; what is older; and whether tokens ended it, not the count."""
+    taken: list[Item] = []
+    messages = tokens = 0
+    for item in items:
         if item.message is None:
-            return not (self._closed and self._user is not None)
-        if self._user is None and item.message.role == "user" and not item.message.hidden:
-            self._user = item.ordinal
-        if self._must_take(item) or (not self._closed and self._fits(item)):
-            self._start = item.ordinal
-            self._reach = min(self._reach, item.message.group_seq)
-            self._messages += 0 if item.message.hidden else 1
-            self._tokens += item.tokens
-            return True
-        self._closed = True
-        return self._user is None
+            if must == _END or item.ordinal < must:
+                break
+            continue
+        messages += not item.message.hidden
+        tokens += item.tokens
+        if taken and item.ordinal < must and (messages > count or tokens > room):
+            return taken, chain((item,), items), messages <= count
+        taken.append(item)
+    return taken, iter(()), False
 
-    def _must_take(self, item: Item) -> bool:
-        inside_group = item.ordinal >= self._reach
-        in_turn = not self._yields and (self._user is None or item.ordinal == self._user)
-        return self._start == _END or inside_group or in_turn
 
-    def _fits(self, item: Item) -> bool:
-        return self._messages < self._count and self._tokens + item.tokens <= self._max_tokens
+def _without_broken_group(taken: list[Item], must: int) -> list[Item] | None:
+    """The tail from its oldest whole group on; None when nothing or too little would be left."""
+    heads = [item.message for item in reversed(taken) if item.message]
+    cut = next_legal_cut(heads, 0)
+    if cut == len(heads) or heads[cut].seq > must:
+        return None
+    return taken[: len(taken) - cut]
 
-    def tail(self) -> Tail:
-        pinned = self._user if self._user is not None and self._user < self._start else None
-        return Tail(self._start, self._tokens, self._messages, pinned)
+
+def _with_whole_groups(taken: list[Item], rest: Iterator[Item]) -> list[Item]:
+    """The tail with as much of what is older as its oldest group needs.
+
+    A call that was compacted, or stands too far away, is not waited for: its late result stands for
+    itself.
+    """
+    items = list(taken)
+    reach = min(_group(item) for item in items)
+    for item in rest:
+        if item.message is None or items[-1].ordinal <= reach or len(items) - len(taken) >= MAX_SPAN:
+            break
+        items.append(item)
+        reach = min(reach, _group(item))
+    oldest, lowest = items[-1].ordinal, _END
+    for size, item in enumerate(items, start=1):
+        group = _group(item)
+        lowest = min(lowest, group if group >= oldest else item.ordinal)
+        if size >= len(taken) and lowest >= item.ordinal:
+            return items[:size]
+    return items
+
+
+def _group(item: Item) -> int:
+    return item.message.group_seq if item.message else item.ordinal
+
+
+def _stands_raw(reader: Reader, conversation_id: int, message: MessageHead) -> bool:
+    """Whether a message is itself in the context, not covered by a summary or taken out."""
+    found = reader.newest_items(conversation_id, before=message.seq + 1, limit=1)
+    return bool(found) and found[0].ordinal == message.seq and found[0].message is not None
 
 
 def _newest_first(reader: Reader, conversation_id: int) -> Iterator[Item]:

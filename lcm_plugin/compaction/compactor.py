@@ -1,29 +1,50 @@
-"""Compaction of one conversation: decide, take the lease, sweep, give a verdict."""
+"""Compaction of one conversation: decide, take the lease, run passes, give a verdict."""
 
 from __future__ import annotations
 
 import logging
-import os
-import socket
 import time
-import uuid
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
 
+from lcm_plugin.calibration import Calibration
 from lcm_plugin.compaction.chunks import raw_tokens_outside
-from lcm_plugin.compaction.policy import Limits, decide
-from lcm_plugin.compaction.sweep import Bounds, Progress, Sweeper
+from lcm_plugin.compaction.lease import Lease
+from lcm_plugin.compaction.policy import EMERGENCY_TAIL_SHARES, Call, Limits, decide, limits_for
+from lcm_plugin.compaction.sweep import Bounds, Pressure, Progress, Sweeper
 from lcm_plugin.config import LcmConfig
-from lcm_plugin.errors import LcmError
+from lcm_plugin.errors import EngineClosed, LcmError, ModelError, StoreError
 from lcm_plugin.events import EventBus
-from lcm_plugin.store.base import Store
+from lcm_plugin.store.base import Reader, Store
 from lcm_plugin.store.records import Conversation
-from lcm_plugin.tail import fresh_tail
+from lcm_plugin.tail import Tail, fresh_tail
 from lcm_plugin.types import CompactionDecision, CompactionResult, Reason
 
-_LEASE_MARGIN_MS = 30_000
 _RETRY_FIRST_MS = 60_000
 _RETRY_LONGEST_MS = 1_800_000
+_BUSY_RETRY_MS = 5_000
+_TRIES_WITHOUT_REST = 3
 _NO_LIMIT = 1 << 31
+_STATES = {
+    Reason.MODEL_FAILED: "failed",
+    Reason.BUDGET_UNREACHABLE: "failed",
+    Reason.NO_PROGRESS: "failed",
+    Reason.DEFERRED: "deferred",
+    Reason.CANCELLED: "deferred",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """One compaction that holds its lease."""
+
+    conversation_id: int
+    limits: Limits
+    decision: CompactionDecision
+    force: bool
+    bounds: Bounds
+    progress: Progress
 
 
 class Compactor:
@@ -36,6 +57,7 @@ class Compactor:
         config: LcmConfig,
         events: EventBus,
         clock: Callable[[], int],
+        calibration: Calibration,
         *,
         calls_models: Callable[[], bool],
     ) -> None:
@@ -44,22 +66,24 @@ class Compactor:
         self._config = config
         self._events = events
         self._clock = clock
+        self._calibration = calibration
         self._calls_models = calls_models
-        self._lease_ms = config.summary_timeout_ms + _LEASE_MARGIN_MS
+
+    def limits(self, call: Call, session_key: str) -> Limits:
+        """The settings for a call, its budget corrected by what the provider counts."""
+        factor = self._calibration.factor(call.model)
+        return limits_for(self._config, call, session_key=session_key, factor=factor)
 
     def evaluate(self, conversation_id: int, limits: Limits) -> CompactionDecision:
         """Whether compaction is due now. Costs the same however long the history is."""
         with self._store.read() as reader:
             conversation = reader.conversation(conversation_id)
-            if conversation is None:
+            if conversation is None or not conversation.active:
                 return CompactionDecision(False, Reason.BELOW_THRESHOLD, 0, limits.soft)
             outside = 0
-            if conversation.raw_tokens >= limits.chunk_tokens:
-                tail = fresh_tail(
-                    reader, conversation_id, count=limits.tail_count, max_tokens=limits.tail_tokens
-                )
-                outside = raw_tokens_outside(conversation.raw_tokens, tail)
-            return decide(conversation, limits, outside, reader.debt(conversation_id))
+            if conversation.raw_tokens >= limits.least_outside:
+                outside = raw_tokens_outside(conversation.raw_tokens, _tail(reader, conversation, limits))
+            return decide(conversation, limits, outside, reader.debt(conversation_id), self._clock())
 
     def compact(
         self,
@@ -67,108 +91,88 @@ class Compactor:
         limits: Limits,
         *,
         force: bool = False,
-        cancelled: Callable[[], bool] | None = None,
+        cancelled: Callable[[], bool] = lambda: False,
     ) -> CompactionResult:
-        """Compacts if it is due, or as far as it goes when forced. Never raises for a failed pass."""
+        """Compacts if it is due, or as far as it goes when forced. A failure is a verdict, not an exception."""
         decision = self.evaluate(conversation_id, limits)
         if not force and not decision.due:
-            return _unchanged(decision.reason, decision.tokens)
-        owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
-        with self._store.write() as writer:
-            if writer.claim_debt(conversation_id, owner, self._clock(), self._lease_ms) is None:
-                return _unchanged(Reason.LOCKED, decision.tokens)
-        progress, error = Progress(), ""
+            return self._not_due(conversation_id, decision)
         try:
-            self._run(
-                conversation_id,
-                limits,
-                decision,
-                force,
-                self._bounds(conversation_id, owner, cancelled),
-                progress,
-            )
-        except LcmError as failure:
-            error = str(failure)
-            self._events.emit(
-                "compaction.failed", level=logging.WARNING, conversation_id=conversation_id, error=error
-            )
-        finally:
-            result = self._settle(conversation_id, limits, decision, owner, progress, error)
-        self._events.emit(
-            "compaction.finished",
-            conversation_id=conversation_id,
-            trigger_reason=str(Reason.MANUAL if force else decision.reason),
-            reason=str(result.reason),
-            passes=result.passes,
-            token_before=result.tokens_before,
-            token_after=result.tokens_after,
-        )
-        return result
+            lease = Lease.take(self._store, conversation_id, self._clock)
+        except StoreError as error:
+            return self._report(conversation_id, decision, force, _deferred(decision, error))
+        if lease is None:
+            return _unchanged(Reason.LOCKED, decision)
+        progress, failure = Progress(), None
+        with lease:
+            bounds = self._bounds(lease, cancelled)
+            try:
+                self._run(_Work(conversation_id, limits, decision, force, bounds, progress))
+            except LcmError as error:
+                failure = error
+            result = self._settle(lease, limits, decision, progress, failure)
+        return self._report(conversation_id, decision, force, result)
 
-    def _run(
-        self,
-        conversation_id: int,
-        limits: Limits,
-        decision: CompactionDecision,
-        force: bool,
-        bounds: Bounds,
-        progress: Progress,
-    ) -> None:
-        if not force and decision.reason is Reason.LEAF_CHUNK_READY:
-            self._sweeper.incremental(conversation_id, limits, bounds, progress)
+    def _run(self, work: _Work) -> None:
+        if not work.force and work.decision.reason is Reason.LEAF_CHUNK_READY:
+            self._sweeper.incremental(work.conversation_id, work.limits, work.bounds, work.progress)
             return
-        self._sweeper.sweep(conversation_id, limits, bounds, progress, forced=force)
-        if self._tokens(conversation_id) > limits.hard and progress.stopped is None:
-            self._sweeper.sweep(conversation_id, limits, bounds, progress, emergency=True)
+        limits, reason = work.limits, "manual" if work.force else str(work.decision.reason)
+        self._sweep(work, Pressure(reason, work.force))
+        if self._over(work, limits.soft) and self._tail_tokens(work) > limits.yielding_tokens:
+            self._sweep(work, Pressure(reason, work.force, limits.yielding_tokens))
+        for share in EMERGENCY_TAIL_SHARES:
+            if not self._over(work, limits.hard):
+                return
+            tail = min(limits.yielding_tokens, int(limits.room * share))
+            self._sweep(work, Pressure("emergency", True, tail, emergency=True))
 
-    def _bounds(self, conversation_id: int, owner: str, cancelled: Callable[[], bool] | None) -> Bounds:
-        renewed = time.monotonic()
+    def _sweep(self, work: _Work, pressure: Pressure) -> None:
+        if work.progress.stopped is None:
+            self._sweeper.sweep(work.conversation_id, work.limits, work.bounds, work.progress, pressure)
 
-        def alive() -> bool:
-            nonlocal renewed
-            if cancelled is not None and cancelled():
-                return False
-            if time.monotonic() - renewed < self._lease_ms / 4000:
-                return True
-            renewed = time.monotonic()
-            with self._store.write() as writer:
-                return writer.renew_lease(conversation_id, owner, self._clock(), self._lease_ms)
+    def _over(self, work: _Work, limit: int) -> bool:
+        return self._tokens(work.conversation_id) > limit
 
+    def _tail_tokens(self, work: _Work) -> int:
+        with self._store.read() as reader:
+            conversation = reader.conversation(work.conversation_id)
+            return _tail(reader, conversation, work.limits).tokens if conversation else 0
+
+    def _bounds(self, lease: Lease, cancelled: Callable[[], bool]) -> Bounds:
         return Bounds(
             max_passes=self._config.max_sweep_passes if self._calls_models() else _NO_LIMIT,
             deadline=time.monotonic() + self._config.sweep_deadline_ms / 1000,
-            alive=alive,
+            pass_seconds=self._config.summary_timeout_ms / 1000,
+            alive=lambda: lease.held and not cancelled(),
         )
 
     def _settle(
         self,
-        conversation_id: int,
+        lease: Lease,
         limits: Limits,
         decision: CompactionDecision,
-        owner: str,
         progress: Progress,
-        error: str,
+        failure: LcmError | None,
     ) -> CompactionResult:
-        after = self._tokens(conversation_id)
-        reason = _verdict(progress, after, limits, error)
-        now = self._clock()
-        with self._store.write() as writer:
-            debt = writer.debt(conversation_id)
-            attempts = debt.attempts if debt else 1
-            state, next_attempt = "done", 0
-            if reason is Reason.MODEL_FAILED:
-                state, next_attempt = "failed", now + _back_off(attempts)
-            elif reason in (Reason.DEFERRED, Reason.CANCELLED):
-                state, next_attempt = "deferred", now
-            writer.settle_debt(
-                conversation_id,
-                owner,
-                state,
-                now,
-                reason=str(reason),
-                error=error,
-                next_attempt_at=next_attempt,
+        """The verdict, noted in the database as far as it can be."""
+        detail = str(failure) if failure else ""
+        try:
+            after = self._tokens(lease.conversation_id)
+            reason = _verdict(progress, after, limits, failure)
+            state = _STATES.get(reason, "done")
+            rest = _rest(reason, lease.attempts, failure)
+            next_attempt = self._clock() + rest if rest else 0
+            lease.settle(state, reason=str(reason), error=detail, next_attempt_at=next_attempt)
+        except LcmError as error:
+            # The lease expires by itself; what was published stands.
+            after, reason = decision.tokens - progress.saved, Reason.DEFERRED
+            detail = detail or str(error)
+        if progress.fallbacks:
+            note = (
+                f"{progress.fallbacks} of {progress.passes} summaries by extraction, since no model answered"
             )
+            detail = f"{detail}; {note}" if detail else note
         return CompactionResult(
             compacted=progress.saved > 0,
             reason=reason,
@@ -176,28 +180,86 @@ class Compactor:
             tokens_before=decision.tokens,
             tokens_after=after,
             summaries=tuple(progress.summaries),
-            detail=error,
+            detail=detail,
         )
+
+    def _not_due(self, conversation_id: int, decision: CompactionDecision) -> CompactionResult:
+        """Nothing to do now; a debt that was recorded when there was is closed, so that nobody takes it again."""
+        with suppress(StoreError):
+            self._close_debt(conversation_id, decision.reason)
+        return _unchanged(decision.reason, decision)
+
+    def _close_debt(self, conversation_id: int, reason: Reason) -> None:
+        with self._store.read() as reader:
+            debt = reader.debt(conversation_id)
+        if debt is None or debt.state == "done" or debt.next_attempt_at > self._clock():
+            return
+        lease = Lease.take(self._store, conversation_id, self._clock)
+        if lease is not None:
+            lease.settle("done", reason=str(reason))
+
+    def _report(
+        self, conversation_id: int, decision: CompactionDecision, force: bool, result: CompactionResult
+    ) -> CompactionResult:
+        poor = result.reason in _STATES and result.reason is not Reason.CANCELLED
+        self._events.emit(
+            "compaction.finished",
+            level=logging.WARNING if poor else logging.INFO,
+            conversation_id=conversation_id,
+            trigger_reason=str(Reason.MANUAL if force else decision.reason),
+            reason=str(result.reason),
+            passes=result.passes,
+            token_before=result.tokens_before,
+            token_after=result.tokens_after,
+            detail=result.detail,
+        )
+        return result
 
     def _tokens(self, conversation_id: int) -> int:
         with self._store.read() as reader:
-            conversation: Conversation | None = reader.conversation(conversation_id)
+            conversation = reader.conversation(conversation_id)
             return conversation.context_tokens if conversation else 0
 
 
-def _verdict(progress: Progress, after: int, limits: Limits, error: str) -> Reason:
-    if error:
+def _tail(reader: Reader, conversation: Conversation, limits: Limits) -> Tail:
+    return fresh_tail(
+        reader, conversation.conversation_id, count=limits.tail_count, max_tokens=limits.tail_tokens
+    )
+
+
+def _verdict(progress: Progress, after: int, limits: Limits, failure: LcmError | None) -> Reason:
+    if isinstance(failure, EngineClosed):
+        return Reason.CANCELLED
+    if isinstance(failure, ModelError):
         return Reason.MODEL_FAILED
+    if failure is not None:
+        return Reason.DEFERRED
     if progress.stopped is not None:
         return progress.stopped
     if after > limits.hard:
         return Reason.BUDGET_UNREACHABLE
-    return Reason.DONE if progress.passes else Reason.NOTHING_ELIGIBLE
+    if progress.passes:
+        return Reason.DONE
+    return Reason.NO_PROGRESS if progress.tried else Reason.NOTHING_ELIGIBLE
 
 
-def _unchanged(reason: Reason, tokens: int) -> CompactionResult:
-    return CompactionResult(False, reason, 0, tokens, tokens)
+def _rest(reason: Reason, attempts: int, failure: LcmError | None) -> int:
+    """Milliseconds until the next try."""
+    if failure is not None and not isinstance(failure, ModelError):
+        return _BUSY_RETRY_MS
+    if reason is Reason.BUDGET_UNREACHABLE:
+        attempts -= _TRIES_WITHOUT_REST
+        return _back_off(attempts) if attempts > 0 else 0
+    return _back_off(attempts) if reason in (Reason.MODEL_FAILED, Reason.NO_PROGRESS) else 0
 
 
 def _back_off(attempts: int) -> int:
     return min(_RETRY_FIRST_MS << min(max(0, attempts - 1), 10), _RETRY_LONGEST_MS)
+
+
+def _unchanged(reason: Reason, decision: CompactionDecision, detail: str = "") -> CompactionResult:
+    return CompactionResult(False, reason, 0, decision.tokens, decision.tokens, detail=detail)
+
+
+def _deferred(decision: CompactionDecision, error: LcmError) -> CompactionResult:
+    return _unchanged(Reason.DEFERRED, decision, str(error))

@@ -1,4 +1,8 @@
-"""When compaction is due, and how far it goes. Pure rules over a conversation's running totals."""
+"""When compaction is due, and how far it goes. Pure rules over a conversation's running totals.
+
+Settings that were given are taken as given. Those that were not follow the policy that `benchmarks/cost.py`
+found to be the cheapest at an equal fresh tail; `docs/compaction.md` says why.
+"""
 
 from __future__ import annotations
 
@@ -9,30 +13,63 @@ from lcm_plugin.globs import matches
 from lcm_plugin.store.records import Conversation, Debt
 from lcm_plugin.types import CompactionDecision, Reason
 
+LEAF_TRIGGER_TOKENS = 8_000
+"""Raw tokens outside the tail that start a pass: the optimum is flat between 6,000 and 14,000."""
+PREFIX_TOKENS = 6_000
+"""Most tokens that summaries should take in the context, in windows of 24,000 tokens and more."""
+EARLY_SHARE = 0.55
+"""Share of the budget at which a small window compacts before the trigger amount is there."""
+EMERGENCY_TAIL_SHARES = (0.4, 0.2, 0.0)
+"""What the tail may hold in an emergency, as shares of the room; each is tried only if the last was not enough."""
+
+_PREFIX_SHARE = 1 / 4
+# A tree keeps some eight nodes in the context; together they should take no more than the prefix.
+_NODES = 8
+_LEAST_TARGET = 96
+_TAIL_SHARE_OF_SOFT = 2 / 3
+_LEAST_ROOM_SHARE = 0.1
+_EARLY_OUTSIDE_TOKENS = 3_000
+_EMERGENCY_LEAF_FANOUT = 2
+_MIN_CONDENSED_SHARE = 0.1
+_SOURCE_PER_TARGET = 16
+_KEPT_OF_MAX_MESSAGES = 0.75
 _MODEL_POINTS = 100
 _SESSION_POINTS = 50
 _WINDOW_POINTS = 20
-TAIL_SHARE = 0.5
-YIELDING_SHARE = 0.4
-# A balanced tree keeps some ten nodes in the context; together they should leave room for the tail.
-_NODE_SHARE = 1 / 32
-_LEAST_TARGET = 96
-_EMERGENCY_LEAF_FANOUT = 2
-_MIN_CONDENSED_SHARE = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The model call that a conversation's context is for. Amounts are tokens; ``window`` is the model's."""
+
+    budget: int | None = None
+    overhead: int = 0
+    model: str | None = None
+    window: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The settings that hold for one conversation, model and budget. All amounts are tokens."""
+    """The settings that hold for one conversation and call. All amounts are tokens as we count them.
 
-    budget: int
+    ``early`` is the context size from which ``early_outside`` raw tokens outside the tail make a pass due;
+    None when only ``trigger`` counts. ``prefix_target`` is None when summaries are condensed by depth alone.
+    """
+
+    call: Call
+    room: int
     soft: int
     hard: int
+    early: int | None
+    early_outside: int
+    trigger: int
+    chunk_tokens: int
+    min_condensed_tokens: int
     tail_count: int
     tail_tokens: int
-    chunk_tokens: int
     leaf_target: int
     condensed_target: int
+    prefix_target: int | None
     leaf_fanout: int
     fanout: int
     fanout_hard: int
@@ -41,47 +78,65 @@ class Limits:
     enabled: bool
 
     @property
-    def min_condensed_tokens(self) -> int:
-        """Least source tokens worth a condensation."""
-        return int(self.chunk_tokens * _MIN_CONDENSED_SHARE)
-
-    @property
     def yielding_tokens(self) -> int:
-        """What the tail may hold when it yields."""
-        return int(self.budget * YIELDING_SHARE)
+        """What the tail may hold once it yields because of the soft limit."""
+        return min(self.tail_tokens, int(self.soft * _TAIL_SHARE_OF_SOFT))
 
     @property
     def emergency_leaf_fanout(self) -> int:
         """Least messages for a leaf pass past the hard limit."""
         return min(self.leaf_fanout, _EMERGENCY_LEAF_FANOUT)
 
+    @property
+    def least_outside(self) -> int:
+        """With fewer raw tokens than this the tail need not be looked at: nothing outside it can be due."""
+        return self.trigger if self.early is None else min(self.trigger, self.early_outside)
 
-def limits_for(
-    config: LcmConfig,
-    budget: int | None,
-    *,
-    overhead: int = 0,
-    model: str | None = None,
-    window: int | None = None,
-    session_key: str = "",
-) -> Limits:
-    """Settings with the most specific override applied."""
-    override = _best_override(config, model, window, session_key)
-    total = min(budget or DEFAULT_BUDGET, config.max_assembly_token_budget or 1 << 62)
+
+def limits_for(config: LcmConfig, call: Call, *, session_key: str = "", factor: float = 1.0) -> Limits:
+    """Settings with the most specific override applied.
+
+    ``factor`` is how many tokens the provider counts for one of ours: shares of the budget shrink by it.
+    It never lets the context outgrow the budget by our own count.
+    """
+    override = _best_override(config, call.model, call.window, session_key)
+    given = config.model_fields_set
+    total = min(call.budget or DEFAULT_BUDGET, config.max_assembly_token_budget or 1 << 62)
+    room = max(1, int(total * _LEAST_ROOM_SHARE), total - call.overhead)
+
+    def share(part: float) -> int:
+        return max(1, min(int(part * total / factor) - call.overhead, int(config.hard_threshold * room)))
+
     threshold = override.context_threshold if override else config.context_threshold
-    hard = max(threshold, config.hard_threshold)
+    hard = max(share(max(threshold, config.hard_threshold)), int(total * _LEAST_ROOM_SHARE))
+    soft = max(min(hard, share(threshold)), int(total * _LEAST_ROOM_SHARE * threshold), 1)
+    own_chunk = override.leaf_chunk_tokens if override else None
+    if own_chunk is None and "leaf_chunk_tokens" in given:
+        own_chunk = config.leaf_chunk_tokens
+    own_threshold = override is not None or "context_threshold" in given
+    prefix = config.summary_prefix_target_tokens or max(1, min(PREFIX_TOKENS, int(total * _PREFIX_SHARE)))
+    leaf_target = _target(config, "leaf_target_tokens", prefix, total)
+    chunk = own_chunk or min(config.leaf_chunk_tokens, _SOURCE_PER_TARGET * leaf_target)
+    tail_count, leaf_fanout = _tail_and_fanout(config, override)
+    by_depth_alone = "incremental_max_depth" in given and config.summary_prefix_target_tokens is None
     return Limits(
-        budget=total,
-        soft=max(1, int(threshold * total) - overhead),
-        hard=max(1, int(hard * total) - overhead),
-        tail_count=(override and override.fresh_tail_count) or config.fresh_tail_count,
-        tail_tokens=config.fresh_tail_max_tokens or int(total * TAIL_SHARE),
-        chunk_tokens=(override and override.leaf_chunk_tokens) or config.leaf_chunk_tokens,
-        leaf_target=min(config.leaf_target_tokens, max(_LEAST_TARGET, int(total * _NODE_SHARE))),
-        condensed_target=min(config.condensed_target_tokens, max(_LEAST_TARGET, int(total * _NODE_SHARE))),
-        leaf_fanout=config.leaf_min_fanout,
+        call=call,
+        room=room,
+        soft=soft,
+        hard=hard,
+        early=None if own_chunk or own_threshold else min(soft, share(EARLY_SHARE)),
+        early_outside=min(_EARLY_OUTSIDE_TOKENS, max(1, total // 10)),
+        trigger=config.leaf_trigger_tokens or own_chunk or LEAF_TRIGGER_TOKENS,
+        chunk_tokens=chunk,
+        min_condensed_tokens=int(min(own_chunk or config.leaf_chunk_tokens, chunk) * _MIN_CONDENSED_SHARE),
+        tail_count=tail_count,
+        tail_tokens=config.fresh_tail_max_tokens or max(1, int(soft * _TAIL_SHARE_OF_SOFT)),
+        leaf_target=leaf_target,
+        condensed_target=_target(config, "condensed_target_tokens", prefix, total),
+        prefix_target=None if by_depth_alone else prefix,
+        leaf_fanout=leaf_fanout,
         fanout=config.condensed_min_fanout,
-        fanout_hard=config.condensed_min_fanout_hard,
+        fanout_hard=min(config.condensed_min_fanout_hard, config.condensed_min_fanout),
         incremental_depth=config.incremental_max_depth,
         max_active_messages=config.max_active_messages,
         enabled=not config.autocompact_disabled,
@@ -89,12 +144,13 @@ def limits_for(
 
 
 def decide(
-    conversation: Conversation, limits: Limits, raw_outside_tail: int, debt: Debt | None
+    conversation: Conversation, limits: Limits, raw_outside_tail: int, debt: Debt | None, now: int
 ) -> CompactionDecision:
     """Whether compaction is due.
 
     The context's own tokens are compared with what the budget leaves after the host's overhead. A
-    verdict that nothing could be done stands until a message or the context changes.
+    verdict that nothing could be done stands until a message or the context changes; after a failure
+    nothing is due before the next try.
     """
     tokens = conversation.context_tokens
     reason = _pressure(conversation, limits, raw_outside_tail)
@@ -102,12 +158,12 @@ def decide(
         return CompactionDecision(False, reason, tokens, limits.soft)
     if not limits.enabled:
         return CompactionDecision(False, Reason.DISABLED, tokens, limits.soft)
-    if debt is not None and _verdict_stands(debt, conversation):
+    if debt is not None and _verdict_stands(debt, conversation, now):
         return CompactionDecision(False, Reason(debt.reason), tokens, limits.soft)
     return CompactionDecision(True, reason, tokens, limits.soft)
 
 
-def _pressure(conversation: Conversation, limits: Limits, raw_outside_tail: int) -> Reason:
+def _pressure(conversation: Conversation, limits: Limits, outside: int) -> Reason:
     tokens = conversation.context_tokens
     if tokens > limits.hard:
         return Reason.OVER_HARD_LIMIT
@@ -115,18 +171,52 @@ def _pressure(conversation: Conversation, limits: Limits, raw_outside_tail: int)
         return Reason.OVER_THRESHOLD
     if limits.max_active_messages is not None and conversation.raw_items > limits.max_active_messages:
         return Reason.TOO_MANY_MESSAGES
-    if raw_outside_tail >= limits.chunk_tokens:
+    early = limits.early is not None and tokens >= limits.early and outside >= limits.early_outside
+    if early or outside >= limits.trigger:
         return Reason.LEAF_CHUNK_READY
     return Reason.BELOW_THRESHOLD
 
 
-TERMINAL = frozenset({Reason.NOTHING_ELIGIBLE, Reason.NO_PROGRESS, Reason.BUDGET_UNREACHABLE})
+VERDICTS = frozenset(
+    {
+        Reason.NOTHING_ELIGIBLE,
+        Reason.NO_PROGRESS,
+        Reason.BUDGET_UNREACHABLE,
+        Reason.DEFERRED,
+        Reason.MODEL_FAILED,
+        Reason.CANCELLED,
+    }
+)
 
 
-def _verdict_stands(debt: Debt, conversation: Conversation) -> bool:
-    if debt.state != "done" or debt.reason not in TERMINAL:
+def _verdict_stands(debt: Debt, conversation: Conversation, now: int) -> bool:
+    if debt.reason not in VERDICTS:
         return False
-    return (debt.revision, debt.next_seq) == (conversation.revision, conversation.next_seq)
+    if debt.state in ("deferred", "failed") and now < debt.next_attempt_at:
+        return True
+    unchanged = (debt.revision, debt.next_seq) == (conversation.revision, conversation.next_seq)
+    return unchanged and debt.reason in (
+        Reason.NOTHING_ELIGIBLE,
+        Reason.NO_PROGRESS,
+        Reason.BUDGET_UNREACHABLE,
+    )
+
+
+def _tail_and_fanout(config: LcmConfig, override: ThresholdOverride | None) -> tuple[int, int]:
+    """Messages of the tail and least messages of a leaf pass, so that ``maxActiveMessages`` can be kept."""
+    count = (override and override.fresh_tail_count) or config.fresh_tail_count
+    most = config.max_active_messages
+    if most is None:
+        return count, config.leaf_min_fanout
+    count = min(count, max(1, int(most * _KEPT_OF_MAX_MESSAGES)))
+    return count, min(config.leaf_min_fanout, max(1, most - count))
+
+
+def _target(config: LcmConfig, name: str, prefix: int, total: int) -> int:
+    """A summary's target: as it was set, else what lets a whole tree's nodes fit into the prefix."""
+    value = int(getattr(config, name))
+    share = total // _NODES if name in config.model_fields_set else prefix // _NODES
+    return max(min(value, _LEAST_TARGET), min(value, share))
 
 
 def _best_override(

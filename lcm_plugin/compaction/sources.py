@@ -1,9 +1,10 @@
-"""What a chunk says, as blocks of text for the summariser."""
+"""What a chunk says, as blocks of text for the summariser, and what it covers."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from lcm_plugin.compaction.chunks import Chunk
 from lcm_plugin.store.base import Reader
@@ -13,15 +14,48 @@ from lcm_plugin.summarize.base import SourceBlock
 _SILENT_TYPES = frozenset({"reasoning", "compaction"})
 
 
-def chunk_blocks(reader: Reader, chunk: Chunk) -> tuple[SourceBlock, ...]:
-    """One block per message or summary of a chunk, in order; what says nothing is left out."""
-    ids = [item.message.message_id for item in chunk.items if item.message]
-    if ids:
-        stored = reader.messages_by_id(ids)
-        blocks = [message_block(stored[message_id]) for message_id in ids if message_id in stored]
-        return tuple(block for block in blocks if block is not None)
-    summaries = reader.summaries([str(item.summary_id) for item in chunk.items])
-    return tuple(summary_block(summaries[str(item.summary_id)]) for item in chunk.items)
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What a chunk covers, down to the messages."""
+
+    earliest_at: int
+    latest_at: int
+    first_seq: int
+    last_seq: int
+    messages: int
+    descendants: int
+    message_tokens: int
+    file_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A chunk as it is handed to the summariser.
+
+    ``blocks`` leaves out what says nothing; ``previous`` is the summary just before the chunk, context
+    that is not to be repeated.
+    """
+
+    blocks: tuple[SourceBlock, ...]
+    span: Span
+    previous: str = ""
+
+
+def read_source(reader: Reader, conversation_id: int, chunk: Chunk) -> Source:
+    """Reads a chunk's sources once."""
+    previous = _previous_summary(reader, conversation_id, chunk)
+    if chunk.depth == 0:
+        stored = reader.messages_by_id([item.message.message_id for item in chunk.items if item.message])
+        ordered = [
+            stored[item.message.message_id]
+            for item in chunk.items
+            if item.message and item.message.message_id in stored
+        ]
+        blocks = (message_block(message) for message in ordered)
+        return Source(tuple(block for block in blocks if block), _span_of_messages(ordered), previous)
+    found = reader.summaries([str(item.summary_id) for item in chunk.items])
+    summaries = [found[str(item.summary_id)] for item in chunk.items]
+    return Source(tuple(map(summary_block, summaries)), _span_of_summaries(summaries), previous)
 
 
 def message_block(stored: StoredMessage) -> SourceBlock | None:
@@ -55,13 +89,48 @@ def summary_block(summary: Summary) -> SourceBlock:
     )
 
 
-def previous_summary(reader: Reader, conversation_id: int, chunk: Chunk) -> str:
-    """The text of the summary just before a chunk: context that is not to be repeated."""
-    before = reader.newest_items(conversation_id, before=chunk.items[0].ordinal, limit=1)
+def source_refs(chunk: Chunk) -> Sequence[str]:
+    """Ids of what a chunk consists of, in order."""
+    return [item.ref for item in chunk.items]
+
+
+def _previous_summary(reader: Reader, conversation_id: int, chunk: Chunk) -> str:
+    before = reader.newest_items(conversation_id, before=chunk.start, limit=1)
     if not before or before[0].summary_id is None:
         return ""
     found = reader.summaries([before[0].summary_id])
     return found[before[0].summary_id].content
+
+
+def _span_of_messages(messages: Sequence[StoredMessage]) -> Span:
+    heads = [stored.head for stored in messages]
+    return Span(
+        earliest_at=min(head.created_at for head in heads),
+        latest_at=max(head.created_at for head in heads),
+        first_seq=heads[0].seq,
+        last_seq=heads[-1].seq,
+        messages=len(heads),
+        descendants=len(heads),
+        message_tokens=sum(head.tokens for head in heads),
+        file_ids=_unique(part.file_id for stored in messages for part in stored.parts if part.file_id),
+    )
+
+
+def _span_of_summaries(summaries: Sequence[Summary]) -> Span:
+    return Span(
+        earliest_at=min(summary.earliest_at for summary in summaries),
+        latest_at=max(summary.latest_at for summary in summaries),
+        first_seq=min(summary.first_seq for summary in summaries),
+        last_seq=max(summary.last_seq for summary in summaries),
+        messages=sum(summary.message_count for summary in summaries),
+        descendants=sum(summary.descendant_count + 1 for summary in summaries),
+        message_tokens=sum(summary.message_tokens for summary in summaries),
+        file_ids=_unique(file_id for summary in summaries for file_id in summary.file_ids),
+    )
+
+
+def _unique(ids: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(ids))
 
 
 def _part_text(part: Part) -> str:
@@ -78,8 +147,3 @@ def _one_line(text: str) -> str:
     except ValueError:
         return text
     return json.dumps(value, ensure_ascii=False) if not isinstance(value, str) else value
-
-
-def source_refs(chunk: Chunk) -> Sequence[str]:
-    """Ids of what a chunk consists of, in order."""
-    return [item.ref for item in chunk.items]

@@ -1,9 +1,8 @@
 """Series of passes over one conversation: incremental after a turn, a sweep under pressure.
 
-A sweep runs leaf passes until none is eligible, then condensations, shallowest depth first, until
-none is eligible or one does not shrink the context. It is bounded in time and in passes that call a
-model, and picks up where an earlier one stopped. The emergency form lets the fresh tail yield and
-uses the lower fanouts; only a breach of the hard limit leads there.
+A sweep runs leaf passes until none is eligible, then condensations, shallowest depth first, until none is
+eligible or one does not shrink the context. A series is bounded in time and in passes that call a model, and
+the next one picks up where it stopped.
 """
 
 from __future__ import annotations
@@ -12,192 +11,264 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from lcm_plugin.compaction.chunks import Chunk, condensation_chunk, leaf_chunk
-from lcm_plugin.compaction.passes import PassRunner
+from lcm_plugin.compaction.chunks import Chunk, leaf_chunk
+from lcm_plugin.compaction.frontier import CondensationRule, Frontier
+from lcm_plugin.compaction.passes import PassRequest, PassResult, PassRunner
 from lcm_plugin.compaction.policy import Limits
+from lcm_plugin.compaction.unshrinkable import Unshrinkable
 from lcm_plugin.errors import StoreConflict
 from lcm_plugin.store.base import Reader, Store
-from lcm_plugin.store.records import Conversation
+from lcm_plugin.store.records import Conversation, Item
 from lcm_plugin.tail import Tail, fresh_tail
 from lcm_plugin.types import Reason
 
-_CONFLICT_RETRIES = 3
+_RETRIES = 3
 
 
 @dataclass(slots=True)
 class Progress:
-    """What a series of passes has done so far."""
+    """What a series of passes has done so far. ``tried`` counts passes, the vain ones too."""
 
     passes: int = 0
+    tried: int = 0
     saved: int = 0
+    fallbacks: int = 0
     summaries: list[str] = field(default_factory=list)
     stopped: Reason | None = None
 
-    def add(self, summary_id: str, saved: int) -> None:
+    def add(self, node: Item, saved: int) -> None:
         """Notes a published summary."""
         self.passes += 1
         self.saved += saved
-        self.summaries.append(summary_id)
+        self.fallbacks += node.fallback
+        self.summaries.append(str(node.summary_id))
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Where a series must stop. ``deadline`` is a `time.monotonic` value; ``alive`` renews the lease."""
+    """Where a series must stop.
+
+    ``deadline`` is a `time.monotonic` value after which no pass starts; one that has started may take
+    ``pass_seconds``. ``alive`` is False once the work was cancelled or its lease lost.
+    """
 
     max_passes: int
     deadline: float
+    pass_seconds: float
     alive: Callable[[], bool] = lambda: True
 
     def stop(self, progress: Progress) -> Reason | None:
         """Why no further pass may start; None when one may."""
-        if progress.passes >= self.max_passes or time.monotonic() >= self.deadline:
+        if not self.alive():
+            return Reason.CANCELLED
+        if progress.tried >= self.max_passes or time.monotonic() >= self.deadline:
             return Reason.DEFERRED
-        return None if self.alive() else Reason.CANCELLED
+        return None
+
+    def pass_deadline(self) -> float:
+        """Until when a pass that starts now may call models."""
+        return max(self.deadline, time.monotonic() + self.pass_seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Pressure:
+    """How far a series may go. ``tail_tokens`` is set when the tail yields down to so many tokens."""
+
+    reason: str
+    forced: bool = False
+    tail_tokens: int | None = None
+    emergency: bool = False
 
 
 class Sweeper:
-    """Runs series of passes."""
+    """Runs series of passes. Thread-safe."""
 
-    def __init__(self, store: Store, passes: PassRunner) -> None:
+    def __init__(self, store: Store, passes: PassRunner, clock: Callable[[], int]) -> None:
         self._store = store
         self._passes = passes
+        self._unshrinkable = Unshrinkable(clock)
 
     def incremental(self, conversation_id: int, limits: Limits, bounds: Bounds, progress: Progress) -> None:
-        """One leaf pass, then one condensation per depth while the depth below was condensed."""
-        run = _Run(self, conversation_id, limits, bounds, progress, "incremental")
-        if not run.leaf():
+        """One leaf pass, then one condensation per depth while the depth below was condensed.
+
+        Whatever their depth, summaries above the prefix target are condensed in the same go: the beginning
+        of the context changes anyway.
+        """
+        series = self._series(conversation_id, limits, bounds, progress, Pressure("incremental"))
+        if not series.leaf():
             return
         depth = 0
-        while limits.incremental_depth < 0 or depth < limits.incremental_depth:
-            if not run.condense(range(depth, depth + 1)):
-                return
+        while (limits.incremental_depth < 0 or depth < limits.incremental_depth) and series.condense(depth):
             depth += 1
+        if limits.prefix_target is not None:
+            series.look_again()
+            while series.summary_tokens() > limits.prefix_target and series.condense():
+                pass
 
     def sweep(
-        self,
-        conversation_id: int,
-        limits: Limits,
-        bounds: Bounds,
-        progress: Progress,
-        *,
-        forced: bool = False,
-        emergency: bool = False,
+        self, conversation_id: int, limits: Limits, bounds: Bounds, progress: Progress, pressure: Pressure
     ) -> None:
         """Leaf passes until none is eligible, then condensations until none is eligible."""
-        reason = "emergency" if emergency else "manual" if forced else "threshold"
-        run = _Run(self, conversation_id, limits, bounds, progress, reason, forced or emergency, emergency)
-        while run.leaf():
+        series = self._series(conversation_id, limits, bounds, progress, pressure)
+        while series.leaf():
             pass
-        while run.condense(None):
+        while series.condense():
             pass
 
+    def _series(
+        self, conversation_id: int, limits: Limits, bounds: Bounds, progress: Progress, pressure: Pressure
+    ) -> _Series:
+        return _Series(
+            self._store, self._passes, self._unshrinkable, conversation_id, limits, bounds, progress, pressure
+        )
 
-class _Run:
-    """The state of one series."""
+
+class _Series:
+    """One series: chooses, runs and takes note, pass by pass."""
 
     def __init__(
         self,
-        sweeper: Sweeper,
+        store: Store,
+        passes: PassRunner,
+        unshrinkable: Unshrinkable,
         conversation_id: int,
         limits: Limits,
         bounds: Bounds,
         progress: Progress,
-        reason: str,
-        forced: bool = False,
-        emergency: bool = False,
+        pressure: Pressure,
     ) -> None:
-        self._store = sweeper._store
-        self._passes = sweeper._passes
+        self._store = store
+        self._passes = passes
+        self._unshrinkable = unshrinkable
         self._conversation_id = conversation_id
         self._limits = limits
         self._bounds = bounds
         self._progress = progress
-        self._reason = reason
-        self._forced = forced
-        self._emergency = emergency
-        self._skip_before = 0
+        self._pressure = pressure
+        self._leaves_after = 0
+        self._frontier: Frontier | None = None
+        self._lost_races = 0
 
     def leaf(self) -> bool:
         """One leaf pass; chunks that cannot shrink are passed over. False when there is no more."""
         return self._step(self._choose_leaf, self._limits.leaf_target)
 
-    def condense(self, depths: range | None) -> bool:
-        """One condensation; False when none is eligible or it did not shrink the context."""
+    def condense(self, depth: int | None = None) -> bool:
+        """One condensation, of one depth or of any; False when none is eligible or it did not shrink."""
         return self._step(
-            lambda reader, tail: self._choose_condensation(reader, tail, depths),
-            self._limits.condensed_target,
+            lambda reader, tail: self._choose_nodes(reader, tail, depth), self._limits.condensed_target
         )
 
+    def look_again(self) -> None:
+        """Begins the search for condensations anew, at the shallowest depth."""
+        self._frontier = None
+
+    def summary_tokens(self) -> int:
+        """What all summaries outside the tail cost in the context."""
+        with self._store.read() as reader:
+            return self._read_frontier(reader, self._tail(reader)).tokens
+
     def _step(self, choose: Callable[[Reader, Tail], Chunk | None], target: int) -> bool:
-        conflicts = 0
-        while True:
-            if (stop := self._bounds.stop(self._progress)) is not None:
-                self._progress.stopped = stop
-                return False
-            conversation, chunk = self._select(choose)
-            if conversation is None or chunk is None:
-                return False
+        while (chosen := self._choose(choose)) is not None:
+            conversation, chunk = chosen
+            self._progress.tried += 1
             try:
                 result = self._passes.run(
-                    conversation,
-                    chunk,
-                    target_tokens=target,
-                    reason=self._reason,
-                    forced=self._forced,
-                    deadline=self._bounds.deadline,
+                    PassRequest(
+                        conversation,
+                        chunk,
+                        target,
+                        self._pressure.reason,
+                        self._pressure.forced,
+                        self._bounds.pass_deadline(),
+                    )
                 )
             except StoreConflict:
-                conflicts += 1
-                if conflicts > _CONFLICT_RETRIES:
-                    self._progress.stopped = Reason.DEFERRED
-                    return False
+                self._lose_race()
                 continue
-            if result.summary_id is not None:
-                self._progress.add(result.summary_id, result.saved)
+            if self._note(chunk, result):
                 return True
             if chunk.depth > 0:
                 return False
-            self._skip_before = chunk.end
+        return False
 
-    def _select(
-        self, choose: Callable[[Reader, Tail], Chunk | None]
-    ) -> tuple[Conversation | None, Chunk | None]:
+    def _choose(self, choose: Callable[[Reader, Tail], Chunk | None]) -> tuple[Conversation, Chunk] | None:
+        """The conversation as it stands and its next chunk; None when there is none or the series ends."""
+        if self._progress.stopped is None:
+            self._progress.stopped = self._bounds.stop(self._progress)
+        if self._progress.stopped is not None:
+            return None
         with self._store.read() as reader:
             conversation = reader.conversation(self._conversation_id)
             if conversation is None or not conversation.active:
-                return None, None
-            return conversation, choose(reader, self._tail(reader))
+                return None
+            chunk = choose(reader, self._tail(reader))
+        return None if chunk is None else (conversation, chunk)
+
+    def _note(self, chunk: Chunk, result: PassResult) -> bool:
+        self._lost_races = 0
+        if chunk.depth == 0:
+            self._leaves_after = chunk.end
+        if result.node is None:
+            if self._bounds.alive():
+                self._unshrinkable.add(self._conversation_id, chunk)
+            return False
+        self._progress.add(result.node, result.saved)
+        if chunk.depth == 0:
+            self._frontier = None
+        elif self._frontier is not None:
+            self._frontier.replace(chunk, result.node)
+        return True
+
+    def _lose_race(self) -> None:
+        """The context changed while a pass was running: choose again, but not for ever."""
+        self._frontier = None
+        self._leaves_after = 0
+        self._lost_races += 1
+        if self._lost_races > _RETRIES:
+            self._progress.stopped = Reason.DEFERRED
 
     def _tail(self, reader: Reader) -> Tail:
-        limits = self._limits
+        limits, tokens = self._limits, self._pressure.tail_tokens
         return fresh_tail(
             reader,
             self._conversation_id,
             count=limits.tail_count,
-            max_tokens=limits.yielding_tokens if self._emergency else limits.tail_tokens,
-            yields=self._emergency,
+            max_tokens=limits.tail_tokens if tokens is None else tokens,
+            yields=tokens is not None,
         )
 
     def _choose_leaf(self, reader: Reader, tail: Tail) -> Chunk | None:
         limits = self._limits
-        return leaf_chunk(
-            reader,
-            self._conversation_id,
-            tail,
-            chunk_tokens=limits.chunk_tokens,
-            min_fanout=limits.emergency_leaf_fanout if self._emergency else limits.leaf_fanout,
-            after=self._skip_before,
-        )
+        while True:
+            chunk = leaf_chunk(
+                reader,
+                self._conversation_id,
+                tail,
+                chunk_tokens=limits.chunk_tokens,
+                min_fanout=limits.emergency_leaf_fanout if self._pressure.emergency else limits.leaf_fanout,
+                after=self._leaves_after,
+            )
+            if chunk is None or not self._is_vain(chunk):
+                return chunk
+            self._leaves_after = chunk.end
 
-    def _choose_condensation(self, reader: Reader, tail: Tail, depths: range | None) -> Chunk | None:
-        limits = self._limits
-        return condensation_chunk(
-            reader,
-            self._conversation_id,
-            tail,
+    def _choose_nodes(self, reader: Reader, tail: Tail, depth: int | None) -> Chunk | None:
+        limits, emergency = self._limits, self._pressure.emergency
+        rule = CondensationRule(
             chunk_tokens=limits.chunk_tokens,
-            min_tokens=0 if self._emergency else limits.min_condensed_tokens,
-            min_fanout=limits.fanout_hard if self._emergency else limits.fanout,
-            depths=depths,
-            with_fallbacks=self._emergency,
+            min_tokens=0 if emergency else limits.min_condensed_tokens,
+            min_fanout=limits.fanout_hard if emergency else limits.fanout,
+            with_fallbacks=emergency,
         )
+        frontier = self._read_frontier(reader, tail)
+        chunk = frontier.next_chunk(rule) if depth is None else frontier.chunk_at(depth, rule)
+        return None if chunk is None or self._is_vain(chunk) else chunk
+
+    def _read_frontier(self, reader: Reader, tail: Tail) -> Frontier:
+        if self._frontier is None:
+            self._frontier = Frontier.read(reader, self._conversation_id, tail)
+        return self._frontier
+
+    def _is_vain(self, chunk: Chunk) -> bool:
+        return not self._pressure.forced and self._unshrinkable.holds(self._conversation_id, chunk)

@@ -247,7 +247,10 @@ class FileRecord:
 
 @dataclass(frozen=True, slots=True)
 class Debt:
-    """Compaction owed by one conversation. ``revision`` and ``next_seq`` are what a verdict was about."""
+    """Compaction owed by one conversation. ``revision`` and ``next_seq`` are what a verdict was about.
+
+    ``budget``, ``overhead``, ``model`` and ``window`` are those of the model call that made it due.
+    """
 
     conversation_id: int
     state: DebtState
@@ -261,6 +264,9 @@ class Debt:
     last_error: str = ""
     revision: int = -1
     next_seq: int = -1
+    overhead: int = 0
+    model: str = ""
+    window: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,19 +50,21 @@ class ContextQueries(SummaryQueries):
         )
         return [_item(row) for row in rows]
 
-    def summary_items(self, conversation_id: int, *, limit: int) -> list[Item]:
+    def summary_items(self, conversation_id: int, *, after: int = 0, limit: int) -> list[Item]:
         rows = self._all(
-            f"{_ITEMS} AND c.summary_id IS NOT NULL ORDER BY c.ordinal LIMIT %s", (conversation_id, limit)
+            f"{_ITEMS} AND c.ordinal > %s AND c.summary_id IS NOT NULL ORDER BY c.ordinal LIMIT %s",
+            (conversation_id, after, limit),
         )
         return [_item(row) for row in rows]
 
-    def raw_ordinals(self, conversation_id: int, low: int, high: int, *, limit: int) -> list[int]:
+    def follow_raw(self, conversation_id: int, ordinals: Sequence[int]) -> set[int]:
         rows = self._all(
-            "SELECT ordinal FROM context_items WHERE conversation_id = %s AND ordinal > %s AND ordinal < %s "
-            "AND message_id IS NOT NULL ORDER BY ordinal LIMIT %s",
-            (conversation_id, low, high, limit),
+            "SELECT o.ordinal FROM unnest(%s::bigint[]) AS o (ordinal) WHERE (SELECT p.message_id "
+            "FROM context_items p WHERE p.conversation_id = %s AND p.ordinal < o.ordinal "
+            "ORDER BY p.ordinal DESC LIMIT 1) IS NOT NULL",
+            (list(ordinals), conversation_id),
         )
-        return [row[0] for row in rows]
+        return {row[0] for row in rows}
 
     def context_depths(self, conversation_id: int) -> dict[int, tuple[int, int]]:
         rows = self._all(
@@ -202,12 +204,12 @@ class ContextChanges(ContextQueries, SummaryChanges):
         if self._revision(conversation_id) != publication.revision:
             raise StoreConflict(f"conversation {conversation_id} was compacted or reset meanwhile")
         rows = self._all(
-            "SELECT ordinal, message_id, summary_id FROM context_items "
+            "SELECT ordinal, message_id, summary_id, tokens FROM context_items "
             "WHERE conversation_id = %s AND ordinal BETWEEN %s AND %s ORDER BY ordinal",
             (conversation_id, low, high),
         )
         expected = [
-            (item.ordinal, item.message.message_id if item.message else None, item.summary_id)
+            (item.ordinal, item.message.message_id if item.message else None, item.summary_id, item.tokens)
             for item in publication.replaces
         ]
         if rows != expected:

@@ -12,7 +12,7 @@ from lcm_plugin.store.records import Debt
 
 _COLUMNS = (
     "conversation_id, state::text, reason, requested_at, budget, attempts, next_attempt_at, owner, lease_until, "
-    "last_error, revision, next_seq"
+    "last_error, revision, next_seq, overhead, model, context_window"
 )
 
 
@@ -27,9 +27,8 @@ class DebtQueries(Handle):
 
     def due_debts(self, now: int, *, limit: int = 100) -> list[Debt]:
         rows = self._all(
-            f"SELECT {_COLUMNS} FROM compaction_debt WHERE (state IN ('pending', 'deferred') "
-            "AND next_attempt_at <= %s) OR (state = 'running' AND lease_until < %s) "
-            "ORDER BY next_attempt_at, conversation_id LIMIT %s",
+            f"SELECT {_COLUMNS} FROM compaction_debt WHERE state <> 'done' AND next_attempt_at <= %s "
+            "AND (state <> 'running' OR lease_until < %s) ORDER BY next_attempt_at, conversation_id LIMIT %s",
             (now, now, limit),
         )
         return [Debt(*row) for row in rows]
@@ -52,15 +51,27 @@ class DebtChanges(DebtQueries):
             (key, Jsonb(dict(state))),
         )
 
-    def request_compaction(self, conversation_id: int, reason: str, budget: int | None, now: int) -> Debt:
+    def request_compaction(
+        self,
+        conversation_id: int,
+        reason: str,
+        budget: int | None,
+        now: int,
+        *,
+        overhead: int = 0,
+        model: str = "",
+        window: int | None = None,
+    ) -> Debt:
         row = self._one(
-            "INSERT INTO compaction_debt AS d (conversation_id, state, reason, requested_at, budget) "
-            "VALUES (%s, 'pending', %s, %s, %s) ON CONFLICT (conversation_id) DO UPDATE SET "
-            "reason = excluded.reason, budget = excluded.budget, requested_at = CASE WHEN d.state IN "
-            "('pending', 'deferred', 'running') THEN d.requested_at ELSE excluded.requested_at END, "
-            "state = CASE WHEN d.state IN ('running', 'deferred') THEN d.state ELSE 'pending' END "
+            "INSERT INTO compaction_debt AS d (conversation_id, state, reason, requested_at, budget, overhead, "
+            "model, context_window) VALUES (%s, 'pending', %s, %s, %s, %s, %s, %s) "
+            "ON CONFLICT (conversation_id) DO UPDATE SET reason = excluded.reason, budget = excluded.budget, "
+            "overhead = excluded.overhead, model = excluded.model, context_window = excluded.context_window, "
+            "requested_at = CASE d.state WHEN 'done' THEN excluded.requested_at ELSE d.requested_at END, "
+            "next_attempt_at = CASE d.state WHEN 'done' THEN 0 ELSE d.next_attempt_at END, "
+            "state = CASE d.state WHEN 'done' THEN 'pending'::debt_state ELSE d.state END "
             f"RETURNING {_COLUMNS}",
-            (conversation_id, reason, now, budget),
+            (conversation_id, reason, now, budget, overhead, model, window),
         )
         return Debt(*row)
 

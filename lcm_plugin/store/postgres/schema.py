@@ -77,6 +77,7 @@ CREATE UNIQUE INDEX messages_host_id ON messages (conversation_id, host_id) WHER
 CREATE INDEX messages_id ON messages (message_id);
 CREATE INDEX messages_calls ON messages (conversation_id, seq) WHERE calls IS NOT NULL OR answers IS NOT NULL;
 CREATE INDEX messages_system ON messages (conversation_id, seq) WHERE role = 'system';
+CREATE INDEX messages_user ON messages (conversation_id, seq) WHERE role = 'user' AND NOT hidden;
 
 CREATE TABLE message_parts (
     conversation_id bigint NOT NULL,
@@ -221,10 +222,12 @@ CREATE TABLE compaction_debt (
     lease_until bigint NOT NULL DEFAULT 0,
     last_error text NOT NULL DEFAULT '',
     revision bigint NOT NULL DEFAULT -1,
-    next_seq bigint NOT NULL DEFAULT -1
+    next_seq bigint NOT NULL DEFAULT -1,
+    overhead bigint NOT NULL DEFAULT 0,
+    model text NOT NULL DEFAULT '',
+    context_window bigint
 );
-CREATE INDEX compaction_debt_due ON compaction_debt (next_attempt_at)
-    WHERE state IN ('pending', 'deferred', 'running');
+CREATE INDEX compaction_debt_due ON compaction_debt (next_attempt_at) WHERE state <> 'done';
 
 CREATE TABLE guards (
     guard_key text PRIMARY KEY,

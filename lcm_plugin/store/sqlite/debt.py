@@ -11,7 +11,7 @@ from lcm_plugin.store.sqlite.conversations import Handle
 
 _COLUMNS = (
     "conversation_id, state, reason, requested_at, budget, attempts, next_attempt_at, owner, lease_until, "
-    "last_error, revision, next_seq"
+    "last_error, revision, next_seq, overhead, model, context_window"
 )
 
 
@@ -26,8 +26,8 @@ class DebtQueries(Handle):
 
     def due_debts(self, now: int, *, limit: int = 100) -> list[Debt]:
         rows = self._all(
-            f"SELECT {_COLUMNS} FROM compaction_debt WHERE (state IN ('pending', 'deferred') AND next_attempt_at <= ?) "
-            "OR (state = 'running' AND lease_until < ?) ORDER BY next_attempt_at, conversation_id LIMIT ?",
+            f"SELECT {_COLUMNS} FROM compaction_debt WHERE state <> 'done' AND next_attempt_at <= ? "
+            "AND (state <> 'running' OR lease_until < ?) ORDER BY next_attempt_at, conversation_id LIMIT ?",
             (now, now, limit),
         )
         return [Debt(*row) for row in rows]
@@ -49,14 +49,26 @@ class DebtChanges(DebtQueries):
             (key, json.dumps(dict(state), sort_keys=True)),
         )
 
-    def request_compaction(self, conversation_id: int, reason: str, budget: int | None, now: int) -> Debt:
+    def request_compaction(
+        self,
+        conversation_id: int,
+        reason: str,
+        budget: int | None,
+        now: int,
+        *,
+        overhead: int = 0,
+        model: str = "",
+        window: int | None = None,
+    ) -> Debt:
         self.db.execute(
-            "INSERT INTO compaction_debt (conversation_id, state, reason, requested_at, budget) "
-            "VALUES (?, 'pending', ?, ?, ?) ON CONFLICT DO UPDATE SET reason = excluded.reason, "
-            "budget = excluded.budget, requested_at = CASE WHEN state IN ('pending', 'deferred', 'running') "
-            "THEN requested_at ELSE excluded.requested_at END, "
-            "state = CASE WHEN state IN ('running', 'deferred') THEN state ELSE 'pending' END",
-            (conversation_id, reason, now, budget),
+            "INSERT INTO compaction_debt (conversation_id, state, reason, requested_at, budget, overhead, model, "
+            "context_window) VALUES (?, 'pending', ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
+            "reason = excluded.reason, budget = excluded.budget, overhead = excluded.overhead, "
+            "model = excluded.model, context_window = excluded.context_window, "
+            "requested_at = CASE state WHEN 'done' THEN excluded.requested_at ELSE requested_at END, "
+            "next_attempt_at = CASE state WHEN 'done' THEN 0 ELSE next_attempt_at END, "
+            "state = CASE state WHEN 'done' THEN 'pending' ELSE state END",
+            (conversation_id, reason, now, budget, overhead, model, window),
         )
         debt = self.debt(conversation_id)
         assert debt is not None

@@ -82,6 +82,14 @@ class MessageQueries(Handle):
         )
         return message_head(row) if row else None
 
+    def newest_user(self, conversation_id: int, *, before: int | None = None) -> MessageHead | None:
+        row = self._one(
+            f"SELECT {HEAD_COLUMNS} FROM messages m WHERE m.conversation_id = ? AND m.role = 'user' "
+            "AND m.hidden = 0 AND m.seq < ? ORDER BY m.seq DESC LIMIT 1",
+            (conversation_id, _or_end(before)),
+        )
+        return message_head(row) if row else None
+
     def _with_parts(self, rows: list[Any]) -> list[StoredMessage]:
         if not rows:
             return []

@@ -74,6 +74,7 @@ CREATE UNIQUE INDEX messages_seq ON messages (conversation_id, seq);
 CREATE UNIQUE INDEX messages_host_id ON messages (conversation_id, host_id) WHERE host_id IS NOT NULL;
 CREATE INDEX messages_calls ON messages (conversation_id, seq) WHERE calls IS NOT NULL OR answers IS NOT NULL;
 CREATE INDEX messages_system ON messages (conversation_id, seq) WHERE role = 'system';
+CREATE INDEX messages_user ON messages (conversation_id, seq) WHERE role = 'user' AND hidden = 0;
 
 CREATE TABLE message_parts (
     part_id INTEGER PRIMARY KEY,
@@ -194,9 +195,12 @@ CREATE TABLE compaction_debt (
     lease_until INTEGER NOT NULL DEFAULT 0,
     last_error TEXT NOT NULL DEFAULT '',
     revision INTEGER NOT NULL DEFAULT -1,
-    next_seq INTEGER NOT NULL DEFAULT -1
+    next_seq INTEGER NOT NULL DEFAULT -1,
+    overhead INTEGER NOT NULL DEFAULT 0,
+    model TEXT NOT NULL DEFAULT '',
+    context_window INTEGER
 );
-CREATE INDEX compaction_debt_due ON compaction_debt (next_attempt_at) WHERE state IN ('pending', 'deferred', 'running');
+CREATE INDEX compaction_debt_due ON compaction_debt (next_attempt_at) WHERE state <> 'done';
 
 CREATE TABLE guards (
     guard_key TEXT PRIMARY KEY,

@@ -1,0 +1,89 @@
+"""The right to compact one conversation, held in the database by one compaction at a time.
+
+While it is held, a thread keeps renewing it, so that it outlasts any model call. When its holder dies nobody
+renews it, and it is free again after `LEASE_MS`.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import uuid
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from lcm_plugin.errors import LcmError, StoreBusy
+from lcm_plugin.store.base import Store
+
+LEASE_MS = 30_000
+_RENEWALS_PER_LEASE = 3
+
+
+class Lease:
+    """One held lease: a context manager that keeps it renewed inside. `settle` gives it back.
+
+    ``attempts`` is how often in a row it was taken, this time included, without success.
+    """
+
+    def __init__(
+        self, store: Store, conversation_id: int, clock: Callable[[], int], owner: str, attempts: int
+    ) -> None:
+        self.conversation_id = conversation_id
+        self.owner = owner
+        self.attempts = attempts
+        self._store = store
+        self._clock = clock
+        self._ended = threading.Event()
+        self._lost = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="lcm-lease", daemon=True)
+
+    @classmethod
+    def take(cls, store: Store, conversation_id: int, clock: Callable[[], int]) -> Self | None:
+        """The lease, or None when somebody alive holds it."""
+        owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+        with store.write() as writer:
+            debt = writer.claim_debt(conversation_id, owner, clock(), LEASE_MS)
+        return None if debt is None else cls(store, conversation_id, clock, owner, debt.attempts)
+
+    @property
+    def held(self) -> bool:
+        """False once somebody else has taken it."""
+        return not self._lost.is_set()
+
+    def settle(self, state: str, *, reason: str, error: str = "", next_attempt_at: int = 0) -> None:
+        """Gives the lease back with a verdict."""
+        with self._store.write() as writer:
+            writer.settle_debt(
+                self.conversation_id,
+                self.owner,
+                state,
+                self._clock(),
+                reason=reason,
+                error=error,
+                next_attempt_at=next_attempt_at,
+            )
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _keep(self) -> None:
+        while not self._ended.wait(LEASE_MS / 1000 / _RENEWALS_PER_LEASE):
+            try:
+                with self._store.write() as writer:
+                    renewed = writer.renew_lease(self.conversation_id, self.owner, self._clock(), LEASE_MS)
+            except StoreBusy:
+                continue  # there is time for another try before it expires
+            except LcmError:
+                renewed = False
+            if not renewed:
+                self._lost.set()
+                return

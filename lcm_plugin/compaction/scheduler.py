@@ -1,0 +1,155 @@
+"""Compaction beside the turns that make it due.
+
+A turn only records what is owed and hands the work to a thread. Past the hard limit it may wait, once for
+each breach and for a bounded time.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from lcm_plugin.compaction.background import Background
+from lcm_plugin.compaction.compactor import Compactor
+from lcm_plugin.compaction.policy import Call, Limits
+from lcm_plugin.errors import EngineClosed, StoreError
+from lcm_plugin.events import EventBus
+from lcm_plugin.store.base import Store
+from lcm_plugin.store.records import Conversation, Debt
+from lcm_plugin.types import CompactionDecision, Reason
+
+_DRAIN_EVERY_S = 30.0
+_DRAINED_AT_ONCE = 4
+_FIRST_LOOK_S, _SLOWEST_LOOK_S = 0.01, 0.25
+
+
+class Scheduler:
+    """Starts compactions on worker threads. Thread-safe."""
+
+    def __init__(
+        self,
+        store: Store,
+        compactor: Compactor,
+        background: Background,
+        events: EventBus,
+        clock: Callable[[], int],
+        *,
+        hard_wait_ms: int,
+    ) -> None:
+        self._store = store
+        self._compactor = compactor
+        self._background = background
+        self._events = events
+        self._clock = clock
+        self._hard_wait_s = hard_wait_ms / 1000
+        self._waited: set[int] = set()
+        self._next_drain = time.monotonic() + _DRAIN_EVERY_S
+
+    def schedule(self, conversation: Conversation, limits: Limits, *, wait: bool) -> CompactionDecision:
+        """Starts what is due for a conversation; with ``wait``, waits past the hard limit.
+
+        Once in a while it also starts what other conversations still owe.
+        """
+        conversation_id = conversation.conversation_id
+        decision = self._compactor.evaluate(conversation_id, limits)
+        if decision.reason is not Reason.OVER_HARD_LIMIT:
+            self._waited.discard(conversation_id)
+        if decision.due:
+            self._record(conversation_id, decision, limits.call)
+            self._start(conversation_id, limits)
+            if wait and decision.reason is Reason.OVER_HARD_LIMIT:
+                self._wait(conversation_id, limits)
+        if time.monotonic() >= self._next_drain:
+            self._next_drain = time.monotonic() + _DRAIN_EVERY_S
+            self._drain()
+        return decision
+
+    def _record(self, conversation_id: int, decision: CompactionDecision, call: Call) -> None:
+        """Writes the debt down, unless it stands there already."""
+        try:
+            with self._store.read() as reader:
+                debt = reader.debt(conversation_id)
+            if debt is not None and debt.state in ("pending", "running") and call_of(debt) == call:
+                return
+            with self._store.write() as writer:
+                writer.request_compaction(
+                    conversation_id,
+                    str(decision.reason),
+                    call.budget,
+                    self._clock(),
+                    overhead=call.overhead,
+                    model=call.model or "",
+                    window=call.window,
+                )
+        except StoreError as error:
+            # The work itself starts anyway; without the record it would only not survive a crash.
+            self._events.emit(
+                "compaction.not_recorded",
+                level=logging.WARNING,
+                conversation_id=conversation_id,
+                error=str(error),
+            )
+
+    def _start(self, conversation_id: int, limits: Limits) -> None:
+        self._background.submit(conversation_id, lambda: self._work(conversation_id, limits))
+
+    def _work(self, conversation_id: int, limits: Limits) -> None:
+        try:
+            self._compactor.compact(conversation_id, limits, cancelled=lambda: self._background.closing)
+        except EngineClosed:
+            return
+        except StoreError as error:
+            self._events.emit(
+                "compaction.failed",
+                level=logging.WARNING,
+                conversation_id=conversation_id,
+                error=str(error),
+            )
+
+    def _wait(self, conversation_id: int, limits: Limits) -> None:
+        """Until the context is below the hard limit, nobody works on it any more, or the time is over."""
+        if conversation_id in self._waited:
+            return
+        end = time.monotonic() + self._hard_wait_s
+        look = _FIRST_LOOK_S
+        while self._is_worked_on(conversation_id, limits):
+            left = end - time.monotonic()
+            if left <= 0:
+                self._waited.add(conversation_id)
+                self._events.emit(
+                    "compaction.wait_ended",
+                    level=logging.WARNING,
+                    conversation_id=conversation_id,
+                    waited_ms=round(self._hard_wait_s * 1000),
+                )
+                return
+            if self._background.wait_for(conversation_id, min(look, left)):
+                time.sleep(min(look, left))
+            look = min(2 * look, _SLOWEST_LOOK_S)
+
+    def _is_worked_on(self, conversation_id: int, limits: Limits) -> bool:
+        """Whether the context is past the hard limit and somebody, here or elsewhere, is at it."""
+        with self._store.read() as reader:
+            conversation = reader.conversation(conversation_id)
+            debt = reader.debt(conversation_id)
+        if conversation is None or conversation.context_tokens <= limits.hard:
+            return False
+        running = debt is not None and debt.state == "running" and debt.lease_until >= self._clock()
+        return running or not self._background.wait_for(conversation_id, 0)
+
+    def _drain(self) -> None:
+        with self._store.read() as reader:
+            owed = [
+                (debt, conversation)
+                for debt in reader.due_debts(self._clock(), limit=_DRAINED_AT_ONCE)
+                if (conversation := reader.conversation(debt.conversation_id)) is not None
+            ]
+        for debt, conversation in owed:
+            limits = self._compactor.limits(call_of(debt), conversation.session_key)
+            self._start(conversation.conversation_id, limits)
+
+
+def call_of(debt: Debt) -> Call:
+    """The model call that made a debt due."""
+    return Call(debt.budget, debt.overhead, debt.model or None, debt.window)
