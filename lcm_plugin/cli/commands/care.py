@@ -1,4 +1,4 @@
-"""Looking after a database: ``compact, backup``."""
+"""Looking after a database: ``doctor, compact, backup``."""
 
 from __future__ import annotations
 
@@ -8,17 +8,47 @@ from typing import Annotated
 
 import typer
 
+from lcm_plugin.cli.exits import INTERNAL
 from lcm_plugin.cli.opening import reading, writing
 from lcm_plugin.cli.options import AsJson, ConversationName, Database
-from lcm_plugin.cli.output import print_json, size
+from lcm_plugin.cli.output import print_json, print_table, size
+from lcm_plugin.types import IntegrityReport, RepairPlan, Severity
 
 PANEL = "Look after"
 
 
 def add_to(app: typer.Typer) -> None:
     """Registers the commands."""
-    for command in (compact, backup):
+    for command in (doctor, compact, backup):
         app.command(rich_help_panel=PANEL)(command)
+
+
+def doctor(
+    conversation: Annotated[
+        str | None,
+        typer.Argument(metavar="[CONVERSATION]", help="A number or session key; all if not given."),
+    ] = None,
+    database: Database = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check a database and say what could be mended; nothing is changed. Exit code 1 when something is broken.
+
+    Examples: `lcm doctor` · `lcm doctor agent:main:main --json`
+    """
+    from lcm_plugin.types import Session
+
+    with reading(database) as engine:
+        session = None
+        if conversation is not None:
+            session = Session(engine.library.conversation(conversation).session_key)
+        report = engine.check(session)
+        plan = engine.plan_repairs(report)
+    if as_json:
+        print_json({"ok": report.ok, **asdict(report), "plan": asdict(plan)})
+    else:
+        _print_findings(report, plan)
+    if not report.ok:
+        raise typer.Exit(INTERNAL)
 
 
 def compact(
@@ -69,3 +99,17 @@ def backup(
         print_json({"path": written, "bytes": count})
     else:
         print(f"{written} ({size(count)})" if count is not None else written)
+
+
+def _print_findings(report: IntegrityReport, plan: RepairPlan) -> None:
+    rows = [
+        (finding.severity.value, finding.code, finding.message, " ".join(finding.ids[:3]))
+        for finding in report.findings
+    ]
+    if rows:
+        print_table(("severity", "check", "what", "ids"), rows)
+    errors = sum(finding.severity is Severity.ERROR for finding in report.findings)
+    checks = f"{len(report.checked)} checks" + ("" if report.complete else ", stopped early")
+    print(f"{checks}: {errors} errors, {len(report.findings) - errors} remarks")
+    for step in plan.steps:
+        print(f"could be mended: {step.description}")
