@@ -28,7 +28,7 @@ from lcm_plugin.config import LcmConfig
 from lcm_plugin.events import EventBus
 from lcm_plugin.summarize.base import SourceBlock, SummaryTask
 from lcm_plugin.summarize.summarizer import Summarizer
-from lcm_plugin.tokens import TokenCounter
+from lcm_plugin.tokens import ENCODING, TokenCounter
 
 KINDS = ("identifiers", "numbers", "names")
 START = 1_715_785_200_000
@@ -71,7 +71,7 @@ class Report:
 def facts(text: str) -> Facts:
     """The distinct identifiers, numbers and names of a text."""
     found: Facts = {kind: set() for kind in KINDS}
-    for word in set(_WORD.findall(text)):
+    for word in words_of(text):
         if _TIME.fullmatch(word):
             continue
         if _NUMBER.fullmatch(word):
@@ -81,6 +81,17 @@ def facts(text: str) -> Facts:
             found["identifiers"].add(word)
     found["names"] = set(_NAME.findall(text)) - found["identifiers"]
     return found
+
+
+def words_of(text: str) -> set[str]:
+    """The distinct words of a text, in which its facts are looked up."""
+    return set(_WORD.findall(text))
+
+
+def load_encoding() -> tiktoken.Encoding:
+    """The counter's encoding; it is found offline by counting once."""
+    TokenCounter().text("warm")
+    return tiktoken.get_encoding(ENCODING)
 
 
 def head_and_tail(text: str, tokens: int, encoding: tiktoken.Encoding) -> str:
@@ -129,8 +140,7 @@ def chunks_of(
 def measure(name: str, blocks: Iterable[SourceBlock], limit: int, chunk: int) -> Report:
     """Summarises chunk after chunk and counts what is left of each."""
     counter = TokenCounter()
-    counter.text("warm")
-    encoding = tiktoken.get_encoding("o200k_base")
+    encoding = load_encoding()
     summarizer = Summarizer(LcmConfig(summary_model="", fallback_models=[]), counter, EventBus())
     report = Report(name)
     for run, tokens in chunks_of(blocks, chunk, counter):
@@ -155,8 +165,8 @@ def measure(name: str, blocks: Iterable[SourceBlock], limit: int, chunk: int) ->
 
 
 def _count(report: Report, source: str, summary: str, tokens: int, encoding: tiktoken.Encoding) -> None:
-    ours = set(_WORD.findall(summary))
-    truncated = set(_WORD.findall(head_and_tail(source, tokens, encoding)))
+    ours = words_of(summary)
+    truncated = words_of(head_and_tail(source, tokens, encoding))
     for kind, found in facts(source).items():
         report.kept[kind].source += len(found)
         report.kept[kind].ours += len(found & ours)

@@ -43,7 +43,7 @@ _PLAIN_NUMBER = re.compile(r"[-+$€£¥]?\d[\d.,]*%?")
 _CLOCK = re.compile(r"(?:\d{4}-\d\d-\d\d[T_])?\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d|\+\d)?")
 
 NAME = 7
-_IDENTIFIER, _NUMBER, _DIGIT, _KEY, _TIME, _TERM, _BIGRAM = 12, 9, 6, 4, 3, 1, 1
+_IDENTIFIER, _NUMBER, _SHORT, _DIGIT, _KEY, _TIME, _TERM, _BIGRAM = 12, 9, 8, 5, 4, 4, 1, 1
 
 
 class Vocabulary(dict[str, "Word | None"]):
@@ -86,7 +86,7 @@ def _term_weight(word: str) -> int:
 def _weight(word: str) -> int:
     if _HAS_DIGIT.search(word):
         if _PLAIN_NUMBER.fullmatch(word):
-            return _NUMBER if len(word) >= 5 else _DIGIT
+            return _DIGIT if len(word) < 3 else _SHORT if len(word) < 5 else _NUMBER
         return _TIME if _CLOCK.fullmatch(word) else _IDENTIFIER
     if word.isalpha():
         if word.islower():
