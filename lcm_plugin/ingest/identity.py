@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Any
@@ -13,6 +14,8 @@ from lcm_plugin.types import Message
 _TIME_KEYS = ("created_at", "createdAt", "timestamp", "time", "ts", "date")
 _SENDER_KEYS = ("sender", "name", "author", "user")
 _CHANNEL_KEYS = ("channel", "channel_id", "chat_id")
+_CALL_ID_KEYS = frozenset({"id", "call_id", "tool_use_id"})
+_NUMBERED = re.compile(r"-\d{1,6}$")
 _SECONDS_BELOW = 100_000_000_000
 
 
@@ -101,15 +104,20 @@ def _essence(message: Message) -> list[str]:
     pieces += [_call_essence(call) for call in message.get("tool_calls") or ()]
     if message.get("function_call"):
         pieces.append(_canonical(message["function_call"]))
-    pieces += calls_answered(message)
+    pieces += map(_base_id, calls_answered(message))
     return pieces
+
+
+def _base_id(call_id: Any) -> Any:
+    """A call's id without the number that a context gives to one that recurs."""
+    return _NUMBERED.sub("", call_id) if isinstance(call_id, str) else call_id
 
 
 def _call_essence(call: Any) -> str:
     if not isinstance(call, dict) or not isinstance(call.get("function"), dict):
         return _canonical(call)
     function = call["function"]
-    return _canonical([call.get("id"), function.get("name"), function.get("arguments")])
+    return _canonical([_base_id(call.get("id")), function.get("name"), function.get("arguments")])
 
 
 def _is_words(content: list[Any]) -> bool:
@@ -124,7 +132,13 @@ def _without_words(content: Any) -> Any:
     if not isinstance(content, list):
         return content
     return [
-        {key: value for key, value in block.items() if key != "text"} if isinstance(block, dict) else None
+        {
+            key: _base_id(value) if key in _CALL_ID_KEYS else value
+            for key, value in block.items()
+            if key != "text"
+        }
+        if isinstance(block, dict)
+        else None
         for block in content
         if not (
             isinstance(block, dict)

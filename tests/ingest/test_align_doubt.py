@@ -67,3 +67,16 @@ def test_a_rewritten_request_with_unmistakable_calls_behind_it_is_an_old_one(
     engine.ingest(session, messages, "sync")
     rewritten = [*messages[:2], user("(the user asked for disk space)"), *messages[3:]]
     assert engine.ingest(session, rewritten, "sync").stored == 0
+
+
+def test_calls_that_our_context_numbered_come_back_as_what_they_were(
+    engine: Engine, session: Session
+) -> None:
+    """A context holds every call id once, so the second ``exec:0`` is shown under another name."""
+    messages = [*run("how full is the disk?"), *run("and how full is it now?"), user("and tomorrow?")]
+    engine.ingest(session, messages[:-1], "sync")
+    engine.ingest(session, messages[-1:], "append")
+    shown = engine.assemble(session, 10_000).messages
+    assert "exec:0-2" in str(shown)
+    assert engine.ingest(session, [*shown, assistant("perhaps")], "sync").stored == 1
+    assert engine.messages(session) == [*messages, assistant("perhaps")]
