@@ -33,34 +33,12 @@ _LEADING = "-_/\\+=@#$~"
 _TRAILING = "-_/\\+=@$~"
 _CONTRACTION = re.compile(r"[^\W\d_]+'[^\W\d_]{1,2}")
 _KEPT_TAILS = re.compile(r"[^\W_]{1,3}(?:\+\+|#)$")
-_INTERROGATIVES = frozenset(
-    [
-        "who",
-        "whom",
-        "whose",
-        "what",
-        "when",
-        "where",
-        "which",
-        "why",
-        "how",
-        "did",
-        "does",
-        "do",
-        "is",
-        "are",
-        "was",
-        "were",
-        "has",
-        "have",
-        "had",
-        "can",
-        "could",
-        "would",
-        "will",
-        "should",
-    ]
-)
+# fmt: off
+_INTERROGATIVES = frozenset({
+    "who", "whom", "whose", "what", "when", "where", "which", "why", "how", "did", "does", "do", "is", "are", "was",
+    "were", "has", "have", "had", "can", "could", "would", "will", "should",
+})
+# fmt: on
 _REGEX_SIGNS = re.compile(
     r"\.[*+]|\\[dwsbDWSBAzpP.()\[\]]|\w\|\w|\[\^?[^\]\s]+-[^\]\s]+\]|\(\?|^\^\S|\)[*+?|]|\{\d+,?\d*\}"
 )

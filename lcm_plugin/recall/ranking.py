@@ -43,7 +43,7 @@ _TIME_WORDS = re.compile(
     r"(?:mon|tues|wednes|thurs|fri|satur|sun)day|january|february|march|april|may|june|july|august|september|"
     r"october|november|december|spring|summer|fall|autumn|winter|\d{4}|\d{1,2}(?:st|nd|rd|th|:\d\d))\b"
 )
-_SPEAKER_PREFIX = re.compile(r"([^\W\d_][\w .'-]{0,30}): ")
+_SPEAKER_PREFIX = re.compile(r"(?m)^([^\W\d_][\w .'-]{0,30}): ")
 
 Around = Callable[[int, int, int], Iterable[SearchRow]]
 
@@ -156,7 +156,7 @@ class _Scorer:
         if self._named is not None and speaker_of(row) == self._named:
             factor *= SPEAKER
         if row.text.rstrip()[-1:] in ("?", "？"):
-            factor *= QUESTION
+            factor *= 1 - (1 - QUESTION) * _share(row)
         if self._users_know and row.role == "user":
             factor *= USER
         if self._asks_when and _TIME_WORDS.search(row.text.lower()):
@@ -174,8 +174,8 @@ def speaker_of(row: SearchRow) -> str | None:
     """Who wrote a message: the host's word, or a ``Name: `` at its beginning; folded."""
     if row.sender:
         return fold(row.sender)
-    prefix = _SPEAKER_PREFIX.match(row.text)
-    return fold(prefix[1]) if prefix else None
+    prefixes = {fold(name) for name in _SPEAKER_PREFIX.findall(row.text)}
+    return prefixes.pop() if len(prefixes) == 1 and _SPEAKER_PREFIX.match(row.text) else None
 
 
 def _named_speaker(
@@ -221,13 +221,18 @@ def _missing_neighbours(row: SearchRow, known: Mapping[int, object], around: Aro
 
 def _in_context(row: SearchRow, own: float, placed: Mapping[tuple[int, int], float]) -> float:
     """A row's score with its share of its neighbours' scores."""
-    share = min(1.0, SELF_CONTAINED_TOKENS / max(row.tokens, 1))
+    share = _share(row)
     here, at = row.conversation_id, row.position
     near = sum(weight * placed.get((here, at + step), 0.0) for step, weight in NEIGHBOURS.items())
     wide = sum(
         placed.get((here, at + step), 0.0) for step in range(-SURROUNDINGS_REACH, SURROUNDINGS_REACH + 1)
     )
     return own + share * (near + SURROUNDINGS * wide / (2 * SURROUNDINGS_REACH + 1))
+
+
+def _share(row: SearchRow) -> float:
+    """How much a row leans on what stands round it: all when it is short, less the longer it is."""
+    return min(1.0, SELF_CONTAINED_TOKENS / max(row.tokens, 1))
 
 
 def _best_first(one: Ranked) -> tuple[float, int]:

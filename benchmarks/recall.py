@@ -1,0 +1,255 @@
+"""How well a question, exactly as asked, finds its evidence.
+
+    python benchmarks/recall.py PATH/locomo_dev.json [--json] [--dressed] [--long] [--limit N]
+
+Each chat of the file (LoCoMo's shape) is stored as a session of one database; each question of the
+categories 1 to 4 that names its evidence goes as text to the public tool ``lcm_grep``. hit@k: a turn of
+the evidence is among the first k messages; all@10: every one is. *after compaction* repeats it when the
+chats were compacted as far as it goes. *on screen* counts the evidence that the first ten hits show
+with one turn before and after.
+
+Beside it, over the same messages in plain SQLite: content words OR-ed with Porter stems and bm25, and
+the form that quotes every word and ANDs them. ``--dressed`` repeats the questions with OR between the words,
+in quotes, with punctuation, in capitals. ``--long`` joins eight turns into one message, the other kind of
+history that the same settings must serve.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sqlite3
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from locomo_messages import messages
+
+from lcm_plugin import Engine, LcmConfig, Session
+from lcm_plugin.recall.words import is_function_word
+
+Ranking = Callable[["Question"], list[int]]
+TURNS_JOINED = 8
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question of one chat and the positions of its evidence among the chat's messages."""
+
+    chat: str
+    text: str
+    evidence: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Chat:
+    """A chat's messages and its questions."""
+
+    name: str
+    messages: list[dict[str, Any]]
+    questions: list[Question]
+
+
+@dataclass(frozen=True)
+class Score:
+    """Shares in percent, times in milliseconds."""
+
+    name: str
+    questions: int
+    hit_1: float
+    hit_10: float
+    all_10: float
+    on_screen_10: float
+    median_ms: float
+    p95_ms: float
+
+
+def load(path: Path) -> Iterator[Chat]:
+    """The chats of a file, each with the questions that can be judged."""
+    for sample in json.loads(path.read_text(encoding="utf-8")):
+        rows = list(messages(sample))
+        places = {row["id"].rpartition("/")[2]: index for index, row in enumerate(rows)}
+        questions = [
+            Question(sample["sample_id"], item["question"], evidence)
+            for item in sample["qa"]
+            if item["category"] in (1, 2, 3, 4) and (evidence := _evidence(item["evidence"], places))
+        ]
+        yield Chat(sample["sample_id"], rows, questions)
+
+
+def _evidence(names: Sequence[str], places: dict[str, int]) -> frozenset[int]:
+    keys = {f"D{int(a)}:{int(b)}" for name in names for a, b in re.findall(r"D:?(\d+):(\d+)", name)}
+    return frozenset(places[key] for key in keys if key in places)
+
+
+def joined(chat: Chat, size: int = TURNS_JOINED) -> Chat:
+    """The chat with every ``size`` turns of a session in one message."""
+    rows: list[dict[str, Any]] = []
+    where: dict[int, int] = {}
+    for index, row in enumerate(chat.messages):
+        text = f"{row['name']}: {row['content']}"
+        if rows and rows[-1]["created_at"] == row["created_at"] and rows[-1]["turns"] < size:
+            rows[-1]["content"] += f"\n{text}"
+            rows[-1]["turns"] += 1
+        else:
+            role = "user" if len(rows) % 2 == 0 else "assistant"
+            rows.append({"role": role, "content": text, "created_at": row["created_at"], "turns": 1})
+        where[index] = len(rows) - 1
+    questions = [replace(q, evidence=frozenset(where[place] for place in q.evidence)) for q in chat.questions]
+    return Chat(chat.name, rows, questions)
+
+
+def measure(name: str, questions: Sequence[Question], ranking: Ranking) -> Score:
+    """The shares of questions whose evidence a ranking finds."""
+    first = ten = every = screen = 0
+    times = []
+    for question in questions:
+        started = time.perf_counter()
+        places = ranking(question)[:10]
+        times.append((time.perf_counter() - started) * 1000)
+        shown = {place + step for place in places for step in (-1, 0, 1)}
+        first += bool(places) and places[0] in question.evidence
+        ten += not question.evidence.isdisjoint(places)
+        every += question.evidence <= set(places)
+        screen += not question.evidence.isdisjoint(shown)
+    share = 100 / max(1, len(questions))
+    times.sort()
+    return Score(
+        name,
+        len(questions),
+        *(round(count * share, 1) for count in (first, ten, every, screen)),
+        median_ms=round(times[len(times) // 2], 2) if times else 0.0,
+        p95_ms=round(times[int(len(times) * 0.95)], 2) if times else 0.0,
+    )
+
+
+class Tool:
+    """The public tool over one engine that holds all chats."""
+
+    def __init__(self, engine: Engine, chats: Sequence[Chat], limit: int) -> None:
+        self._engine = engine
+        self._limit = limit
+        self._places: dict[str, dict[str, int]] = {}
+        for chat in chats:
+            session = Session(chat.name)
+            engine.ingest(session, chat.messages)
+            items = engine.context_items(session)
+            self._places[chat.name] = {item.id: index for index, item in enumerate(items)}
+
+    def __call__(self, question: Question) -> list[int]:
+        answer = self._engine.call_tool(
+            Session(question.chat), "lcm_grep", {"pattern": question.text, "limit": self._limit}
+        )
+        places = self._places[question.chat]
+        return [places[hit["id"]] for hit in answer["hits"] if hit["id"] in places]
+
+    def compact(self) -> None:
+        """Compacts every chat as far as it goes."""
+        for name in self._places:
+            self._engine.compact(Session(name), force=True)
+
+
+class Plain:
+    """Plain FTS5 over the same messages, one table a chat."""
+
+    def __init__(self, chats: Sequence[Chat], expression: Callable[[str], str]) -> None:
+        self._databases = {chat.name: _fts5(chat) for chat in chats}
+        self._expression = expression
+
+    def __call__(self, question: Question) -> list[int]:
+        expression = self._expression(question.text)
+        if not expression:
+            return []
+        rows = self._databases[question.chat].execute(
+            "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rank LIMIT 10", (expression,)
+        )
+        return [row[0] for row in rows]
+
+
+def _fts5(chat: Chat) -> sqlite3.Connection:
+    database = sqlite3.connect(":memory:")
+    database.execute("CREATE VIRTUAL TABLE words USING fts5(text, tokenize='porter unicode61')")
+    database.executemany(
+        "INSERT INTO words (rowid, text) VALUES (?, ?)",
+        [
+            (index, f"{row['name']}: {row['content']}" if "name" in row else row["content"])
+            for index, row in enumerate(chat.messages)
+        ],
+    )
+    return database
+
+
+def any_content_word(question: str) -> str:
+    """The content words, OR-ed."""
+    words = [word for word in re.findall(r"\w+", question.lower()) if not is_function_word(word)]
+    return " OR ".join(f'"{word}"' for word in words)
+
+
+def every_word(question: str) -> str:
+    """Every word quoted, all required."""
+    return " ".join(f'"{word}"' for word in re.findall(r"\w+", question))
+
+
+def dressed(question: str) -> Iterator[tuple[str, str]]:
+    """The same question as people and models also write it."""
+    yield "OR between words", " OR ".join(question.split())
+    yield "in quotes", f'"{question}"'
+    yield "each word in quotes", " ".join(f'"{word}"' for word in question.split())
+    yield "punctuated", ", ".join(question.split()) + "!?..."
+    yield "capitals", question.upper()
+
+
+def run(arguments: argparse.Namespace) -> list[Score]:
+    """All measurements, in the order in which they are printed."""
+    chats = list(load(arguments.file))
+    if arguments.long:
+        chats = [joined(chat) for chat in chats]
+    questions = [question for chat in chats for question in chat.questions]
+    scores = [
+        measure("AND of every word, bm25", questions, Plain(chats, every_word)),
+        measure("OR of content words, porter, bm25", questions, Plain(chats, any_content_word)),
+    ]
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Engine.open(LcmConfig(database=f"{folder}/lcm.db")) as engine,
+    ):
+        tool = Tool(engine, chats, arguments.limit)
+        scores.append(measure("lcm_grep, as asked", questions, tool))
+        if arguments.dressed:
+            for name in [name for name, _ in dressed("")]:
+                changed = [replace(q, text=dict(dressed(q.text))[name]) for q in questions]
+                scores.append(measure(f"lcm_grep, {name}", changed, tool))
+        tool.compact()
+        scores.append(measure("lcm_grep, after compaction", questions, tool))
+    return scores
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    parser.add_argument("--dressed", action="store_true", help="also ask in other forms")
+    parser.add_argument("--long", action="store_true", help="join turns into long messages")
+    parser.add_argument("--limit", type=int, default=10, help="hits per question (default 10)")
+    arguments = parser.parse_args()
+    scores = run(arguments)
+    if arguments.json:
+        print(json.dumps([asdict(score) for score in scores], indent=1))
+        return
+    print(f"{'':36} {'hit@1':>7} {'hit@10':>7} {'all@10':>7} {'screen':>7} {'ms':>8} {'p95':>8}")
+    for one in scores:
+        print(
+            f"{one.name:36} {one.hit_1:7.1f} {one.hit_10:7.1f} {one.all_10:7.1f} {one.on_screen_10:7.1f} "
+            f"{one.median_ms:8.2f} {one.p95_ms:8.2f}"
+        )
+    print(f"{scores[0].questions} questions")
+
+
+if __name__ == "__main__":
+    main()
