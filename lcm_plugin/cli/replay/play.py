@@ -16,7 +16,7 @@ from lcm_plugin.cli.replay.report import Report
 from lcm_plugin.cli.replay.turns import split_turns
 from lcm_plugin.cli.transcripts import Entry
 from lcm_plugin.config import LcmConfig
-from lcm_plugin.errors import InputError, StoreUnavailable
+from lcm_plugin.errors import InputError, ModelUnavailable, StoreUnavailable
 from lcm_plugin.types import Message, Session
 
 if TYPE_CHECKING:
@@ -94,12 +94,12 @@ def _config(options: Options) -> LcmConfig:
 def _check_summarizer(name: str) -> None:
     if name == EXTRACTIVE:
         return
+    from lcm_plugin.summarize.litellm_client import load
+
     try:
-        import litellm  # noqa: F401
-    except ImportError as error:
-        raise InputError(
-            f"--summarizer {name}: models need the extra 'litellm': pip install 'lcm_plugin[litellm]'"
-        ) from error
+        load()
+    except ModelUnavailable as error:
+        raise InputError(f"--summarizer {name}: {error}") from error
 
 
 def _check_budget(entries: Sequence[Entry], tokens: Sequence[int], budget: int) -> None:
