@@ -62,8 +62,6 @@ from lcm_plugin.types import (
 if TYPE_CHECKING:
     from lcm_plugin.store.base import Reader
 
-MARGIN_SHARE = 0.02
-
 
 def system_clock() -> int:
     """Milliseconds since the epoch."""
@@ -192,9 +190,11 @@ class Engine:
         """
         self._check_open()
         total = self._budget(budget)
-        margin = int(total * MARGIN_SHARE)
+        limit = max(0, total - overhead_tokens)
         request = Request(
-            room=max(0, total - overhead_tokens - margin),
+            budget=total,
+            limit=limit,
+            room=min(limit, self.calibration.room(total, overhead_tokens, model)),
             tail_messages=self.config.fresh_tail_count,
             prompt=prompt if prompt and prompt.strip() else None,
             model=model,

@@ -1,43 +1,95 @@
 """One model call's context from a conversation's items.
 
-Everything is a function of the stored rows and the budget: no clock, no counter. So the same store
-gives the same bytes in any process, and one more turn only appends, until a compaction or until the
-budget forces something out.
+Everything is a function of the stored rows and the request: no clock, no counter. While all fits, each
+turn appends to what the last one gave. When not all fits, a plan says what is left out or shortened; it
+looks only at rows up to the last step of the running total, so that it stands until the next step.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
+import threading
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from lcm_plugin.assembly.pairing import pair
+from lcm_plugin.assembly.notices import (
+    ALONE,
+    NO_INSTRUCTIONS,
+    NOTHING,
+    OPENING,
+    OPENING_TOKENS,
+    TOO_LARGE,
+    left_out_text,
+)
+from lcm_plugin.assembly.opening import insert_opening, turn_opening
+from lcm_plugin.assembly.pairing import FindCall, Paired, pair
 from lcm_plugin.assembly.relevance import scorer
-from lcm_plugin.assembly.render import Rendered, Renderer, copy_message
-from lcm_plugin.assembly.select import Selection, select, summaries_before_user
-from lcm_plugin.markup import notice_block, shorten_ids
+from lcm_plugin.assembly.render import Rendered, Renderer
+from lcm_plugin.assembly.select import Wanted, select
+from lcm_plugin.assembly.shape import copy_message, only_call
+from lcm_plugin.assembly.stubs import shortened
+from lcm_plugin.assembly.validate import validate
+from lcm_plugin.assembly.window import (
+    View,
+    Views,
+    find_horizon,
+    older_request,
+    older_summaries,
+    own_turn_spans,
+)
+from lcm_plugin.errors import LcmError
+from lcm_plugin.markup import notice_block
 from lcm_plugin.store.base import Reader
-from lcm_plugin.store.records import Conversation, Item
+from lcm_plugin.store.records import Conversation
 from lcm_plugin.tokens import TokenCounter
 from lcm_plugin.types import Context, Message
 
-_PAGE = 192
-_NOTICE_TOKENS = 160
-_MOST_NAMED = 12
-_ATTEMPTS = 6
-_TOO_LARGE = "The newest user message alone is larger than the budget; it is sent as it is, without history."
-_OPENING = "The conversation begins with the assistant."
+_STEPS = 8
+_LEAST_STEPPED = 2_048
+_ATTEMPTS = 8
+_CONTEXTS = 16
+_FAR = 1_024
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a context is wanted for. ``room`` is in tokens, after overhead and margin."""
+    """What a context is wanted for. Amounts are tokens.
 
+    ``limit`` is the budget less the host's overhead, ``room`` also less the safety margin; only the
+    newest user message may use the margin. ``budget`` is the whole, the same from turn to turn.
+    """
+
+    budget: int
+    limit: int
     room: int
     tail_messages: int
     prompt: str | None = None
     model: str | None = None
     by_relevance: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """What goes in, and how it came about. ``silent``: there is no room to say what is missing."""
+
+    chosen: Sequence[Rendered]
+    missing: str | None = None
+    decisions: tuple[object, ...] = ()
+    silent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """A context before it is handed out."""
+
+    messages: list[Message]
+    tokens: int
+    choice: _Choice
+    paired: Paired
+    instruction: Rendered | None
+    opening: str | None
 
 
 class Assembler:
@@ -46,128 +98,270 @@ class Assembler:
     def __init__(self, renderer: Renderer, counter: TokenCounter) -> None:
         self._renderer = renderer
         self._counter = counter
+        self._views = Views(renderer)
+        self._lock = threading.Lock()
+        self._contexts: OrderedDict[tuple[Conversation, Request], Context] = OrderedDict()
 
     def assemble(self, reader: Reader, conversation: Conversation, request: Request) -> Context:
-        """The context of one conversation within ``request.room`` tokens."""
-        system = self._system_message(reader, conversation.conversation_id)
-        room = request.room - (system.tokens if system else 0)
-        items = _window(reader, conversation.conversation_id, room)
-        complete = len(items) == conversation.raw_items + conversation.summary_items
-        rendered = self._renderer.render(reader, [item for item in items if _is_shown(item)], request.model)
-        # What pairing and notices add is known only afterwards, so the room shrinks until it all fits.
+        """The context of one conversation; raises `LcmError` rather than return what providers refuse."""
+        key = (conversation, request)
+        with self._lock:
+            context = self._contexts.get(key)
+        if context is None:
+            view = self._views.open(reader, conversation)
+            context = _Assembly(self._renderer, self._counter, self._views, reader, view, request).context()
+            self._views.keep(view)
+            if faults := validate(context.messages):
+                raise LcmError(f"the assembled context breaks a provider's rule: {'; '.join(faults[:3])}")
+            if view.media == 0:
+                self._remember(key, context)
+        return replace(context, messages=[copy_message(message) for message in context.messages])
+
+    def _remember(self, key: tuple[Conversation, Request], context: Context) -> None:
+        with self._lock:
+            self._contexts[key] = context
+            while len(self._contexts) > _CONTEXTS:
+                self._contexts.popitem(last=False)
+
+
+class _Assembly:
+    """The making of one context."""
+
+    def __init__(
+        self,
+        renderer: Renderer,
+        counter: TokenCounter,
+        views: Views,
+        reader: Reader,
+        view: View,
+        request: Request,
+    ) -> None:
+        self._renderer = renderer
+        self._counter = counter
+        self._views = views
+        self._reader = reader
+        self._view = view
+        self._request = request
+        self._opening = turn_opening(reader, renderer, view)
+
+    def context(self) -> Context:
+        """Everything if it fits, else what a plan says, else the newest user message alone."""
+        instruction = self._instruction()
+        if self._view.conversation.context_tokens <= self._request.room:
+            while self._views.reach(self._reader, self._view):
+                pass
+            shown = self._shown(0, len(self._view.items))
+            if self._opening is not None:
+                shown = insert_opening(shown, self._opening)
+            draft = self._draft(instruction, _Choice(shown))
+            if draft.tokens <= self._request.room:
+                return self._finished(draft)
+        return self._planned(instruction)
+
+    def _instruction(self) -> Rendered | None:
+        head = self._reader.newest_system(self._view.conversation.conversation_id)
+        return self._renderer.instruction(self._reader, head) if head else None
+
+    def _shown(self, start: int, end: int) -> list[Rendered]:
+        return self._for_model(self._view.shown[start:end])
+
+    def _for_model(self, items: Sequence[Rendered | None]) -> list[Rendered]:
+        model = self._request.model
+        if model is None:
+            return [item for item in items if item is not None]
+        fitting = (self._renderer.for_model(item, model) for item in items if item is not None)
+        return [item for item in fitting if item is not None]
+
+    def _planned(self, instruction: Rendered | None) -> Context:
+        request, beside = self._request, instruction.tokens if instruction else 0
+        newest = self._newest_request()
+        alone = self._words(newest).tokens if newest else 0
+        if newest is not None and alone + beside > request.limit:
+            return self._alone(newest, instruction, over=alone > request.limit)
+        step = (
+            request.budget // _STEPS if request.budget >= _LEAST_STEPPED and not request.by_relevance else 0
+        )
+        if step:
+            grain = max(1, step // 4)
+            budget = (request.room - beside) // grain * grain - step - OPENING_TOKENS
+            draft = self._draft(instruction, self._plan(step, budget, newest))
+            if draft.tokens <= request.room:
+                return self._finished(draft)
+        budget = request.room - beside
         for _ in range(_ATTEMPTS):
-            selection = self._select(rendered, room, request, complete)
-            context = self._context(conversation, system, selection, complete)
-            excess = context.tokens - request.room
-            if excess <= 0 or context.over_budget:
-                return context
-            room -= excess
-        return replace(context, over_budget=True, notices=(_TOO_LARGE,))
-
-    def _system_message(self, reader: Reader, conversation_id: int) -> Rendered | None:
-        head = reader.newest_system(conversation_id)
-        if head is None:
-            return None
-        item = Item(head.seq, "message", head.tokens, message=head)
-        rendered = self._renderer.render(reader, [item], None)
-        return rendered[0] if rendered else None
-
-    def _select(self, rendered: Sequence[Rendered], room: int, request: Request, complete: bool) -> Selection:
-        total = sum(item.tokens for item in rendered)
-        if complete and total <= room:
-            return Selection(tuple(rendered))
-        relevance = scorer(request.prompt) if request.by_relevance and request.prompt else None
-        return select(
-            rendered,
-            max(0, room - _NOTICE_TOKENS),
-            tail_messages=request.tail_messages,
-            stub=self._renderer.stub,
-            relevance=relevance,
+            draft = self._draft(instruction, self._plan(0, budget, newest))
+            excess = draft.tokens - request.room
+            if excess <= 0:
+                return self._finished(draft)
+            budget -= excess
+        return (
+            self._alone(newest, instruction) if newest else _nothing(self._view.conversation.conversation_id)
         )
 
-    def _context(
-        self,
-        conversation: Conversation,
-        system: Rendered | None,
-        selection: Selection,
-        complete: bool,
-    ) -> Context:
-        ordered = summaries_before_user(selection.chosen)
-        body = pair([item.message for item in ordered])
-        while body and body[-1]["role"] == "assistant":
-            body.pop()
-        notices = _notices(selection, complete)
-        opening = self._opening(selection, complete, body)
-        messages: list[Message] = [copy_message(system.message)] if system else []
-        messages += [{"role": "user", "content": opening}] if opening else []
-        messages += body
-        known = {id(item.message): item.tokens for item in ordered}
-        tokens = sum(known.get(id(message)) or self._counter.message(message) for message in messages)
+    def _newest_request(self) -> Rendered | None:
+        while True:
+            found = next((item for item in reversed(self._view.shown) if item and item.is_request), None)
+            if found or len(self._view.items) > _FAR or not self._views.reach(self._reader, self._view):
+                break
+        if found is None and not self._view.complete:
+            item = older_request(self._reader, self._view, self._view.items[0].ordinal)
+            found = self._renderer.render(self._reader, [item])[0] if item else None
+        if self._opening and (found is None or found.ordinal < self._opening.ordinal):
+            found = self._opening
+        return next(iter(self._for_model([found])), None)
+
+    def _words(self, newest: Rendered) -> Rendered:
+        return self._renderer.words_only(newest) if newest.with_words else newest
+
+    def _plan(self, step: int, budget: int, newest: Rendered | None) -> _Choice:
+        """What fits into ``budget``, seen from the last step; all that is newer is added."""
+        request, view = self._request, self._view
+        horizon = find_horizon(self._views, self._reader, view, step=step, room=max(0, budget))
+        items = self._shown(horizon.start, horizon.end)
+        older = None
+        if horizon.start > 0 or not view.complete:
+            first = view.items[horizon.start].ordinal if horizon.start < len(view.items) else 1 << 62
+            older = view.items[horizon.start].ref if horizon.start < len(view.items) else None
+            items = [*self._older(first, items), *items]
+        newer = self._shown(horizon.end, len(view.items))
+        if newest is not None and not any(item.ref == newest.ref for item in (*items, *newer)):
+            items = sorted([*items, newest], key=lambda item: item.ordinal)
+        relevance = scorer(request.prompt) if request.by_relevance and request.prompt else None
+        last = next((item for item in reversed(items) if item.is_request), None)
+        live_only = budget - (self._words(last).tokens if last else 0) < 2 * OPENING_TOKENS
+        wanted = Wanted(budget, request.tail_messages, live_only, relevance)
+        selection = select(items, wanted, self._renderer.stub, self._renderer.words_only)
+        begins = selection.chosen[0].ref if selection.chosen else None
+        left_out = [item.ref for item in selection.left_out]
+        decisions = (begins, older, left_out, selection.stubbed, live_only)
+        missing = left_out_text(items, selection.left_out, older)
+        return _Choice((*selection.chosen, *newer), missing, decisions, live_only)
+
+    def _older(self, before: int, items: Sequence[Rendered]) -> list[Rendered]:
+        known = {item.ref for item in items}
+        summaries = older_summaries(self._reader, self._view, before)
+        rendered = self._renderer.render(self._reader, summaries) if summaries else []
+        return [item for item in rendered if item is not None and item.ref not in known]
+
+    def _draft(self, instruction: Rendered | None, choice: _Choice) -> _Draft:
+        ordered = self._summaries_before_their_request(choice.chosen)
+        paired = pair(ordered, self._find_call(ordered))
+        placed = paired.messages
+        opening = None if choice.silent else choice.missing
+        if opening is None and placed and placed[0].message["role"] != "user":
+            opening = OPENING
+        front = [instruction.message] if instruction else []
+        tokens = instruction.tokens if instruction else 0
+        if opening is not None and placed:
+            front.append({"role": "user", "content": notice_block(opening)})
+            tokens += self._counter.message(front[-1])
+        tokens += sum(
+            self._counter.message(one.message) if one.tokens is None else one.tokens for one in placed
+        )
+        messages = [*front, *(one.message for one in placed)] if placed else []
+        return _Draft(messages, tokens if placed else 0, choice, paired, instruction, opening)
+
+    def _summaries_before_their_request(self, items: Sequence[Rendered]) -> list[Rendered]:
+        """A summary of work on a request goes before the request, so that the user has the last word.
+
+        That holds for summaries made while the request was the newest one, which cover no other.
+        """
+        spans = own_turn_spans(items)
+        if not spans:
+            return list(items)
+        known, view = self._view.users_within, self._view
+        asked = sorted({span for span in spans.values() if span not in known})
+        if asked:
+            busy = self._reader.users_within(view.conversation.conversation_id, asked)
+            known.update({span: span in busy for span in asked})
+        return _moved(items, {ref: span[0] for ref, span in spans.items() if not known[span]})
+
+    def _find_call(self, items: Sequence[Rendered]) -> FindCall:
+        """Finds the calls of results whose call is not among the items: compacted, or left out."""
+        present = {item.group for item in items if item.calls}
+        wanted = {
+            item.group
+            for item in items
+            if item.answers and item.group != item.ordinal and item.group not in present
+        }
+        found = (
+            self._renderer.message_at(self._reader, self._view.conversation.conversation_id, sorted(wanted))
+            if wanted
+            else {}
+        )
+
+        def find(result: Rendered, call_id: str) -> Message | None:
+            message = found.get(result.group)
+            call = only_call(message, call_id) if message else None
+            return call and shortened(call, f"msg_{result.group}", self._counter.text)
+
+        return find
+
+    def _finished(self, draft: _Draft) -> Context:
+        view, paired = self._view, draft.paired
+        missing = draft.choice.missing
+        settled = len(draft.messages) - len(paired.messages) + paired.settled
+        authors = sorted({item.author for item in draft.choice.chosen if item.author})
+        return Context(
+            messages=draft.messages,
+            tokens=draft.tokens,
+            summaries=tuple(item.ref for item in draft.choice.chosen if item.kind == "summary"),
+            notices=(missing,) if missing else (),
+            prefix_epoch=_epoch(
+                view.conversation.conversation_id,
+                view.conversation.revision,
+                view.hidden_request,
+                draft.instruction.message if draft.instruction else None,
+                draft.opening,
+                self._opening.ref if self._opening else None,
+                draft.choice.decisions,
+                paired.breaks,
+                paired.open,
+                authors,
+            ),
+            cache_hint=settled - 1 if settled > 0 else None,
+        )
+
+    def _alone(self, newest: Rendered, instruction: Rendered | None, *, over: bool = False) -> Context:
+        """The newest user message and nothing else, the system message only if it fits or all is lost."""
+        words = self._words(newest)
+        beside = instruction.tokens if instruction else 0
+        with_instruction = instruction is not None and (over or words.tokens + beside <= self._request.limit)
+        messages = [words.message]
+        if instruction is not None and with_instruction:
+            messages.insert(0, instruction.message)
+        notices = [TOO_LARGE if over else ALONE]
+        if instruction is not None and not with_instruction:
+            notices.append(NO_INSTRUCTIONS)
         return Context(
             messages=messages,
-            tokens=tokens,
-            summaries=tuple(item.ref for item in ordered if item.role == "summary"),
-            over_budget=selection.over_budget,
-            notices=notices,
-            prefix_epoch=_epoch(conversation, system, selection, opening),
-            cache_hint=len(messages) - 1 if messages else None,
+            tokens=words.tokens + (beside if with_instruction else 0),
+            over_budget=over,
+            notices=tuple(notices),
+            prefix_epoch=_epoch(self._view.conversation.conversation_id, "alone", messages),
+            cache_hint=len(messages) - 1,
         )
 
-    def _opening(self, selection: Selection, complete: bool, body: Sequence[Message]) -> str | None:
-        """A user message to begin with, when something is missing or the assistant would be first."""
-        if selection.over_budget:
-            return None
-        if selection.left_out or not complete:
-            return notice_block(_left_out_text(selection, complete))
-        if body and body[0]["role"] not in ("user", "system"):
-            return notice_block(_OPENING)
-        return None
+
+def _nothing(conversation_id: int) -> Context:
+    return Context([], 0, notices=(NOTHING,), prefix_epoch=_epoch(conversation_id, "nothing"))
 
 
-def _window(reader: Reader, conversation_id: int, room: int) -> list[Item]:
-    """The newest items that could matter: until the room is filled and the newest user is in sight."""
-    items: list[Item] = []
-    tokens, before, seen_user = 0, None, False
-    while page := reader.newest_items(conversation_id, before=before, limit=_PAGE):
-        visible = [item for item in page if _is_shown(item)]
-        items = page + items
-        tokens += sum(item.tokens for item in visible)
-        seen_user = seen_user or any(item.message and item.message.role == "user" for item in visible)
-        if seen_user and tokens > room:
-            return [*_older_summaries(reader, conversation_id, page[0].ordinal), *items]
-        before = page[0].ordinal
-    return items
+def _moved(items: Sequence[Rendered], before: dict[str, int]) -> list[Rendered]:
+    """The items, each summary named in ``before`` just before the message with that ordinal."""
+    waiting: dict[int, list[Rendered]] = {}
+    for item in items:
+        if item.ref in before:
+            waiting.setdefault(before[item.ref], []).append(item)
+    moved: list[Rendered] = []
+    for item in items:
+        if item.is_request:
+            moved += waiting.get(item.ordinal, ())
+        if item.ref not in before:
+            moved.append(item)
+    return moved
 
 
-def _older_summaries(reader: Reader, conversation_id: int, before: int) -> list[Item]:
-    """Summaries older than the window: they are worth more than the raw messages between."""
-    return [item for item in reader.summary_items(conversation_id, limit=_PAGE) if item.ordinal < before]
-
-
-def _is_shown(item: Item) -> bool:
-    return item.message is None or not (item.message.hidden or item.message.role == "system")
-
-
-def _notices(selection: Selection, complete: bool) -> tuple[str, ...]:
-    if selection.over_budget:
-        return (_TOO_LARGE,)
-    if selection.left_out or not complete:
-        return (_left_out_text(selection, complete),)
-    return ()
-
-
-def _left_out_text(selection: Selection, complete: bool) -> str:
-    refs = [item.ref for item in selection.left_out]
-    named = shorten_ids(refs[-_MOST_NAMED:])
-    which = f": {named}" if named else ""
-    older = " and everything older" if not complete or len(refs) > _MOST_NAMED else ""
-    return f"Left out here for lack of room{which}{older}. Find it with lcm_grep, read it with lcm_describe."
-
-
-def _epoch(
-    conversation: Conversation, system: Rendered | None, selection: Selection, opening: str | None
-) -> str:
-    """Changes exactly when the beginning of the output may have changed."""
-    first = selection.chosen[0].ref if selection.chosen else ""
-    seed = f"{conversation.conversation_id}|{conversation.revision}|{system and system.ref}|{first}|{opening}"
-    return hashlib.sha256(seed.encode()).hexdigest()[:16]
+def _epoch(*facts: object) -> str:
+    """A short hash of everything that a change of the output's beginning could come from."""
+    return hashlib.sha256(json.dumps(facts, default=str, ensure_ascii=True).encode()).hexdigest()[:16]

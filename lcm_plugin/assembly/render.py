@@ -1,44 +1,66 @@
-"""From stored rows to the messages of a model call, and the shortening of bulky results."""
+"""From stored rows to messages that can be sent, each made once and kept: stored messages never change."""
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
-from lcm_plugin.assembly.validate import blank_block, is_blank
-from lcm_plugin.ingest.messages import calls_answered, calls_made
+from lcm_plugin.assembly.shape import (
+    answer_ids,
+    call_ids,
+    presentable,
+    reasoning_author,
+    same_model,
+    without_reasoning,
+    words_beside_results,
+)
+from lcm_plugin.assembly.stubs import shortened
 from lcm_plugin.ingest.shown import holds_media, shown_to_models
-from lcm_plugin.markup import stub_line, summary_block
+from lcm_plugin.markup import summary_block
 from lcm_plugin.store.base import Reader
-from lcm_plugin.store.records import Item, Part
+from lcm_plugin.store.records import Item, MessageHead, Part, StoredMessage, Summary
 from lcm_plugin.tokens import TokenCounter
 from lcm_plugin.types import Message
 
-EMPTY_RESULT = "(empty)"
-_REASONING_KEYS = ("reasoning_content", "reasoning", "thinking", "reasoning_details")
-_REASONING_BLOCKS = frozenset({"thinking", "reasoning", "redacted_thinking"})
-_STUB_SHARE = 0.25
-_STUB_MIN_TOKENS = 64
 _CACHE_TOKENS = 2_000_000
+
+Kind = Literal["summary", "request", "call", "result", "reply", "other"]
 
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """A message ready to be sent and what it costs. ``ordinal`` is its place in the context."""
+    """A message ready to be sent and what it costs. ``ordinal`` is its place in the context.
+
+    A *request* is what a user says, a *call* an assistant's message with tool calls, a *result* a
+    message that answers calls; ``with_words`` marks a result in which a user also speaks. ``last`` is
+    the seq up to which a summary reaches. ``author`` is the model whose reasoning is in the message.
+    ``media`` is how many characters images and other media in it take.
+    """
 
     ordinal: int
     message: Message
     tokens: int
     ref: str
     group: int
-    role: str
+    kind: Kind
+    calls: tuple[str, ...] = ()
+    answers: tuple[str, ...] = ()
+    with_words: bool = False
+    last: int = 0
+    author: str | None = None
+    media: int = 0
+
+    @property
+    def is_request(self) -> bool:
+        """Whether a user speaks here."""
+        return self.kind == "request" or self.with_words
 
 
 class Renderer:
-    """Turns context items into messages. Rendered raw messages are kept, since they never change."""
+    """Turns context items into messages. Thread-safe."""
 
     def __init__(
         self, counter: TokenCounter, zone: str, read_file: Callable[[Part], Any] | None = None
@@ -48,50 +70,67 @@ class Renderer:
         self._read_file = read_file
         self._zone = zone
         self._lock = threading.Lock()
-        self._kept: OrderedDict[int, tuple[Message, int]] = OrderedDict()
+        self._kept: OrderedDict[object, Rendered | None] = OrderedDict()
         self._kept_tokens = 0
 
-    def render(self, reader: Reader, items: Sequence[Item], model: str | None) -> list[Rendered]:
-        """The items in their order, read with two queries at most; what has nothing to show is left out."""
-        raw = self._raw_messages(reader, items)
-        summaries = self._summaries(reader, items)
-        rendered = []
-        for item in items:
-            if item.message is None:
-                text = summaries[str(item.summary_id)]
-                message: Message = {"role": "user", "content": text}
-                rendered.append(
-                    Rendered(item.ordinal, message, item.tokens, item.ref, item.ordinal, "summary")
-                )
-                continue
-            shown, tokens = self._for_model(*raw[item.message.message_id], model)
-            if shown is not None:
-                head = item.message
-                rendered.append(
-                    Rendered(item.ordinal, copy_message(shown), tokens, item.ref, head.group_seq, head.role)
-                )
-        return rendered
+    def render(self, reader: Reader, items: Sequence[Item]) -> list[Rendered | None]:
+        """The items in their order, read with three queries at most; None where nothing can be shown."""
+        raw = self._messages(reader, [item.message for item in items if item.message])
+        summaries = self._summaries(reader, [item for item in items if not item.message])
+        return [
+            raw.get(item.message.message_id) if item.message else summaries.get(str(item.summary_id))
+            for item in items
+        ]
 
-    def _for_model(self, message: Message, tokens: int, model: str | None) -> tuple[Message | None, int]:
-        kept = without_foreign_reasoning(message, model)
-        if kept is message:
-            return message, tokens
-        shown = presentable(kept)
-        return shown, self._counter.message(shown or kept)
+    def message_at(self, reader: Reader, conversation_id: int, seqs: Sequence[int]) -> dict[int, Message]:
+        """Messages by seq, presentable: calls whose results came when they stood no longer in the context."""
+        found = reader.messages_at(conversation_id, seqs)
+        shown = {stored.head.seq: presentable(shown_to_models(stored, self._read_file)) for stored in found}
+        return {seq: message for seq, message in shown.items() if message is not None}
+
+    def for_model(self, rendered: Rendered, model: str | None) -> Rendered | None:
+        """The message without reasoning that another model wrote; None when nothing else is in it."""
+        if rendered.author is None or model is None or same_model(rendered.author, model):
+            return rendered
+        return self._once(("bare", rendered.ref), lambda: self._bare(rendered))
 
     def stub(self, rendered: Rendered) -> Rendered:
-        """A bulky result with its middle taken out; the same object when there is nothing to gain."""
-        message = _shortened(rendered.message, rendered.ref, self._counter)
-        if message is rendered.message:
+        """The message with what is bulky in it cut; the same object when nothing would be gained."""
+        if not rendered.calls and not rendered.answers:
             return rendered
-        tokens = self._counter.message(message)
-        if tokens >= rendered.tokens:
-            return rendered
-        return Rendered(rendered.ordinal, message, tokens, rendered.ref, rendered.group, rendered.role)
+        short = self._once(("stub", rendered.ref, rendered.tokens), lambda: self._cut(rendered))
+        return rendered if short is None else short
 
-    def _raw_messages(self, reader: Reader, items: Sequence[Item]) -> dict[int, tuple[Message, int]]:
-        wanted = [item.message.message_id for item in items if item.message]
-        found: dict[int, tuple[Message, int]] = {}
+    def words_only(self, rendered: Rendered) -> Rendered:
+        """What a user says in a message that also carries results."""
+        words = words_beside_results(rendered.message) if rendered.with_words else None
+        if words is None:
+            return rendered
+        return replace(
+            rendered,
+            message=words,
+            tokens=self._counter.message(words),
+            kind="request",
+            answers=(),
+            with_words=False,
+        )
+
+    def _bare(self, rendered: Rendered) -> Rendered | None:
+        shown = presentable(without_reasoning(rendered.message))
+        if shown is None:
+            return None
+        return replace(rendered, message=shown, tokens=self._counter.message(shown), author=None)
+
+    def _cut(self, rendered: Rendered) -> Rendered | None:
+        message = shortened(rendered.message, rendered.ref, self._counter.text)
+        if message is rendered.message:
+            return None
+        tokens = self._counter.message(message)
+        return replace(rendered, message=message, tokens=tokens) if tokens < rendered.tokens else None
+
+    def _messages(self, reader: Reader, heads: Sequence[MessageHead]) -> dict[int, Rendered | None]:
+        wanted = [head.message_id for head in heads if not head.hidden and not is_instruction(head.role)]
+        found: dict[int, Rendered | None] = {}
         with self._lock:
             for message_id in wanted:
                 if message_id in self._kept:
@@ -99,102 +138,115 @@ class Renderer:
                     found[message_id] = self._kept[message_id]
         missing = [message_id for message_id in wanted if message_id not in found]
         for message_id, stored in (reader.messages_by_id(missing) if missing else {}).items():
-            message = shown_to_models(stored, self._read_file)
-            shown = presentable(message)
-            tokens = stored.head.tokens if shown is message else self._counter.message(shown or message)
-            found[message_id] = (shown or message, tokens)
+            rendered = self._rendered(stored)
             # Media weigh megabytes at a few tokens: a cache bounded in tokens must not hold them.
-            if not holds_media(stored):
-                self._keep(message_id, found[message_id])
+            found[message_id] = rendered if holds_media(stored) else self._keep(message_id, rendered)
         return found
 
-    def _keep(self, message_id: int, entry: tuple[Message, int]) -> None:
+    def instruction(self, reader: Reader, head: MessageHead) -> Rendered | None:
+        """The system message, rendered once."""
+        key = ("system", head.message_id)
         with self._lock:
-            if message_id in self._kept:
-                return
-            self._kept[message_id] = entry
-            self._kept_tokens += entry[1]
-            while self._kept_tokens > _CACHE_TOKENS:
-                _, (_, tokens) = self._kept.popitem(last=False)
-                self._kept_tokens -= tokens
+            if key in self._kept:
+                return self._kept[key]
+        stored = reader.messages_by_id([head.message_id]).get(head.message_id)
+        return self._keep(key, self._rendered(stored) if stored else None)
 
-    def _summaries(self, reader: Reader, items: Sequence[Item]) -> dict[str, str]:
-        ids = [item.summary_id for item in items if item.summary_id]
+    def _rendered(self, stored: StoredMessage) -> Rendered | None:
+        message = shown_to_models(stored, self._read_file)
+        shown = presentable(message)
+        if shown is None:
+            return None
+        head = stored.head
+        tokens = head.tokens if shown is message else self._counter.message(shown)
+        calls, answers = call_ids(shown) if head.role == "assistant" else (), answer_ids(shown)
+        return Rendered(
+            head.seq,
+            shown,
+            tokens,
+            head.ref,
+            head.group_seq,
+            _kind(head.role, calls, answers),
+            calls,
+            answers,
+            bool(answers) and words_beside_results(shown) is not None,
+            author=reasoning_author(shown),
+            media=_characters(shown) if holds_media(stored) else 0,
+        )
+
+    def _summaries(self, reader: Reader, items: Sequence[Item]) -> dict[str, Rendered]:
+        ids = [str(item.summary_id) for item in items]
         if not ids:
             return {}
-        sources = reader.sources_of(ids)
-        return {
-            summary_id: summary_block(summary, sources.get(summary_id, ()), self._zone)
-            for summary_id, summary in reader.summaries(ids).items()
-        }
+        stored = reader.summaries(ids)
+        # A repair may rewrite a summary's text under the same id, so the text is part of the key.
+        keys = {summary_id: ("summary", summary_id, found.content) for summary_id, found in stored.items()}
+        with self._lock:
+            kept = {key: entry for key in keys.values() if (entry := self._kept.get(key)) is not None}
+        missing = [summary_id for summary_id, key in keys.items() if key not in kept]
+        sources = reader.sources_of(missing) if missing else {}
+        shown: dict[str, Rendered] = {}
+        for item in items:
+            summary_id = str(item.summary_id)
+            if (key := keys.get(summary_id)) is not None:
+                shown[summary_id] = kept.get(key) or self._summary(item, stored[summary_id], sources)
+                self._keep(key, shown[summary_id])
+        return shown
+
+    def _summary(self, item: Item, summary: Summary, sources: Mapping[str, Sequence[str]]) -> Rendered:
+        text = summary_block(summary, sources.get(summary.summary_id, ()), self._zone)
+        message: Message = {"role": "user", "content": text}
+        return Rendered(
+            item.ordinal,
+            message,
+            self._counter.message(message),
+            summary.summary_id,
+            item.ordinal,
+            "summary",
+            last=summary.last_seq,
+        )
+
+    def _once(self, key: object, make: Callable[[], Rendered | None]) -> Rendered | None:
+        with self._lock:
+            if key in self._kept:
+                return self._kept[key]
+        return self._keep(key, make())
+
+    def _keep(self, key: object, entry: Rendered | None) -> Rendered | None:
+        # Media weigh megabytes at a few tokens: a cache bounded in tokens must not hold them.
+        if entry is not None and entry.media:
+            return entry
+        with self._lock:
+            if key in self._kept:
+                return self._kept[key]
+            self._kept[key] = entry
+            self._kept_tokens += _weight(entry)
+            while self._kept_tokens > _CACHE_TOKENS:
+                _, dropped = self._kept.popitem(last=False)
+                self._kept_tokens -= _weight(dropped)
+        return entry
 
 
-def presentable(message: Message) -> Message | None:
-    """The message without blank content; None when nothing remains. The same object when it was fine."""
-    content = message.get("content")
-    if isinstance(content, list) and any(blank_block(block) for block in content):
-        message = {**message, "content": [block for block in content if not blank_block(block)]}
-    if not is_blank(message):
-        return message
-    if message["role"] == "tool" or calls_answered(message):
-        return {**message, "content": EMPTY_RESULT}
-    if calls_made(message) or message.get("function_call"):
-        return message if message.get("content") is None else {**message, "content": None}
-    return None
+def is_instruction(role: str) -> bool:
+    """Whether a role speaks to the model about its work: such messages stand at the front or not at all."""
+    return role in ("system", "developer")
 
 
-def without_foreign_reasoning(message: Message, model: str | None) -> Message:
-    """The message without reasoning that another model wrote; the same object when there is none."""
-    author = message.get("model")
-    if model is None or not isinstance(author, str) or author == model:
-        return message
-    content = message.get("content")
-    blocks = [block for block in content if _is_reasoning(block)] if isinstance(content, list) else []
-    if not blocks and not any(key in message for key in _REASONING_KEYS):
-        return message
-    kept = {key: value for key, value in message.items() if key not in _REASONING_KEYS}
-    if blocks:
-        kept["content"] = [block for block in content or () if not _is_reasoning(block)]
-    return kept
+def _kind(role: str, calls: Sequence[str], answers: Sequence[str]) -> Kind:
+    if answers:
+        return "result"
+    if calls:
+        return "call"
+    return "reply" if role == "assistant" else "request" if role == "user" else "other"
 
 
-def copy_message(message: Message) -> Message:
-    """A copy that a host may change."""
-    return {key: _copy(value) for key, value in message.items()}
+def _weight(entry: Rendered | None) -> int:
+    return 64 + (entry.tokens if entry else 0)
 
 
-def _is_reasoning(block: Any) -> bool:
-    return isinstance(block, Mapping) and str(block.get("type")) in _REASONING_BLOCKS
-
-
-def _copy(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _copy(item) for key, item in value.items()}
-    return [_copy(item) for item in value] if isinstance(value, list) else value
-
-
-def _shortened(message: Message, ref: str, counter: TokenCounter) -> Message:
-    """A tool result with the middle of its longest text replaced by a stub line."""
-    if message["role"] != "tool":
-        return message
-    content = message.get("content")
-    if isinstance(content, str):
-        return {**message, "content": _cut(content, ref, counter)}
-    if isinstance(content, list):
-        return {**message, "content": _cut("\n".join(_words(content)), ref, counter)}
-    return message
-
-
-def _words(content: Sequence[Any]) -> list[str]:
-    return [
-        block["text"] for block in content if isinstance(block, dict) and isinstance(block.get("text"), str)
-    ]
-
-
-def _cut(text: str, ref: str, counter: TokenCounter) -> str:
-    total = counter.text(text)
-    keep = max(_STUB_MIN_TOKENS, min(int(total * _STUB_SHARE), 4 * _STUB_MIN_TOKENS))
-    chars = max(1, int(len(text) * keep / max(total, 1)))
-    head, tail = text[: chars * 2 // 3], text[len(text) - chars // 3 :]
-    left = max(0, total - counter.text(head) - counter.text(tail))
-    return f"{head}\n{stub_line(ref, left, total)}\n{tail}"
+def _characters(value: Any) -> int:
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, Mapping):
+        return sum(map(_characters, value.values()))
+    return sum(map(_characters, value)) if isinstance(value, list) else 0

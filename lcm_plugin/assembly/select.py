@@ -1,169 +1,163 @@
-"""Which context items go into one model call.
+"""Which messages go into one model call when not all fit.
 
-The newest user message and all after it come first, then the fresh tail by groups, then summaries from
-new to old, then older raw groups. A bulky tool result is shortened before a neighbour is dropped, and
-one group that does not fit does not end the search for smaller ones.
+The newest request and all after it come first, then the fresh tail by groups, then summaries from new to
+old, then older raw groups. What is bulky is shortened before a neighbour is dropped, and one group that
+does not fit does not end the search for smaller ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
 
 from lcm_plugin.assembly.render import Rendered
 
+_LIVE_SHARE = 3 / 4
+
+Unit = list[Rendered]
 Stub = Callable[[Rendered], Rendered]
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What goes in, in context order, and what was left out."""
+    """What goes in and what was left out, both in context order. ``stubbed`` are refs that were cut."""
 
     chosen: tuple[Rendered, ...]
     left_out: tuple[Rendered, ...] = ()
-    over_budget: bool = False
+    stubbed: tuple[str, ...] = ()
 
-    @property
-    def tokens(self) -> int:
-        """What the chosen messages cost."""
-        return sum(item.tokens for item in self.chosen)
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """How to choose: ``budget`` in tokens; ``relevance`` orders what is optional, else newest first.
+
+    ``live_only`` takes nothing older than the newest request: there is no room to say what is missing.
+    """
+
+    budget: int
+    tail_messages: int
+    live_only: bool = False
+    relevance: Callable[[Rendered], float] | None = None
 
 
 def select(
-    items: Sequence[Rendered],
-    budget: int,
-    *,
-    tail_messages: int,
-    stub: Stub,
-    relevance: Callable[[Rendered], float] | None = None,
+    items: Sequence[Rendered], wanted: Wanted, stub: Stub, words_only: Callable[[Rendered], Rendered]
 ) -> Selection:
-    """The items that fit into ``budget`` tokens.
-
-    ``relevance`` orders what is optional (summaries and old groups) instead of newest first.
-    """
-    if sum(item.tokens for item in items) <= budget:
-        return Selection(tuple(items))
-    user = next((index for index in range(len(items) - 1, -1, -1) if items[index].role == "user"), None)
-    split = len(items) if user is None else user
-    live = _fit_live_turn(items[split:], budget, stub)
-    if live.over_budget:
-        return Selection(live.chosen, tuple(items[:split]) + live.left_out, True)
-    taken = _Taken(live, budget)
-    older = _groups([item for item in items[:split] if item.role != "summary"])
-    tail, rest = _split_tail(older, tail_messages - len(items[split:]))
-    summaries = [[item] for item in items if item.role == "summary" and item.ordinal not in taken.seen]
-    for groups in (tail, summaries, rest):
-        _take_groups(taken, groups, stub, relevance if groups is not tail else None)
-    return taken.selection()
+    """The items that fit. The newest request is always in it, alone if it must be."""
+    units = _units(items)
+    request = next((item for item in reversed(items) if item.is_request), None)
+    start = _start_of(units, request) if request else 1 << 62
+    live = [unit for unit in units if unit[0].ordinal >= start and unit[0].kind != "summary"]
+    taken = _Taken(wanted.budget, stub)
+    if request is not None:
+        taken.live(live, request, words_only)
+    if not wanted.live_only:
+        summaries = [unit for unit in units if unit[0].kind == "summary"]
+        older = [unit for unit in units if unit[0].ordinal < start and unit[0].kind != "summary"]
+        tail, rest = _split_tail(older, wanted.tail_messages - sum(map(len, live)))
+        taken.tail(tail)
+        taken.optional(summaries, wanted.relevance)
+        taken.optional(rest, wanted.relevance)
+    return taken.selection(items)
 
 
 class _Taken:
-    def __init__(self, live: Selection, budget: int) -> None:
-        self.chosen = list(live.chosen)
-        self.left_out = list(live.left_out)
-        self.room = budget - live.tokens
-        self.seen = {item.ordinal for item in (*live.chosen, *live.left_out)}
+    def __init__(self, budget: int, stub: Stub) -> None:
+        self._room = budget
+        self._stub = stub
+        self._chosen: dict[str, Rendered] = {}
 
-    def take(self, group: Sequence[Rendered]) -> None:
-        self.chosen += group
-        self.room -= sum(item.tokens for item in group)
-
-    def selection(self) -> Selection:
-        order = sorted(self.chosen, key=lambda item: item.ordinal)
-        left = sorted(self.left_out, key=lambda item: item.ordinal)
-        return Selection(tuple(order), tuple(left))
-
-
-def _take_groups(
-    taken: _Taken,
-    groups: Sequence[Sequence[Rendered]],
-    stub: Stub,
-    relevance: Callable[[Rendered], float] | None,
-) -> None:
-    ordered = list(reversed(groups))
-    if relevance is not None:
-        ordered.sort(key=lambda group: -max(relevance(item) for item in group))
-    for group in ordered:
-        fitting = _shrink(group, taken.room, stub)
-        if fitting is None:
-            taken.left_out += group
+    def live(
+        self, units: Sequence[Unit], request: Rendered, words_only: Callable[[Rendered], Rendered]
+    ) -> None:
+        """The newest request with all that follows it, or as much of that as fits, newest first."""
+        cap = int(self._room * _LIVE_SHARE)
+        whole = list(chain.from_iterable(units))
+        if _cost(whole) > cap:
+            whole = self._shrunk(whole, cap, sorted(whole, key=lambda item: (-item.tokens, item.ordinal)))
+        if _cost(whole) <= self._room:
+            self._take(whole)
+            return
+        first = next(unit for unit in units if any(item is request for item in unit))
+        if len(first) > 1 and _cost(fitting := [self._stub(item) for item in first]) <= self._room:
+            self._take(fitting)
         else:
-            taken.take(fitting)
+            self._take([words_only(request) if request.with_words else request])
+        for unit in sorted((unit for unit in units if unit is not first), key=_newest, reverse=True):
+            self._take_if_fits(unit)
+
+    def tail(self, units: Sequence[Unit]) -> None:
+        """The fresh tail: whole, or with its bulky messages cut from the oldest on, or group by group."""
+        whole = list(chain.from_iterable(units))
+        if _cost(whole) > self._room:
+            whole = self._shrunk(whole, self._room, whole)
+        if _cost(whole) <= self._room:
+            self._take(whole)
+            return
+        self.optional(units, None)
+
+    def optional(self, units: Sequence[Unit], relevance: Callable[[Rendered], float] | None) -> None:
+        """Group by group while there is room, newest first, or what has most to do with the prompt."""
+        ordered = sorted(units, key=_newest, reverse=True)
+        if relevance is not None:
+            ordered.sort(key=lambda unit: -max(relevance(item) for item in unit))
+        if _cost(chain.from_iterable(ordered)) <= self._room:
+            self._take(chain.from_iterable(ordered))
+            return
+        for unit in ordered:
+            self._take_if_fits(unit)
+
+    def selection(self, items: Sequence[Rendered]) -> Selection:
+        chosen = [self._chosen[item.ref] for item in items if item.ref in self._chosen]
+        left = [item for item in items if item.ref not in self._chosen]
+        stubbed = [item.ref for item in items if self._chosen.get(item.ref, item).message is not item.message]
+        return Selection(tuple(chosen), tuple(left), tuple(stubbed))
+
+    def _shrunk(self, whole: Sequence[Rendered], room: int, order: Iterable[Rendered]) -> list[Rendered]:
+        excess, shorter = _cost(whole) - room, {item.ref: item for item in whole}
+        for item in order:
+            if excess <= 0:
+                break
+            shorter[item.ref] = self._stub(item)
+            excess -= item.tokens - shorter[item.ref].tokens
+        return [shorter[item.ref] for item in whole]
+
+    def _take_if_fits(self, unit: Unit) -> None:
+        shorter = [self._stub(item) for item in unit]
+        if _cost(shorter) <= self._room:
+            self._take(shorter)
+
+    def _take(self, items: Iterable[Rendered]) -> None:
+        for item in items:
+            self._chosen[item.ref] = item
+            self._room -= item.tokens
 
 
-def _fit_live_turn(items: Sequence[Rendered], budget: int, stub: Stub) -> Selection:
-    """The newest user message with as much of what follows as fits, newest groups first."""
-    if not items:
-        return Selection(())
-    fitting = _shrink(items, budget, stub)
-    if fitting is not None:
-        return Selection(tuple(fitting))
-    first, rest = items[0], items[1:]
-    if first.tokens > budget:
-        return Selection((first,), tuple(rest), True)
-    room, chosen, left_out = budget - first.tokens, [first], []
-    for group in reversed(_groups([item for item in rest if item.role != "summary"])):
-        shrunk = _shrink(group, room, stub)
-        if shrunk is None:
-            left_out += group
-            continue
-        chosen += shrunk
-        room -= sum(item.tokens for item in shrunk)
-    chosen.sort(key=lambda item: item.ordinal)
-    return Selection(tuple(chosen), tuple(left_out))
-
-
-def _shrink(group: Sequence[Rendered], room: int, stub: Stub) -> Sequence[Rendered] | None:
-    """The group if it fits, its bulkiest results shortened one by one; None when it still does not."""
-    excess = sum(item.tokens for item in group) - room
-    if excess <= 0:
-        return group
-    shrunk = list(group)
-    for index in sorted(range(len(group)), key=lambda index: -group[index].tokens):
-        shorter = stub(group[index])
-        excess -= group[index].tokens - shorter.tokens
-        shrunk[index] = shorter
-        if excess <= 0:
-            return shrunk
-    return None
-
-
-def _groups(items: Sequence[Rendered]) -> list[list[Rendered]]:
-    """Messages that belong together, in order; a group that others interrupt takes them with it."""
-    groups: list[list[Rendered]] = []
+def _units(items: Sequence[Rendered]) -> list[Unit]:
+    """Messages of one group together, summaries each alone, in the order of their first message."""
+    units: dict[tuple[bool, int], Unit] = {}
     for item in items:
-        start = item.group
-        merged = [item]
-        while groups and groups[-1][-1].ordinal >= start:
-            merged = groups.pop() + merged
-        groups.append(merged)
-    return groups
+        units.setdefault((item.kind == "summary", item.group), []).append(item)
+    return list(units.values())
 
 
-def _split_tail(
-    groups: Sequence[list[Rendered]], messages: int
-) -> tuple[list[list[Rendered]], list[list[Rendered]]]:
-    count, index = 0, len(groups)
-    while index > 0 and count + len(groups[index - 1]) <= messages:
+def _start_of(units: Sequence[Unit], request: Rendered) -> int:
+    return next(unit[0].ordinal for unit in units if any(item is request for item in unit))
+
+
+def _split_tail(units: Sequence[Unit], messages: int) -> tuple[Sequence[Unit], Sequence[Unit]]:
+    ordered, count = sorted(units, key=_newest), 0
+    index = len(ordered)
+    while index > 0 and count + len(ordered[index - 1]) <= messages:
         index -= 1
-        count += len(groups[index])
-    return list(groups[index:]), list(groups[:index])
+        count += len(ordered[index])
+    return ordered[index:], ordered[:index]
 
 
-def summaries_before_user(items: Sequence[Rendered]) -> list[Rendered]:
-    """The items with every summary moved before the newest user message, which has the last word."""
-    users = [item.ordinal for item in items if item.role == "user"]
-    if not users:
-        return list(items)
-    newest = users[-1]
-    late = [item for item in items if item.role == "summary" and item.ordinal > newest]
-    if not late:
-        return list(items)
-    moved = {item.ordinal for item in late}
-    out: list[Rendered] = []
-    for item in items:
-        if item.ordinal == newest:
-            out += [replace(summary) for summary in late]
-        if item.ordinal not in moved:
-            out.append(item)
-    return out
+def _newest(unit: Unit) -> int:
+    return unit[-1].ordinal
+
+
+def _cost(items: Iterable[Rendered]) -> int:
+    return sum(item.tokens for item in items)

@@ -81,9 +81,7 @@ class Reader(SearchReader, AuditReader, Protocol):
     def newest_system(self, conversation_id: int) -> MessageHead | None:
         """The newest system message."""
 
-    def users_within(
-        self, conversation_id: int, spans: Sequence[tuple[int, int]]
-    ) -> set[tuple[int, int]]:
+    def users_within(self, conversation_id: int, spans: Sequence[tuple[int, int]]) -> set[tuple[int, int]]:
         """Which spans of seqs hold a user's own message after their first seq."""
 
     def newest_user(self, conversation_id: int, *, before: int | None = None) -> MessageHead | None:
@@ -107,6 +105,9 @@ class Reader(SearchReader, AuditReader, Protocol):
 
     def context_depths(self, conversation_id: int) -> dict[int, tuple[int, int]]:
         """How many summaries of each depth the context holds, and their tokens there."""
+
+    def newest_summary_items(self, conversation_id: int, *, before: int, limit: int) -> list[Item]:
+        """The newest ``limit`` context items before an ordinal that point to summaries, in order."""
 
     # summaries
     def summaries(self, summary_ids: Sequence[str]) -> dict[str, Summary]:

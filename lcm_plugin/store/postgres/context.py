@@ -57,6 +57,13 @@ class ContextQueries(SummaryQueries):
         )
         return [_item(row) for row in rows]
 
+    def newest_summary_items(self, conversation_id: int, *, before: int, limit: int) -> list[Item]:
+        rows = self._all(
+            f"{_ITEMS} AND c.ordinal < %s AND c.summary_id IS NOT NULL ORDER BY c.ordinal DESC LIMIT %s",
+            (conversation_id, before, limit),
+        )
+        return [_item(row) for row in reversed(rows)]
+
     def follow_raw(self, conversation_id: int, ordinals: Sequence[int]) -> set[int]:
         rows = self._all(
             "SELECT o.ordinal FROM unnest(%s::bigint[]) AS o (ordinal) WHERE (SELECT p.message_id "

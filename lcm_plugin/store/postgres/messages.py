@@ -17,6 +17,12 @@ HEAD_WIDTH = 14
 _PART_COLUMNS = (
     "message_id, ordinal, type::text, path, text, exact, tool_name, tool_call_id, file_id, metadata::text"
 )
+# A user message that only hands over tool results has no text part of its own.
+_USER_SPEAKS = (
+    "m.role = 'user' AND NOT m.hidden AND (m.answers IS NULL OR EXISTS (SELECT 1 FROM message_parts p "
+    "WHERE p.conversation_id = m.conversation_id AND p.message_id = m.message_id "
+    "AND p.type = 'text' AND btrim(p.text) <> ''))"
+)
 _KINDS = frozenset({"system", "user", "assistant", "tool"})
 
 
@@ -70,6 +76,23 @@ class MessageQueries(Handle):
         )
         return None if row[0] is None else int(row[0])
 
+    def messages_at(self, conversation_id: int, seqs: Sequence[int]) -> list[StoredMessage]:
+        rows = self._all(
+            f"SELECT {HEAD_COLUMNS}, m.skeleton FROM messages m WHERE m.conversation_id = %s AND m.seq = ANY(%s) "
+            "ORDER BY m.seq",
+            (conversation_id, list(seqs)),
+        )
+        return self._with_parts(rows)
+
+    def users_within(self, conversation_id: int, spans: Sequence[tuple[int, int]]) -> set[tuple[int, int]]:
+        rows = self._all(
+            "SELECT s.low, s.high FROM unnest(%s::bigint[], %s::bigint[]) AS s (low, high) WHERE EXISTS "
+            "(SELECT 1 FROM messages m WHERE m.conversation_id = %s AND m.seq > s.low AND m.seq <= s.high "
+            f"AND {_USER_SPEAKS})",
+            ([low for low, _ in spans], [high for _, high in spans], conversation_id),
+        )
+        return {(row[0], row[1]) for row in rows}
+
     def newest_system(self, conversation_id: int) -> MessageHead | None:
         row = self._one(
             f"SELECT {HEAD_COLUMNS} FROM messages m WHERE m.conversation_id = %s AND m.role = 'system' "
@@ -80,8 +103,8 @@ class MessageQueries(Handle):
 
     def newest_user(self, conversation_id: int, *, before: int | None = None) -> MessageHead | None:
         row = self._one(
-            f"SELECT {HEAD_COLUMNS} FROM messages m WHERE m.conversation_id = %s AND m.role = 'user' "
-            "AND NOT m.hidden AND (%s::bigint IS NULL OR m.seq < %s) ORDER BY m.seq DESC LIMIT 1",
+            f"SELECT {HEAD_COLUMNS} FROM messages m WHERE m.conversation_id = %s AND {_USER_SPEAKS} "
+            "AND (%s::bigint IS NULL OR m.seq < %s) ORDER BY m.seq DESC LIMIT 1",
             (conversation_id, before, before),
         )
         return message_head(row) if row else None

@@ -22,6 +22,12 @@ _PART_COLUMNS = (
     "p.message_id, p.ordinal, p.type, p.path, p.text, p.exact, "
     "p.tool_name, p.tool_call_id, p.file_id, p.metadata"
 )
+# A user message that only hands over tool results has no text part of its own.
+_USER_SPEAKS = (
+    "m.role = 'user' AND m.hidden = 0 AND (m.answers IS NULL OR EXISTS (SELECT 1 FROM message_parts p "
+    "WHERE p.part_id >= m.message_id * 65536 AND p.part_id < (m.message_id + 1) * 65536 "
+    "AND p.type = 'text' AND trim(p.text) <> ''))"
+)
 MAX_PARTS = 1 << PART_ID_SHIFT
 
 
@@ -74,6 +80,24 @@ class MessageQueries(Handle):
         )
         return None if row[0] is None else int(row[0])
 
+    def messages_at(self, conversation_id: int, seqs: Sequence[int]) -> list[StoredMessage]:
+        rows = self._all(
+            f"SELECT {HEAD_COLUMNS}, m.skeleton FROM json_each(?) s CROSS JOIN messages m "
+            "WHERE m.conversation_id = ? AND m.seq = s.value ORDER BY m.seq",
+            (json.dumps(list(seqs)), conversation_id),
+        )
+        return self._with_parts(rows)
+
+    def users_within(self, conversation_id: int, spans: Sequence[tuple[int, int]]) -> set[tuple[int, int]]:
+        rows = self._all(
+            "SELECT json_extract(s.value, '$[0]'), json_extract(s.value, '$[1]') FROM json_each(?) s "
+            "WHERE EXISTS (SELECT 1 FROM messages m WHERE m.conversation_id = ? "
+            "AND m.seq > json_extract(s.value, '$[0]') AND m.seq <= json_extract(s.value, '$[1]') "
+            f"AND {_USER_SPEAKS})",
+            (json.dumps([list(span) for span in spans]), conversation_id),
+        )
+        return {(row[0], row[1]) for row in rows}
+
     def newest_system(self, conversation_id: int) -> MessageHead | None:
         row = self._one(
             f"SELECT {HEAD_COLUMNS} FROM messages m WHERE m.conversation_id = ? AND m.role = 'system' "
@@ -84,8 +108,8 @@ class MessageQueries(Handle):
 
     def newest_user(self, conversation_id: int, *, before: int | None = None) -> MessageHead | None:
         row = self._one(
-            f"SELECT {HEAD_COLUMNS} FROM messages m WHERE m.conversation_id = ? AND m.role = 'user' "
-            "AND m.hidden = 0 AND m.seq < ? ORDER BY m.seq DESC LIMIT 1",
+            f"SELECT {HEAD_COLUMNS} FROM messages m WHERE m.conversation_id = ? AND {_USER_SPEAKS} "
+            "AND m.seq < ? ORDER BY m.seq DESC LIMIT 1",
             (conversation_id, _or_end(before)),
         )
         return message_head(row) if row else None

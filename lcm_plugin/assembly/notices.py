@@ -1,0 +1,54 @@
+"""The sentences about what is missing: for the model inside the context, for a person beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lcm_plugin.assembly.render import Rendered
+
+TOO_LARGE = "The newest user message alone is larger than the budget; it is sent as it is, without history."
+ALONE = "Only the newest user message fits into the budget; all else was left out."
+NOTHING = "No message of the conversation fits into the budget."
+NO_INSTRUCTIONS = "The system message did not fit beside the newest user message and was left out."
+OPENING = "The conversation begins with the assistant."
+OPENING_TOKENS = 96
+_MOST_RUNS = 6
+
+
+def left_out_text(items: Sequence[Rendered], left_out: Sequence[Rendered], older: str | None) -> str | None:
+    """One line with the ids that cover what was left out of ``items``; None when nothing was.
+
+    ``older`` is the ref before which nothing was even looked at.
+    """
+    runs = _runs(items, left_out)
+    named = [_span(run) for run in runs[-_MOST_RUNS:]]
+    hidden = runs[:-_MOST_RUNS]
+    if older is not None:
+        named.insert(0, f"what came before {hidden[-1][-1] if hidden else older}")
+    elif hidden:
+        named.insert(0, f"parts of {_span([hidden[0][0], hidden[-1][-1]])}")
+    if not named:
+        return None
+    return f"Left out for lack of room: {', '.join(named)}. Find it with lcm_grep, read it with lcm_describe."
+
+
+def _runs(items: Sequence[Rendered], left_out: Sequence[Rendered]) -> list[list[str]]:
+    """Refs of messages that were left out, in runs that stand together; each summary alone."""
+    gone = {item.ref for item in left_out}
+    runs: list[list[str]] = []
+    together = False
+    for item in items:
+        if item.ref not in gone:
+            together = False
+            continue
+        alone = item.kind == "summary"
+        if together and not alone:
+            runs[-1].append(item.ref)
+        else:
+            runs.append([item.ref])
+        together = not alone
+    return runs
+
+
+def _span(run: Sequence[str]) -> str:
+    return run[0] if run[0] == run[-1] else f"{run[0]}-{run[-1]}"
