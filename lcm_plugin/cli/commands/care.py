@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from datetime import UTC, datetime
+from enum import StrEnum
+from importlib import import_module
 from typing import Annotated
 
 import typer
@@ -12,9 +14,15 @@ from lcm_plugin.cli.exits import INTERNAL
 from lcm_plugin.cli.opening import reading, writing
 from lcm_plugin.cli.options import AsJson, ConversationName, Database
 from lcm_plugin.cli.output import print_json, print_table, size
-from lcm_plugin.types import IntegrityReport, RepairPlan, Severity
+from lcm_plugin.types import Finding, IntegrityReport, RepairPlan, Severity
 
 PANEL = "Look after"
+
+
+class Host(StrEnum):
+    """Hosts that can be checked; each has ``lcm_plugin.hosts.<name>.doctor.check_host``."""
+
+    HERMES = "hermes"
 
 
 def add_to(app: typer.Typer) -> None:
@@ -29,14 +37,20 @@ def doctor(
         typer.Argument(metavar="[CONVERSATION]", help="A number or session key; all if not given."),
     ] = None,
     database: Database = None,
+    host: Annotated[
+        Host | None, typer.Option(help="Check instead whether this host really uses lcm.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Check a database and say what could be mended; nothing is changed. Exit code 1 when something is broken.
 
-    Examples: `lcm doctor` · `lcm doctor agent:main:main --json`
+    Examples: `lcm doctor` · `lcm doctor agent:main:main --json` · `lcm doctor --host hermes`
     """
     from lcm_plugin.types import Session
 
+    if host is not None:
+        _check_host(host, as_json)
+        return
     with reading(database) as engine:
         session = None
         if conversation is not None:
@@ -99,6 +113,21 @@ def backup(
         print_json({"path": written, "bytes": count})
     else:
         print(f"{written} ({size(count)})" if count is not None else written)
+
+
+def _check_host(host: Host, as_json: bool) -> None:
+    """What stands between a host and lcm, with the way to mend each; run it where the host runs."""
+    check_host = import_module(f"lcm_plugin.hosts.{host.value}.doctor").check_host
+    findings: list[Finding] = check_host()
+    if as_json:
+        print_json([asdict(finding) for finding in findings])
+    else:
+        for finding in findings:
+            print(f"{finding.severity.value.upper()} {finding.code}: {finding.message}")
+            if finding.repair:
+                print(f"    mend it: {finding.repair}")
+    if any(finding.severity is Severity.ERROR for finding in findings):
+        raise typer.Exit(INTERNAL)
 
 
 def _print_findings(report: IntegrityReport, plan: RepairPlan) -> None:

@@ -7,7 +7,6 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from lcm_plugin.hosts.hermes.settings import profile_name
 from lcm_plugin.types import Session
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ class Commands:
         if engine is not None:
             return engine.session
         if session_id:
-            return self._runtime.lanes.session(session_id, "cli", profile_name())
+            return self._runtime.lanes.known(session_id)
         only = live.only()
         return only.session if only is not None else None
 

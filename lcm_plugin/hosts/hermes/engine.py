@@ -340,7 +340,8 @@ class HermesEngine:
         return self.runtime.outbox.put(lambda: self._ingest(session, listing))
 
     def _can_be_stored(self) -> bool:
-        return self.runtime.engine() is not None or self.runtime.locked
+        engine = self.runtime.engine()
+        return self.runtime.locked if engine is None else engine.config.enabled
 
     def _ingest(self, session: Session, listing: list[Message]) -> None:
         engine = self.runtime.engine()
@@ -385,7 +386,7 @@ def _tool_schemas() -> list[dict[str, Any]]:
 
 def _serves(engine: Engine, session: Session) -> bool:
     """Whether the settings let us keep this session; others the host compacts as it would without us."""
-    return engine.gate.access(session) is Access.FULL
+    return engine.config.enabled and engine.access(session) is Access.FULL
 
 
 def _positive(tokens: int | None) -> int:

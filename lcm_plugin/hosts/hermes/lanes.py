@@ -36,10 +36,21 @@ class Lanes:
 
     def session(self, session_id: str, platform: str, profile: str, session_db: Any = None) -> Session:
         """The lane of a session id: the one it was stored under, or a new one."""
+        known = self.known(session_id, session_db)
+        if known is not None:
+            return known
+        with self._lock:
+            key = self._keys.setdefault(session_id, new_key(profile, platform, session_id))
+        return Session(key=key, id=session_id)
+
+    def known(self, session_id: str, session_db: Any = None) -> Session | None:
+        """The lane of a session id, or None when it has none yet."""
         with self._lock:
             key = self._keys.get(session_id)
         if key is None:
-            key = self._find(session_id, session_db) or new_key(profile, platform, session_id)
+            key = self._find(session_id, session_db)
+            if key is None:
+                return None
             with self._lock:
                 key = self._keys.setdefault(session_id, key)
         return Session(key=key, id=session_id)

@@ -18,6 +18,7 @@ from lcm_plugin.types import Message
 
 FOLD = "\n\n"
 SUMMARY_MARK = "_compressed_summary"
+_SENT = "api_content"
 _INHERITED = "From the conversation that this one branched off:"
 _BOOKKEEPING = frozenset({"_db_persisted", SUMMARY_MARK})
 _SCAFFOLDING = (
@@ -82,7 +83,7 @@ def _unfold(message: Message, merges: Merges) -> Iterator[Message]:
     for piece in earlier:
         yield {"role": "user", "content": piece}
     if last or not content:
-        yield _clean(message) if last == content else {**_clean(message), "content": last}
+        yield _clean(message) if last == content else _reworded(_clean(message), last)
 
 
 def _is_scaffolding(message: Message) -> bool:
@@ -104,6 +105,11 @@ def _split(content: str) -> tuple[list[str], str]:
 
 def _is_ours(text: str) -> bool:
     return summary_id_of(text) is not None or is_notice(text)
+
+
+def _reworded(message: Message, content: str) -> Message:
+    """The message with other words, and without the copy of the old ones that the host would send."""
+    return {key: value for key, value in message.items() if key != _SENT} | {"content": content}
 
 
 def _clean(message: Message) -> Message:
@@ -131,7 +137,7 @@ def to_host(messages: Sequence[Message]) -> list[Message]:
         if is_ours(copy):
             copy[SUMMARY_MARK] = True
         if folded and _foldable(folded[-1]) and _foldable(copy):
-            folded[-1] = {**copy, **folded[-1], "content": folded[-1]["content"] + FOLD + copy["content"]}
+            folded[-1] = _reworded({**copy, **folded[-1]}, folded[-1]["content"] + FOLD + copy["content"])
         else:
             folded.append(copy)
     return folded

@@ -17,6 +17,7 @@ from lcm_plugin.errors import StoreBusy, StoreConflict
 logger = logging.getLogger("lcm_plugin.hermes")
 
 PATIENCE = 1.5
+_BRIEF = 0.05
 _RETRY = 0.5
 
 
@@ -43,9 +44,10 @@ class Outbox:
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._warned = False
+        self._stuck = False
 
-    def put(self, work: Callable[[], object], patience: float | None = None) -> Job:
-        """Queues work and waits for it, at most ``patience`` seconds."""
+    def put(self, work: Callable[[], object]) -> Job:
+        """Queues work and waits for it, the less the longer the database has been locked already."""
         job = Job(work)
         with self._changed:
             self._jobs.append(job)
@@ -53,7 +55,7 @@ class Outbox:
                 self._thread = threading.Thread(target=self._run, name="lcm-outbox", daemon=True)
                 self._thread.start()
             self._changed.notify_all()
-        if not job.done.wait(self._patience if patience is None else patience):
+        if not job.done.wait(_BRIEF if self._stuck else self._patience):
             self._warn()
         return job
 
@@ -86,11 +88,12 @@ class Outbox:
         try:
             job.work()
         except (StoreBusy, StoreConflict):
+            self._stuck = True
             return False
         except Exception as error:  # noqa: BLE001 - told to whoever waits for the job
             job.error = error
+        self._stuck = self._warned = False
         job.done.set()
-        self._warned = False
         return True
 
     def _warn(self) -> None:

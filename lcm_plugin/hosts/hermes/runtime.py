@@ -24,6 +24,7 @@ logger = logging.getLogger("lcm_plugin.hermes")
 
 _RETRY_SECONDS = 30.0
 _BUSY_SECONDS = 0.5
+_BRIEF = 0.05
 _EXIT_SECONDS = 5.0
 
 
@@ -50,15 +51,18 @@ class Runtime:
         self._opener: threading.Thread | None = None
         self._busy = False
 
-    def engine(self, patience: float = PATIENCE) -> Engine | None:
+    def engine(self) -> Engine | None:
         """The core; None while it cannot be opened, which is logged once and tried again later.
 
-        It is opened on a thread of its own, since a locked database can take longer than a hook may.
+        It is opened on a thread of its own, since a locked database can take longer than a hook may;
+        only the first caller waits for it.
         """
         with self._lock:
             if self._engine is not None or time.monotonic() < self._retry_at:
                 return self._engine
+            patience = _BRIEF
             if self._opener is None or not self._opener.is_alive():
+                patience = _BRIEF if self._busy else PATIENCE
                 self._opener = threading.Thread(target=self._open, name="lcm-open", daemon=True)
                 self._opener.start()
             opener = self._opener

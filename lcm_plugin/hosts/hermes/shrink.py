@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lcm_plugin.hosts.hermes.messages import to_host
 from lcm_plugin.hosts.hermes.presence import present
-from lcm_plugin.types import Message, Session
+from lcm_plugin.types import Message, Reason, Session
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
@@ -106,7 +106,8 @@ class Shrinker:
         """Whether the core's context is smaller than the list, or can be made so now."""
         decision = engine.evaluate(session, self.budget(), overhead_tokens=self.overhead)
         smaller = bool(listing) and decision.tokens < _WORTH_IT * engine.count_tokens(list(listing))
-        self._asked = smaller or (decision.due and engine.wait_idle(0))
+        urgent = decision.reason is Reason.OVER_HARD_LIMIT or engine.wait_idle(0)
+        self._asked = smaller or (decision.due and urgent)
         return self._asked
 
     def shrink(

@@ -75,6 +75,15 @@ def test_unknown_keys_stay_and_the_hosts_marks_go() -> None:
     assert to_host([message]) == [kept]
 
 
+def test_the_hosts_copy_of_what_it_sent_goes_when_the_words_change() -> None:
+    sent = {**user("q"), "api_content": "q\n\n[a note for the model]"}
+    folded = to_host([summary(1), sent])[0]
+    assert "api_content" not in folded
+    stamped = {**folded, "api_content": folded["content"] + "\n\n[a note for the model]"}
+    assert from_host([stamped]) == [summary(1), user("q")]
+    assert from_host(to_host([sent])) == [sent]
+
+
 def test_lists_of_parts_are_not_folded() -> None:
     picture = {"role": "user", "content": [{"type": "text", "text": "look"}, {"type": "image_url"}]}
     assert to_host([summary(1), picture]) == [{**summary(1), "_compressed_summary": True}, picture]
