@@ -55,8 +55,11 @@ class Gate:
         self._counter = counter
         self._vocabulary = vocabulary
 
-    def check(self, raw: str, source: str, frame: str, limits: Limits) -> Verdict:
-        """``source`` is the chunk's text, ``frame`` the rest of the prompt."""
+    def check(self, raw: str, source: str, frame: str, limits: Limits, cut_off: bool = False) -> Verdict:
+        """``source`` is the chunk's text, ``frame`` the rest of the prompt.
+
+        ``cut_off``: the model ran into its output limit, so the last sentence may be half a one.
+        """
         text, reasoned = unwrap(raw)
         if not any(char.isalnum() for char in text):
             return Verdict(reason="reasoning" if reasoned else "empty")
@@ -68,9 +71,9 @@ class Gate:
             return Verdict(reason=reason)
         if tokens >= limits.source:
             return Verdict(reason="not_smaller")
-        capped = tokens > limits.cap
+        capped = cut_off or tokens > limits.cap
         if capped:
-            text = cut_at_sentence(text, limits.cap, self._counter)
+            text = cut_at_sentence(text, min(limits.cap, tokens), self._counter)
             tokens = self._counter.text(text)
         if not text:
             return Verdict(reason="not_smaller")

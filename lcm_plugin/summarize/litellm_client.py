@@ -20,6 +20,7 @@ from lcm_plugin.summarize.answers import read_answer
 from lcm_plugin.types import CompletionRequest, CompletionResult
 
 API_KEY_VARIABLE = "LCM_SUMMARY_API_KEY"
+REASONING_TOKENS = 2_048
 _NO_KEY = "none"
 _OFFLINE = {
     "LITELLM_OFFLINE_MODE": "true",
@@ -52,6 +53,9 @@ class LitellmModel:
         """One call without retries; raises the kinds of `ModelError`."""
         litellm = load()
         arguments = self._arguments(request)
+        if self._reasons(litellm):
+            arguments["max_tokens"] += REASONING_TOKENS
+            arguments["reasoning_effort"] = "low"
         try:
             if self.full_name in _streaming_only:
                 return read_answer(litellm.completion(**arguments, stream=True), self.full_name)
@@ -76,6 +80,13 @@ class LitellmModel:
         except Exception:  # noqa: BLE001 - an unknown model raises a bare Exception
             return None
         return int(window) if window else None
+
+    def _reasons(self, litellm: Any) -> bool:
+        """Whether the model spends output tokens on reasoning, as litellm's table knows it."""
+        try:
+            return bool(litellm.supports_reasoning(model=self.full_name))
+        except Exception:  # noqa: BLE001 - an unknown model may raise anything
+            return False
 
     def _arguments(self, request: CompletionRequest) -> dict[str, Any]:
         arguments: dict[str, Any] = {

@@ -23,7 +23,7 @@ from lcm_plugin.summarize.extractive import ExtractiveSummarizer
 from lcm_plugin.summarize.facts import Vocabulary
 from lcm_plugin.summarize.gate import Gate, Limits, Verdict
 from lcm_plugin.summarize.guards import MemoryGuards, SpendGuard
-from lcm_plugin.summarize.litellm_client import ContextTooLong
+from lcm_plugin.summarize.litellm_client import REASONING_TOKENS, ContextTooLong
 from lcm_plugin.summarize.prompts import VERSION, PromptParts, frame, prompt
 from lcm_plugin.summarize.source import CUT_MARK, SourceText
 from lcm_plugin.summarize.units import EXPAND_PREFIX
@@ -37,6 +37,7 @@ _WARN_FACTOR = 1.5
 _OUTPUT_FACTOR = 2
 _WINDOW_SHARE = 0.95
 _HALVINGS = 2
+_CUT_OFF = frozenset({"length", "max_tokens"})
 _LEVELS: tuple[Level, ...] = ("normal", "aggressive")
 _TEMPERATURE = {"normal": 0.2, "aggressive": 0.1}
 
@@ -157,12 +158,16 @@ class Summarizer:
 
     def _by_model(self, route: Route, job: _Job) -> SummaryDraft | None:
         """The first level whose text the gate accepts."""
+        allowance = 0
+        limits = Limits(job.task.source_tokens, job.target, job.cap)
         for level in _LEVELS:
             target = job.target if level == "normal" else max(16, job.target // 2)
             parts = self._parts(route, job, level, target)
-            answer, parts = self._ask(route, job, level, parts)
-            limits = Limits(job.task.source_tokens, job.target, job.cap)
-            verdict = self._gate.check(answer.text, job.text, frame(parts), limits)
+            answer, parts = self._ask(route, job, level, parts, allowance)
+            cut_off = answer.finish_reason in _CUT_OFF
+            verdict = self._gate.check(answer.text, job.text, frame(parts), limits, cut_off)
+            if cut_off and verdict.reason in ("empty", "reasoning"):
+                allowance = REASONING_TOKENS
             if not verdict.reason:
                 return self._draft(route, job, level, answer, verdict)
             self._emit(
@@ -198,9 +203,12 @@ class Summarizer:
         return replace(parts, source=source)
 
     def _ask(
-        self, route: Route, job: _Job, level: Level, parts: PromptParts
+        self, route: Route, job: _Job, level: Level, parts: PromptParts, allowance: int
     ) -> tuple[CompletionResult, PromptParts]:
-        """The model's answer; a source that turns out to be too long is halved twice."""
+        """The model's answer; a source that turns out to be too long is halved twice.
+
+        ``allowance`` is room for reasoning on top of the text's, in tokens.
+        """
 
         def spend() -> None:
             if not self._spend.take(job.task.scope, job.task.forced):
@@ -209,7 +217,7 @@ class Summarizer:
         for left in range(_HALVINGS, -1, -1):
             request = CompletionRequest(
                 messages=prompt(parts),
-                max_tokens=parts.target * _OUTPUT_FACTOR,
+                max_tokens=parts.target * _OUTPUT_FACTOR + allowance,
                 temperature=_TEMPERATURE[level],
                 purpose="summary",
                 timeout=self._config.summary_timeout_ms / 1_000,

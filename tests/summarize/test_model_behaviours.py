@@ -176,6 +176,30 @@ def test_a_text_somewhat_too_long_is_kept_with_a_warning(bench: Bench, make_task
     assert "summary.oversize" in bench.names()
 
 
+def test_a_text_that_ran_into_the_output_limit_ends_with_a_whole_sentence(
+    bench: Bench, make_task: MakeTask
+) -> None:
+    draft = bench.run(make_task(), Reply(GOOD[: GOOD.index("and nothing")], finish_reason="length"))
+    assert draft is not None
+    assert draft.capped
+    assert draft.text.split(CUT_MARK)[0].rstrip().endswith("cannot be undone.")
+
+
+def test_a_model_whose_reasoning_used_up_its_tokens_gets_room_for_it(
+    bench: Bench, make_task: MakeTask
+) -> None:
+    thinking = Reply("", reasoning="hm", finish_reason="length")
+    draft = bench.run(make_task(), thinking, GOOD)
+    assert draft is not None
+    assert draft.text == GOOD
+    assert [asked.body["max_tokens"] for asked in bench.server.requests] == [600, 300 + 2_048]
+
+
+def test_a_model_known_to_reason_is_asked_to_do_so_briefly(bench: Bench, make_task: MakeTask) -> None:
+    bench.run(make_task(), GOOD, summary_provider="deepseek", summary_model="deepseek-reasoner")
+    assert bench.server.requests[0].body["max_tokens"] == 600 + 2_048
+
+
 def test_a_slow_model_is_left_at_the_timeout(bench: Bench, make_task: MakeTask) -> None:
     bench.run(make_task(), GOOD)
     started = time.monotonic()
