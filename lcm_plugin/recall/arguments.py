@@ -63,7 +63,7 @@ class ExpandArguments(_Arguments):
 
     summary_ids: Names = Field(default_factory=list, max_length=MAX_IDS)
     query: str | None = None
-    depth: int | None = Field(default=None, ge=0, le=50)
+    depth: int = Field(default=1, ge=0, le=50)
     include_messages: bool = True
     token_cap: int | None = Field(default=None, ge=100)
     offset: int = Field(default=0, ge=0)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.errors import InputError, LcmError, ModelError, ModelTimeout, NotFound
 from lcm_plugin.recall.arguments import ExpandQueryArguments
-from lcm_plugin.recall.passages import make_evidence, texts_in
+from lcm_plugin.recall.passages import ids_shown, make_evidence
 from lcm_plugin.recall.prompts import DELEGATE_RULES, FINAL_CALL, OUT_OF_TOKENS, delegate_tools
 from lcm_plugin.recall.refs import parse_refs
 from lcm_plugin.recall.scope import Grant, Scope
@@ -73,15 +73,14 @@ class _Reading:
 
     tokens_left: int
     deadline: float
-    shown: dict[str, str] = field(default_factory=dict)
+    seen: dict[str, None] = field(default_factory=dict)
     summaries: set[str] = field(default_factory=set)
     tokens_read: int = 0
     cut: bool = False
 
     def note(self, answer: object, tokens: int) -> None:
-        for ref, text in texts_in(answer):
-            if len(text) > len(self.shown.get(ref, "")):
-                self.shown[ref] = text
+        for ref in ids_shown(answer):
+            self.seen.setdefault(ref)
             if ref.startswith("sum_"):
                 self.summaries.add(ref)
         self.tokens_read += tokens
@@ -118,21 +117,23 @@ class Delegate:
         )
         reading = _Reading(cap, time.monotonic() + timeout / 1000)
         if not scope.conversation_ids:
-            return self._result("", [], reading, asked) | {"notices": ["there is nothing to search in"]}
+            return self._result("", [], reading, asked, scope) | {
+                "notices": ["there is nothing to search in"]
+            }
         first = self._first_reads(asked, scope, reading)
         if not self._completions.available("expansion"):
-            return self._extract(asked, reading)
+            return self._extract(asked, reading, scope)
         try:
             text = self._converse(asked, scope, reading, first)
         except ModelError as error:
             code = "DELEGATE_TIMEOUT" if _is_timeout(error, reading) else "DELEGATE_FAILED"
-            found = self._extract(asked, reading)
+            found = self._extract(asked, reading, scope)
             return found | {"error": f"the delegate gave no answer: {error}", "error_code": code}
         answer, cited = read_reply(text)
         if not answer:
-            found = self._extract(asked, reading)
+            found = self._extract(asked, reading, scope)
             return found | {"error": "the delegate's reply was empty", "error_code": "DELEGATE_REPLY_INVALID"}
-        return self._result(answer, cited, reading, asked)
+        return self._result(answer, cited, reading, asked, scope)
 
     def _first_reads(self, asked: ExpandQueryArguments, scope: Scope, reading: _Reading) -> list[Any]:
         """What the question itself points to: the named summaries, or the best hits."""
@@ -219,30 +220,35 @@ class Delegate:
         reading.note(answer, tokens)
         return answer
 
-    def _extract(self, asked: ExpandQueryArguments, reading: _Reading) -> dict[str, Any]:
+    def _extract(self, asked: ExpandQueryArguments, reading: _Reading, scope: Scope) -> dict[str, Any]:
         """The best passages themselves, in place of an answer."""
-        evidence = make_evidence(asked.query or asked.prompt, reading.shown.items(), EVIDENCE)
+        evidence = self._evidence(asked.query or asked.prompt, list(reading.seen), scope)
         answer = "\n".join(f"[{one['id']}] {one['quote']}" for one in evidence)
         cited = [one["id"] for one in evidence]
-        return self._result(answer, cited, reading, asked) | {"extractive": True}
+        return self._result(answer, cited, reading, asked, scope) | {"extractive": True}
 
     def _result(
-        self, answer: str, cited: list[str], reading: _Reading, asked: ExpandQueryArguments
+        self, answer: str, cited: list[str], reading: _Reading, asked: ExpandQueryArguments, scope: Scope
     ) -> dict[str, Any]:
-        known = [ref for ref in cited if ref in reading.shown]
+        known = [ref for ref in cited if ref in reading.seen]
         result: dict[str, Any] = {
             "answer": answer,
             "cited_ids": known,
-            "evidence": make_evidence(asked.prompt, [(ref, reading.shown[ref]) for ref in known], EVIDENCE),
+            "evidence": self._evidence(asked.prompt, known, scope),
             "expanded_summary_count": len(reading.summaries),
             "total_source_tokens": reading.tokens_read,
             "truncated": reading.cut,
         }
-        if unread := [ref for ref in cited if ref not in reading.shown]:
+        if unread := [ref for ref in cited if ref not in reading.seen]:
             result["notices"] = [
                 f"{len(unread)} cited id(s) were never read and are left out: {', '.join(unread[:5])}"
             ]
         return result
+
+    def _evidence(self, question: str, refs: list[str], scope: Scope) -> list[dict[str, str]]:
+        """Quotes from the stored texts, since what a search shows carries marks."""
+        texts = self._recall.read_texts(refs, scope)
+        return make_evidence(question, [(ref, texts[ref]) for ref in refs if ref in texts], EVIDENCE)
 
 
 def read_reply(text: str) -> tuple[str, list[str]]:

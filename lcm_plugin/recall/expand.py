@@ -20,10 +20,10 @@ from lcm_plugin.store.base import Reader
 from lcm_plugin.store.records import StoredMessage, Summary
 from lcm_plugin.store.search_base import Filter
 
-DEFAULT_DEPTH = 1
 FOUND_SUMMARIES = 4
 FOUND_MESSAGES = 20
 PAGE = 200
+SMALLEST_PIECE = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +54,16 @@ class Expander:
         """
         most = grant.token_cap if grant else self._max_tokens
         cap = min(asked.token_cap or most, most)
-        depth = DEFAULT_DEPTH if asked.depth is None else asked.depth
-        if grant:
-            depth = min(depth, grant.max_depth)
+        depth = min(asked.depth, grant.max_depth) if grant else asked.depth
         entries = self._walk_all(self._starts(asked), depth, asked.include_messages)
         items: list[dict[str, Any]] = []
         used, position, more = 0, 0, False
         for position, entry in enumerate(entries):
             if position < asked.offset:
                 continue
-            if items and used + self._cost(entry) > cap:
+            cost = self._cost(entry)
+            # What is larger than a whole page is cut; anything else waits for the next one.
+            if items and used + cost > cap and (cost <= cap or cap - used < SMALLEST_PIECE):
                 more = True
                 break
             view, tokens = self._view(entry, cap - used)

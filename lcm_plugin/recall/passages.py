@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from lcm_plugin.recall.matching import Matcher
@@ -37,18 +37,17 @@ def make_evidence(question: str, texts: Iterable[tuple[str, str]], limit: int) -
     return list(quotes.values())
 
 
-def texts_in(answer: object) -> list[tuple[str, str]]:
-    """Every (id, text) that a tool's answer showed."""
-    found: list[tuple[str, str]] = []
+def ids_shown(answer: object) -> list[str]:
+    """The ids of everything whose text a tool's answer showed, in order."""
+    found: list[str] = []
     _collect(answer, found)
     return found
 
 
-def _collect(value: Any, found: list[tuple[str, str]]) -> None:
+def _collect(value: Any, found: list[str]) -> None:
     if isinstance(value, dict):
-        ref = value.get("id")
-        if isinstance(ref, str):
-            found += [(ref, text) for text in _own_texts(value) if text]
+        if isinstance(value.get("id"), str) and not _TEXT_KEYS.isdisjoint(value):
+            found.append(value["id"])
         for inner in value.values():
             _collect(inner, found)
     elif isinstance(value, list):
@@ -56,11 +55,4 @@ def _collect(value: Any, found: list[tuple[str, str]]) -> None:
             _collect(inner, found)
 
 
-def _own_texts(item: dict[str, Any]) -> Sequence[str]:
-    texts = [
-        item[key] for key in ("content", "text", "snippet", "exploration") if isinstance(item.get(key), str)
-    ]
-    parts = item.get("parts")
-    if isinstance(parts, list):
-        texts.append("\n".join(part["text"] for part in parts if isinstance(part, dict) and "text" in part))
-    return texts
+_TEXT_KEYS = frozenset({"content", "text", "snippet", "exploration", "parts", "base64"})

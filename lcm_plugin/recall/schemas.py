@@ -31,7 +31,7 @@ def _grep() -> dict[str, Any]:
                 "full_text", "regex", about="regex is RE2, newest first, case-sensitive unless (?i)."
             ),
             "scope": _choice(
-                "both", "messages", "summaries", "files", about="files: text moved out of messages."
+                "messages", "summaries", "both", "files", about="files: text moved out of messages."
             ),
             "file_ids": _IDS | {"description": "Search in these files."},
             "roles": _IDS | {"description": "user, assistant, tool, system."},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from lcm_plugin.config import LcmConfig
@@ -78,6 +78,17 @@ class Recall:
             ms=round((time.perf_counter() - started) * 1000, 3),
         )
         return answer
+
+    def read_texts(self, refs: Sequence[str], scope: Scope) -> dict[str, str]:
+        """The texts behind ids of messages and summaries in a scope, as they are stored."""
+        texts: dict[str, str] = {}
+        with self._store.read() as reader:
+            numbers = [int(ref.removeprefix("msg_")) for ref in refs if ref.startswith("msg_")]
+            rows = reader.search_rows("message", numbers).values()
+            texts |= {row.ref: row.text for row in rows if row.conversation_id in scope}
+            summaries = reader.summaries([ref for ref in refs if ref.startswith("sum_")])
+            texts |= {ref: one.content for ref, one in summaries.items() if one.conversation_id in scope}
+        return texts
 
     def _run(
         self, session: Session, name: str, arguments: Mapping[str, Any], grant: Grant | None

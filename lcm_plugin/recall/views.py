@@ -61,8 +61,10 @@ def message_view(
         view["sender"] = head.sender
     if offset == 0:
         view |= _other_keys(stored)
-    pieces, used, rest = _pieces(stored.parts, offset, cap, count)
-    if len(stored.parts) == 1 and stored.parts[0].path == "content":
+    # A part without a path is this package's own note, not a text of the message.
+    parts = [part for part in stored.parts if part.path]
+    pieces, used, rest = _pieces(parts, offset, cap, count)
+    if [part.path for part in parts] == ["content"]:
         piece = pieces[0] if pieces else {"text": ""}
         view["content"] = piece["text"]
         view |= {key: value for key, value in piece.items() if key not in ("path", "type", "text")}
