@@ -24,6 +24,7 @@ from lcm_plugin.compaction.worker import WorkReport
 from lcm_plugin.config import DEFAULT_BUDGET, LcmConfig
 from lcm_plugin.errors import EngineClosed, InputError
 from lcm_plugin.events import EventBus, Listener
+from lcm_plugin.health.troubles import Troubles
 from lcm_plugin.ingest.externalise import PayloadStore
 from lcm_plugin.ingest.files import FileFolder
 from lcm_plugin.ingest.ingestor import Ingestor
@@ -83,6 +84,10 @@ class Engine:
         self.store = store
         self.events = EventBus()
         self.clock = clock
+        self.troubles = Troubles(clock)
+        self.events.subscribe(self.troubles.note)
+        # None until a host asks for a context, or says that it uses another engine.
+        self.selected_by_host: bool | None = None
         self.counter = TokenCounter()
         self.gate = SessionGate(config)
         self.payloads = PayloadStore(config, self.counter.text, _folder(config, store))
@@ -406,7 +411,17 @@ class Engine:
         self._check_open()
         from lcm_plugin.health.integrity import check
 
-        return check(self.store, self.payloads, session)
+        conversations = None
+        if session is not None:
+            with self.store.read() as reader:
+                conversations = tuple(reader.lane(self.gate.key_of(session, reader)))
+        return check(
+            self.store,
+            self.payloads,
+            conversations,
+            now=self.clock(),
+            stop=lambda: self.background.closing,
+        )
 
     def plan_repairs(self, report: IntegrityReport) -> RepairPlan:
         """What ``doctor apply`` would do about a report's findings."""
@@ -414,6 +429,11 @@ class Engine:
         from lcm_plugin.health.repair import plan_repairs
 
         return plan_repairs(report)
+
+    @property
+    def default_budget(self) -> int:
+        """The token budget when a host names none."""
+        return self._budget(None)
 
     def count_tokens(self, value: Any) -> int:
         """Tokens of a text, a message, a list of messages or any JSON value."""

@@ -153,6 +153,7 @@ class LcmPlugin:
         engine = self.engine
         if not engine.config.enabled or engine.access(turn.session) is Access.NONE:
             return _own_list(turn)
+        engine.selected_by_host = True
         self._store(turn)
         full = self._make_room(turn)
         context = engine.assemble(
@@ -184,6 +185,14 @@ class LcmPlugin:
         engine.schedule_compaction(turn.session, **_call_of(turn), wait=False)
 
     def _store(self, turn: Turn) -> None:
+        if turn.window is not None and turn.window < 1:
+            self.engine.events.emit(
+                "turn.no_window",
+                level=logging.WARNING,
+                session_key=turn.session.key,
+                window=turn.window,
+                used=self.engine.default_budget,
+            )
         parent = turn.metadata.get(PARENT_KEY)
         if isinstance(parent, str) and parent:
             self.engine.bootstrap_session(turn.session, Session(parent))

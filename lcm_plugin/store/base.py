@@ -133,6 +133,9 @@ class Reader(SearchReader, AuditReader, Protocol):
     def covering_leaf(self, message_ids: Sequence[int]) -> dict[int, str]:
         """The leaf that covers each message; uncovered messages are left out."""
 
+    def fallback_count(self, conversation_id: int) -> int:
+        """How many summaries were written by extraction because a model failed."""
+
     # files, debt, guards, snapshots
     def file(self, file_id: str) -> FileRecord | None:
         """One externalised payload."""
@@ -157,6 +160,9 @@ class Reader(SearchReader, AuditReader, Protocol):
 
     def snapshot(self, conversation_id: int) -> Snapshot | None:
         """The newest undoable snapshot of a conversation."""
+
+    def undoable(self, conversation_id: int) -> bool:
+        """Whether `Writer.restore_snapshot` would put something back."""
 
     def status(self) -> StoreStatus:
         """Totals of the whole database, without a scan of the messages."""

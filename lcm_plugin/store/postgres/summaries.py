@@ -80,6 +80,12 @@ class SummaryQueries(Handle):
             )
         )
 
+    def fallback_count(self, conversation_id: int) -> int:
+        row = self._one(
+            "SELECT count(*) FROM summaries WHERE conversation_id = %s AND fallback", (conversation_id,)
+        )
+        return int(row[0])
+
     def summary_counts(self, conversation_id: int) -> dict[int, int]:
         return dict(
             self._all(

@@ -80,6 +80,14 @@ class ContextQueries(Handle):
         )
         return {depth: (count, tokens) for depth, count, tokens in rows}
 
+    def undoable(self, conversation_id: int) -> bool:
+        row = self._one(
+            "SELECT s.revision = c.revision FROM context_snapshots s JOIN conversations c USING (conversation_id) "
+            "WHERE s.conversation_id = ? AND s.restored_at IS NULL ORDER BY s.snapshot_id DESC LIMIT 1",
+            (conversation_id,),
+        )
+        return bool(row and row[0])
+
     def snapshot(self, conversation_id: int) -> Snapshot | None:
         row = self._one(
             "SELECT snapshot_id, conversation_id, created_at, cause, revision, items FROM context_snapshots "

@@ -79,6 +79,12 @@ class SummaryQueries(Handle):
         )
         return dict(rows)
 
+    def fallback_count(self, conversation_id: int) -> int:
+        row = self._one(
+            "SELECT count(*) FROM summaries WHERE conversation_id = ? AND fallback = 1", (conversation_id,)
+        )
+        return int(row[0])
+
     def summary_counts(self, conversation_id: int) -> dict[int, int]:
         rows = self._all(
             "SELECT depth, count(*) FROM summaries WHERE conversation_id = ? GROUP BY depth ORDER BY depth",

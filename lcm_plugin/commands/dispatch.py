@@ -1,0 +1,113 @@
+"""Which word runs which command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from lcm_plugin.commands import care, reading, resets, settings, status, tree
+from lcm_plugin.commands.texts import FAILED
+from lcm_plugin.errors import LcmError
+from lcm_plugin.sessions.gate import Access
+from lcm_plugin.types import CommandResult, Session
+
+if TYPE_CHECKING:
+    from lcm_plugin.engine import Engine
+
+NAMES = ("/lcm", "/lossless")
+_HELP_LINE = "`/lcm help` lists all commands."
+_UNBOUND = "This chat is not bound to a session yet, so there is nothing to show. It is bound with its first message."
+_IGNORED = "This session is ignored (`ignoreSessionPatterns`): nothing of it is stored, and its context is the host's."
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command. ``arguments`` is how its arguments are written, ``most`` how many words they may be."""
+
+    run: Callable[[Engine, Session, list[str]], CommandResult]
+    help: str
+    arguments: str = ""
+    most: int = 0
+    needs_session: bool = True
+
+
+def _help(engine: Engine, session: Session, words: list[str]) -> CommandResult:
+    lines = [f"- `{entry['name']}`: {entry['help']}" for entry in command_list()]
+    return CommandResult("\n".join(["**Lossless context management**", *lines]), {"commands": command_list()})
+
+
+COMMANDS: dict[str, Command] = {
+    "status": Command(
+        status.status, "what is stored, what the context holds, what is owed", needs_session=False
+    ),
+    "help": Command(_help, "this list", needs_session=False),
+    "tree": Command(tree.tree, "the summaries of this session, or one of them, drawn as a tree", "[ID]", 1),
+    "show": Command(reading.show, "a message, summary or file word for word", "ID [OFFSET]", 2),
+    "grep": Command(
+        reading.grep, "search this session's history, summarised parts included", "WORDS …", 1 << 16
+    ),
+    "compact": Command(care.compact, "summarise older messages now"),
+    "new": Command(resets.preview_new, "what `/new` would keep and drop, without doing it", "[DEPTH]", 1),
+    "reset": Command(resets.preview_reset, "what `/reset` would archive, without doing it"),
+    "undo": Command(care.undo, "bring back what the last `/new` took out of the context"),
+    "config": Command(
+        settings.config, "the settings, or one of them: value, source, range", "[KEY]", 1, needs_session=False
+    ),
+    "doctor": Command(care.doctor, "check that everything of this session is whole"),
+    "backup": Command(care.backup, "write a checked copy of the database beside it", needs_session=False),
+}
+
+
+def is_command(text: str) -> bool:
+    """Whether a user's text is one of our commands; ``/lcm@name`` counts, as group chats write it."""
+    words = text.split(maxsplit=1)
+    return bool(words) and words[0].split("@")[0].lower() in NAMES
+
+
+def command_list() -> list[dict[str, str]]:
+    """Every command, as it is written, with a line of help."""
+    return [
+        {"name": " ".join(filter(None, ("/lcm", name, command.arguments))), "help": command.help}
+        for name, command in COMMANDS.items()
+    ]
+
+
+def run_command(engine: Engine, session: Session, text: str) -> CommandResult:
+    """Answers a command; what goes wrong is told in the answer."""
+    words = text.split()
+    name = words[1].lower() if len(words) > 1 else "status"
+    command = COMMANDS.get(name)
+    if command is None:
+        return _unknown(words[1])
+    if len(words) - 2 > command.most:
+        return _misused(name, command)
+    if command.needs_session and (refusal := _refusal(engine, session)):
+        return CommandResult(refusal, {"outcome": FAILED}, ok=False)
+    try:
+        return command.run(engine, session, words[2:])
+    except LcmError as error:
+        return CommandResult(f"Failed: {error}", {"outcome": FAILED, "error": str(error)}, ok=False)
+
+
+def _refusal(engine: Engine, session: Session) -> str:
+    if not session.key and not session.id:
+        return _UNBOUND
+    return _IGNORED if engine.access(session) is Access.NONE else ""
+
+
+def _unknown(word: str) -> CommandResult:
+    near = get_close_matches(word.lower(), COMMANDS, n=1, cutoff=0.5)
+    hint = f" Did you mean `/lcm {near[0]}`?" if near else ""
+    shown = word[:40].replace("`", "'")
+    return CommandResult(
+        f"There is no command `/lcm {shown}`.{hint} {_HELP_LINE}",
+        {"outcome": FAILED, "nearest": near[0] if near else None},
+        ok=False,
+    )
+
+
+def _misused(name: str, command: Command) -> CommandResult:
+    written = " ".join(filter(None, ("/lcm", name, command.arguments)))
+    return CommandResult(f"It is written `{written}`. {_HELP_LINE}", {"outcome": FAILED}, ok=False)

@@ -1,0 +1,56 @@
+"""The newest warning or error of each session, for ``/lcm status``."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from lcm_plugin.events import Event
+
+_KEPT = 512
+
+
+class Troubles:
+    """Listens to events. What belongs to one session is told to that session only. Thread-safe."""
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._newest: OrderedDict[str | int | None, dict[str, Any]] = OrderedDict()
+
+    def note(self, event: Event) -> None:
+        """Remembers an event of level warning or above."""
+        if event.level < logging.WARNING:
+            return
+        trouble = {"name": event.name, "text": _words(event), "at": self._clock()}
+        with self._lock:
+            for owner in _owners(event):
+                self._newest[owner] = trouble
+                self._newest.move_to_end(owner)
+            while len(self._newest) > _KEPT:
+                self._newest.popitem(last=False)
+
+    def of(self, session_key: str, conversation_id: int | None) -> dict[str, Any] | None:
+        """The newest one of a session or of the whole database: ``name``, ``text``, ``at`` (ms)."""
+        with self._lock:
+            found = [self._newest.get(owner) for owner in (session_key or None, conversation_id, None)]
+        known = [trouble for trouble in found if trouble is not None]
+        return max(known, key=lambda trouble: int(trouble["at"]), default=None)
+
+
+def _owners(event: Event) -> list[str | int | None]:
+    owners: list[str | int | None] = [event.session_key] if event.session_key else []
+    if event.conversation_id is not None:
+        owners.append(event.conversation_id)
+    return owners or [None]
+
+
+def _words(event: Event) -> str:
+    details = [
+        f"{key.replace('_', ' ')} {value}" for key, value in event.fields.items() if value not in ("", None)
+    ]
+    name = event.name.replace(".", " ").replace("_", " ")
+    return f"{name}: {', '.join(details)}" if details else name

@@ -1,0 +1,5 @@
+"""Fixtures of the command tests."""
+
+from histories import busy
+
+__all__ = ["busy"]
