@@ -182,3 +182,10 @@ def test_a_session_that_holds_something_else_is_not_mixed_up(tmp_path: Path) -> 
     assert done.returncode == 2
     assert "holds another conversation" in done.stderr
     assert message_count(tmp_path / "a.db") == 1
+
+
+def test_a_session_that_the_settings_ignore_is_named(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "a.jsonl", GOOD)
+    done = run_here("replay", path, environment={"LCM_IGNORE_SESSION_PATTERNS": "agent:replay:*"})
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "do not let session 'agent:replay:main' be stored" in done.stderr

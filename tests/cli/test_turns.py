@@ -43,6 +43,20 @@ def test_each_model_answer_gets_what_became_known_before_it() -> None:
     assert calls("suattata") == [("su", True), ("att", True), ("at", True), ("a", False)]
 
 
+def test_what_the_host_says_by_itself_is_no_model_call() -> None:
+    assert calls("a") == [("a", False)]
+    assert calls("ss") == [("ss", False)]
+    assert calls("uaa") == [("u", True), ("aa", False)]
+    assert calls("uatsa") == [("u", True), ("ats", True), ("a", False)]
+
+
+def test_a_run_that_goes_on_in_the_middle_of_a_turn_knows_what_came_before() -> None:
+    first, *_ = split_turns(entries("uata"), known=3)
+    assert [asked for _, asked in first.calls()] == [True, False]
+    first, *_ = split_turns(entries("uaa"), known=2)
+    assert [asked for _, asked in first.calls()] == [False]
+
+
 def test_a_user_message_without_an_answer_is_stored_at_the_turns_end() -> None:
     assert calls("u") == [("u", False)]
 

@@ -17,6 +17,7 @@ from lcm_plugin.cli.replay.turns import split_turns
 from lcm_plugin.cli.transcripts import Entry
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.errors import InputError, ModelUnavailable, StoreUnavailable
+from lcm_plugin.sessions.gate import Access
 from lcm_plugin.types import Message, Session
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ def run_replay(entries: Sequence[Entry], options: Options, progress: Callable[[i
     clock = TranscriptClock()
     with _opened(options, clock) as engine:
         session = Session(options.session, id="replay")
+        if engine.access(session) is not Access.FULL:
+            raise InputError(f"the settings do not let session {options.session!r} be stored")
         known = _known(engine, session, entries, options)
         host = _host(engine, session, options, clock, counter.message)
         turns = _play(host, entries, known, progress)

@@ -9,26 +9,33 @@ from itertools import islice
 from lcm_plugin.cli.transcripts import Entry
 
 _LEADING = ("system", "developer")
+_ASKING = ("user", "tool", "function")
 
 
 @dataclass(frozen=True, slots=True)
 class TurnSlice:
-    """One turn: its messages, and the position of its first one in the transcript."""
+    """One turn: its messages, the position of its first one, and the role of the message before it."""
 
     start: int
     entries: tuple[Entry, ...]
+    role_before: str = ""
 
     def calls(self) -> Iterator[tuple[list[Entry], bool]]:
-        """What became known before each model answer (flag true), and what was left at the end (false).
+        """What became known before each model call (flag true), and what was left at the end (false).
 
-        Joined together the pieces are the turn, so that each message is handed over once.
+        A model is asked where an assistant message follows a user's or a tool's; a greeting at the
+        start, or a second assistant message in a row, is something the host said by itself. Joined
+        together the pieces are the turn, so that each message is handed over once.
         """
         pending: list[Entry] = []
+        before = self.role_before
         for entry in self.entries:
-            if entry.message["role"] == "assistant":
+            role = entry.message["role"]
+            if role == "assistant" and before in _ASKING:
                 yield pending, True
                 pending = []
             pending.append(entry)
+            before = role if role not in _LEADING else before
         yield pending, False
 
 
@@ -37,10 +44,16 @@ def split_turns(entries: Sequence[Entry], known: int = 0) -> Iterator[TurnSlice]
     start = known
     for position in range(known + 1, len(entries)):
         if _starts_turn(entries, position):
-            yield TurnSlice(start, tuple(entries[start:position]))
+            yield _slice(entries, start, position)
             start = position
     if start < len(entries):
-        yield TurnSlice(start, tuple(entries[start:]))
+        yield _slice(entries, start, len(entries))
+
+
+def _slice(entries: Sequence[Entry], start: int, end: int) -> TurnSlice:
+    roles = (entry.message["role"] for entry in reversed(entries[:start]))
+    before = next((role for role in roles if role not in _LEADING), "")
+    return TurnSlice(start, tuple(entries[start:end]), before)
 
 
 def _starts_turn(entries: Sequence[Entry], position: int) -> bool:
