@@ -73,8 +73,8 @@ class ExtractiveSummarizer:
             elif len(picked) > 1:
                 choice.shrink(tokens - limit + UNIT_COST)
             else:
-                return best or self._one_cut(blocks, scored[picked[0]].unit, limit)
-        return best
+                break
+        return best or self._one_cut(blocks, choice.first(), limit)
 
     def _one_cut(
         self, blocks: tuple[SourceBlock, ...], unit: Unit | None, limit: int

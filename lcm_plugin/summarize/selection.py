@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from lcm_plugin.summarize.facts import NAME
 from lcm_plugin.summarize.units import Unit
@@ -110,13 +111,17 @@ class Choice:
 
     def left_out(self) -> list[tuple[str, int]]:
         """The facts worth naming that no kept unit holds, in source order, with what each weighs."""
-        weights: dict[str, int] = {}
         covered = self._covered
+        return [(text, weight) for text, weight in self._nameable.items() if text not in covered]
+
+    @cached_property
+    def _nameable(self) -> dict[str, int]:
+        weights: dict[str, int] = {}
         for item in self._scored:
             for text, weight in item.facts.items():
-                if weight >= NAME and text not in covered:
+                if weight >= NAME:
                     weights[text] = min(weights.get(text, 0) + weight, _REPEATED * weight)
-        return list(weights.items())
+        return weights
 
     def _take(self, index: int, item: Scored) -> None:
         self.spent += self._cost(item)
