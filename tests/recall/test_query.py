@@ -118,7 +118,7 @@ def test_plain_text_is_no_regex(pattern: str) -> None:
     assert not parse_query(pattern).looks_like_regex
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=60)
 @given(st.text(max_size=60), st.text(max_size=60))
 def test_no_input_raises(pattern: str, text: str) -> None:
     query = parse_query(pattern)

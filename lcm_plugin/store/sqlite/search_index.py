@@ -108,11 +108,23 @@ class IndexChanges(IndexQueries):
 
     def reset_index(self) -> None:
         for kind in KINDS:
-            self.db.execute(f"DROP TABLE IF EXISTS {kind}s_fts")
-            self.db.execute(f"DROP TABLE IF EXISTS {kind}s_trigram")
+            self._drop(f"{kind}s_fts")
+            self._drop(f"{kind}s_trigram")
         self.db.execute("DROP TABLE IF EXISTS index_state")
         if fts5_available():
             self._create()
+
+    def _drop(self, table: str) -> None:
+        """Drops a full-text table, also one so damaged that FTS5 cannot open it."""
+        try:
+            self.db.execute(f"DROP TABLE IF EXISTS {table}")
+        except sqlite3.Error:
+            # Forget the virtual table and drop the ordinary tables that it kept its data in.
+            self.db.execute("PRAGMA writable_schema = ON")
+            self.db.execute("DELETE FROM sqlite_master WHERE type = 'table' AND name = ?", (table,))
+            self.db.execute("PRAGMA writable_schema = RESET")
+            for part in ("data", "idx", "docsize", "config", "content"):
+                self.db.execute(f"DROP TABLE IF EXISTS {table}_{part}")
 
     def _create(self) -> None:
         if self._index_usable():
