@@ -32,6 +32,7 @@ from lcm_plugin.ingest.messages import rebuild
 from lcm_plugin.ingest.redact import Redactor
 from lcm_plugin.ingest.standing import StandingTexts
 from lcm_plugin.library import Library
+from lcm_plugin.recall.catchup import index_in_background
 from lcm_plugin.recall.service import Recall
 from lcm_plugin.sessions.gate import Access, SessionGate
 from lcm_plugin.sessions.lanes import find_conversation
@@ -286,11 +287,12 @@ class Engine:
         window: int | None = None,
         wait: bool = True,
     ) -> CompactionDecision:
-        """Starts compaction that is due on a worker thread.
+        """Starts compaction that is due, and indexing for search, on a worker thread.
 
         Past the hard limit it waits, once and at most ``hard_wait_ms``, unless ``wait`` is false.
         """
         self._check_open()
+        self.background.submit("search-index", self._index)
         call = self._call(budget, overhead_tokens, model, window)
         conversation = self._writable_conversation(session)
         if conversation is None:
@@ -475,6 +477,9 @@ class Engine:
         self.close()
 
     # -- inside
+
+    def _index(self) -> None:
+        index_in_background(self.store, self.events, lambda: self.background.closing)
 
     def _check_open(self) -> None:
         if self._closed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 
 from lcm_plugin.errors import StoreError
 from lcm_plugin.events import EventBus
@@ -12,9 +13,26 @@ from lcm_plugin.store.search_base import IndexUnusable
 
 BATCH = 500
 SECONDS = 2.0
+BACKGROUND_BATCH, BACKGROUND_LAG = 100, 500
 
 
-def index_all(store: Store, events: EventBus, seconds: float | None = None) -> int:
+def index_in_background(store: Store, events: EventBus, stop: Callable[[], bool]) -> int:
+    """Indexes what is pending once enough has gathered, in batches that keep no turn waiting."""
+    with store.read() as reader:
+        state = reader.index_state()
+    if state.message_lag + state.summary_lag < BACKGROUND_LAG:
+        return 0
+    return index_all(store, events, batch=BACKGROUND_BATCH, stop=stop)
+
+
+def index_all(
+    store: Store,
+    events: EventBus,
+    seconds: float | None = None,
+    *,
+    batch: int = BATCH,
+    stop: Callable[[], bool] = lambda: False,
+) -> int:
     """Indexes what is pending, batch by batch, each in its own transaction; returns how many rows.
 
     It stops quietly when the time is over, when another process writes, or when the store is read-only:
@@ -27,10 +45,10 @@ def index_all(store: Store, events: EventBus, seconds: float | None = None) -> i
         state = reader.index_state()
     if not state.available or not (state.message_lag or state.summary_lag):
         return 0
-    while deadline is None or time.monotonic() < deadline:
+    while not stop() and (deadline is None or time.monotonic() < deadline):
         try:
             with store.write() as writer:
-                indexed = writer.index_pending(BATCH)
+                indexed = writer.index_pending(batch)
         except IndexUnusable as error:
             reset_index(store, events, str(error))
             return done
