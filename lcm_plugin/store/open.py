@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from lcm_plugin.config import LcmConfig
+from lcm_plugin.errors import ConfigError
 from lcm_plugin.store.base import Store
 
 
 def open_store(config: LcmConfig, *, read_only: bool = False) -> Store:
     """The store that the settings name; raises `StoreUnavailable` or `SchemaError` saying what is wrong."""
     target = config.database_target
+    if target.startswith(("postgresql://", "postgres://")):
+        return _open_postgres(config, target, read_only)
     from lcm_plugin.store.sqlite.store import SqliteStore
 
     return SqliteStore(
@@ -16,4 +19,16 @@ def open_store(config: LcmConfig, *, read_only: bool = False) -> Store:
         durability=config.durability,
         busy_timeout_ms=config.busy_timeout_ms,
         read_only=read_only,
+    )
+
+
+def _open_postgres(config: LcmConfig, url: str, read_only: bool) -> Store:
+    try:
+        from lcm_plugin.store.postgres.store import PostgresStore
+    except ImportError as error:
+        raise ConfigError(
+            f"database = {url.partition('://')[0]}://… needs the extra: pip install 'lcm_plugin[postgres]' ({error})"
+        ) from error
+    return PostgresStore(
+        url, durability=config.durability, busy_timeout_ms=config.busy_timeout_ms, read_only=read_only
     )

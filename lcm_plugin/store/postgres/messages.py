@@ -149,7 +149,7 @@ class MessageChanges(MessageQueries):
             seq = first_seq + offset
             rows.append(_message_row(conversation_id, message_id, seq, host_id, message))
             parts += [_part_row(conversation_id, message_id, part) for part in message.parts]
-            items.append((conversation_id, seq, message_id, 0 if message.hidden else message.tokens))
+            items.append((conversation_id, seq, message_id, message.item_tokens))
         self._many(
             "INSERT INTO messages (conversation_id, message_id, seq, role, kind, tokens, identity, created_at, "
             "group_seq, host_id, sender, channel, calls, answers, hidden, skeleton) "

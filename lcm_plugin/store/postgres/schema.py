@@ -7,13 +7,36 @@ be reference tables. `docs/postgres.md` has the statements.
 
 from __future__ import annotations
 
+import psycopg
+
 from lcm_plugin.errors import SchemaError, StoreUnavailable
+from lcm_plugin.events import logger
 from lcm_plugin.store.postgres.connection import Connection
 
 _MIGRATION_LOCK = 0x6C636D  # "lcm"
 _MOST_INDEXED_CHARS = 250_000
 
+# Letters with the usual marks, folded to the bare letter as SQLite's tokenizer does.
+_MARKED = "áàâäãåāăąçćčďđéèêëēėęěğíìîïīįłĺľñńňóòôöõøōőŕřśšşťțúùûüūůűųýÿžźż"
+_BARE = "aaaaaaaaacccddeeeeeeeegiiiiiilllnnnoooooooorrsssttuuuuuuuuyyzzz"
+_CJK = (
+    "\\u3005-\\u3007\\u3040-\\u30ff\\u31f0-\\u31ff\\u3400-\\u4dbf\\u4e00-\\u9fff\\uac00-\\ud7af"
+    "\\uf900-\\ufaff\\uff66-\\uff9f"
+)
+
 _BASE = f"""
+CREATE TEXT SEARCH DICTIONARY lcm_stem (TEMPLATE = snowball, LANGUAGE = english);
+CREATE TEXT SEARCH CONFIGURATION lcm_words (COPY = simple);
+ALTER TEXT SEARCH CONFIGURATION lcm_words ALTER MAPPING FOR asciiword, asciihword, hword_asciipart, hword_numpart,
+    word, hword, hword_part, numword, numhword WITH lcm_stem;
+CREATE FUNCTION lcm_clean(raw text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT regexp_replace(translate(lower(regexp_replace(raw, E'[\\x01-\\x2f\\x3a-\\x40\\x5b-\\x60\\x7b-\\x7f]+',
+        ' ', 'g')), '{_MARKED}', '{_BARE}'), E'([{_CJK}])', E' \\\\1 ', 'g') $$;
+CREATE FUNCTION lcm_vector(raw text) RETURNS tsvector LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT to_tsvector('{{schema}}.lcm_words'::regconfig, {{schema}}.lcm_clean(left(raw, {_MOST_INDEXED_CHARS}))) $$;
+CREATE FUNCTION lcm_phrase(raw text) RETURNS tsquery LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT phraseto_tsquery('{{schema}}.lcm_words'::regconfig, {{schema}}.lcm_clean(raw)) $$;
+
 CREATE TYPE message_role AS ENUM ('system', 'user', 'assistant', 'tool', 'other');
 CREATE TYPE part_type AS ENUM ('text', 'reasoning', 'tool', 'patch', 'file', 'subtask', 'compaction', 'step_start',
     'step_finish', 'snapshot', 'agent', 'retry');
@@ -92,8 +115,8 @@ CREATE TABLE message_parts (
     file_id text,
     metadata json,
     words tsvector GENERATED ALWAYS AS (
-        CASE WHEN type IN ('reasoning', 'compaction') THEN NULL
-        ELSE to_tsvector('english'::regconfig, left(text, {_MOST_INDEXED_CHARS})) END) STORED,
+        CASE WHEN type IN ('reasoning', 'compaction') OR text LIKE 'data:%;base64,%' THEN NULL
+        ELSE lcm_vector(text) END) STORED,
     PRIMARY KEY (conversation_id, message_id, ordinal),
     FOREIGN KEY (conversation_id, message_id) REFERENCES messages ON DELETE CASCADE
 );
@@ -125,8 +148,7 @@ CREATE TABLE summaries (
     capped boolean NOT NULL DEFAULT false,
     file_ids jsonb,
     created_at bigint NOT NULL,
-    words tsvector GENERATED ALWAYS AS (
-        to_tsvector('english'::regconfig, left(content, {_MOST_INDEXED_CHARS}))) STORED,
+    words tsvector GENERATED ALWAYS AS (lcm_vector(content)) STORED,
     PRIMARY KEY (conversation_id, summary_id),
     CHECK ((kind = 'leaf') = (depth = 0))
 );
@@ -235,6 +257,12 @@ CREATE TABLE guards (
 );
 """
 
+_TRIGRAMS = b"""
+CREATE INDEX message_parts_trigrams ON message_parts USING gin (text gin_trgm_ops)
+    WHERE type NOT IN ('reasoning', 'compaction') AND text NOT LIKE 'data:%;base64,%';
+CREATE INDEX summaries_trigrams ON summaries USING gin (content gin_trgm_ops);
+"""
+
 MIGRATIONS: tuple[str, ...] = (_BASE,)
 
 
@@ -250,8 +278,23 @@ def prepare_schema(connection: Connection, schema: str) -> None:
             "CREATE TABLE IF NOT EXISTS lcm_migrations (version integer PRIMARY KEY, applied_at timestamptz)"
         )
         for number, script in enumerate(MIGRATIONS[version:], version + 1):
-            connection.execute(script.encode())
+            connection.execute(script.replace("{schema}", schema).encode())
             connection.execute("INSERT INTO lcm_migrations VALUES (%s, now())", (number,))
+        _add_trigrams(connection)
+
+
+def _add_trigrams(connection: Connection) -> None:
+    """Indexes substrings when ``pg_trgm`` is there or may be installed; without it searches read all rows."""
+    try:
+        with connection.transaction():
+            connection.execute("CREATE EXTENSION IF NOT EXISTS pg_trgm SCHEMA public")
+            connection.execute(_TRIGRAMS)
+    except (
+        psycopg.errors.InsufficientPrivilege,
+        psycopg.errors.FeatureNotSupported,
+        psycopg.errors.UndefinedFile,
+    ):
+        logger.warning("pg_trgm is not available: regular expressions and substrings read every row")
 
 
 def schema_version(connection: Connection, schema: str) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from lcm_plugin.errors import StoreUnavailable
+from lcm_plugin.store.postgres.audit import AuditQueries
 from lcm_plugin.store.postgres.connection import Connection, Connections, split_schema
 from lcm_plugin.store.postgres.context import ContextChanges, ContextQueries
 from lcm_plugin.store.postgres.conversations import ConversationChanges, ConversationQueries
@@ -13,13 +14,21 @@ from lcm_plugin.store.postgres.debt import DebtChanges, DebtQueries
 from lcm_plugin.store.postgres.files import FileChanges, FileQueries
 from lcm_plugin.store.postgres.messages import MessageChanges, MessageQueries
 from lcm_plugin.store.postgres.schema import prepare_schema, require_schema
+from lcm_plugin.store.postgres.search import SearchChanges, SearchQueries
 from lcm_plugin.store.postgres.status import StatusQueries
 
 OLDEST_SERVER = 140_000
 
 
 class PostgresReader(
-    ConversationQueries, MessageQueries, ContextQueries, FileQueries, DebtQueries, StatusQueries
+    ConversationQueries,
+    MessageQueries,
+    ContextQueries,
+    FileQueries,
+    DebtQueries,
+    SearchQueries,
+    StatusQueries,
+    AuditQueries,
 ):
     """All queries, bound to one read transaction."""
 
@@ -29,7 +38,14 @@ class PostgresReader(
 
 
 class PostgresWriter(
-    ConversationChanges, MessageChanges, ContextChanges, FileChanges, DebtChanges, StatusQueries
+    ConversationChanges,
+    MessageChanges,
+    ContextChanges,
+    FileChanges,
+    DebtChanges,
+    SearchChanges,
+    StatusQueries,
+    AuditQueries,
 ):
     """All queries and changes, bound to one write transaction."""
 
