@@ -196,6 +196,7 @@ def _outcome(
         balanced=is_balanced(outline),
         proof=proof,
         seconds=time.perf_counter() - started,
+        cpu_seconds=time.process_time(),
     )
     return Outcome(report, draw(options.session, outline), host.command("/lcm"))
 

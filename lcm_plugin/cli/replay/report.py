@@ -19,7 +19,8 @@ class Report:
     ``tokens_in`` is the whole transcript; ``contexts`` were assembled, one before each model answer;
     ``incomplete_contexts`` of them said that they left something out for lack of room;
     ``fallback_summaries`` were written by the extractor because a model failed;
-    ``context_tokens_final`` is the size of the context after the last message.
+    ``context_tokens_final`` is the size of the context after the last message;
+    ``cpu_seconds`` are the whole process's, which a busy machine does not change.
     """
 
     files: tuple[str, ...]
@@ -42,6 +43,7 @@ class Report:
     balanced: bool
     proof: Proof
     seconds: float
+    cpu_seconds: float
 
     @property
     def holds(self) -> bool:
@@ -67,6 +69,7 @@ class Report:
             "summaries_by_depth": depths,
             "saved_share": round(self.saved, 4),
             "seconds": round(self.seconds, 3),
+            "cpu_seconds": round(self.cpu_seconds, 3),
             "ok": self.holds,
         }
 
