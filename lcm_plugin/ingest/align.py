@@ -220,11 +220,11 @@ class _Scores:
         self._stored = stored
         counts = Counter(item.identity for item in items) | Counter(head.identity for head in stored)
         self._repeated = {identity for identity, count in counts.items() if count > 1}
-        mine = {item.identity for item in items}
-        theirs = {head.identity for head in stored}
-        strangers = [head.message_id for head in stored if head.role == "user" and head.identity not in mine]
-        anyone = any(item.role == "user" and item.identity not in theirs for item in items)
-        self._texts = load_texts(strangers) if strangers and anyone else {}
+        known = {head.identity for head in stored}
+        # A message that was decorated may have been said again in plain words, so all users' words count.
+        said = [head.message_id for head in stored if head.role == "user"]
+        changed = any(item.role == "user" and item.identity not in known for item in items)
+        self._texts = load_texts(said) if said and changed else {}
 
     def gap(self, item: Incoming) -> float:
         return _USER_GAP if item.role == "user" else _OTHER_GAP

@@ -80,3 +80,14 @@ def test_calls_that_our_context_numbered_come_back_as_what_they_were(
     assert "exec:0-2" in str(shown)
     assert engine.ingest(session, [*shown, assistant("perhaps")], "sync").stored == 1
     assert engine.messages(session) == [*messages, assistant("perhaps")]
+
+
+def test_a_decorated_message_is_known_though_its_words_are_said_again(
+    engine: Engine, session: Session
+) -> None:
+    first = [*run("how full is the disk?"), *run("go on")[:-1], assistant("It is at 91 %, with logs on top.")]
+    engine.ingest(session, first, "sync")
+    decorated = user("go on\n\n[Your active task list:\n- step 3]")
+    second = [*run("go on")[:-1], assistant("Now I have removed the oldest logs.")]
+    assert engine.ingest(session, [decorated, first[-1], *second], "sync").stored == 4
+    assert engine.messages(session) == [*first, *second]

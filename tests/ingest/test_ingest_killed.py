@@ -1,0 +1,71 @@
+"""A process killed in the middle of ingest loses nothing that was acknowledged and halves nothing."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lcm_plugin import Engine, LcmConfig, Session
+from lcm_plugin.types import Message
+
+SESSION = Session("agent:main:main", "run-1")
+TURNS = 400
+HOST = """
+import sys
+from lcm_plugin import Engine, LcmConfig
+from test_ingest_killed import SESSION, TURNS, turn
+with Engine.open(LcmConfig(database=sys.argv[1], large_file_token_threshold=1_000)) as engine:
+    for number in range(int(sys.argv[2]), TURNS):
+        engine.ingest(SESSION, turn(number))
+        print(number, flush=True)
+"""
+
+
+def turn(number: int) -> list[Message]:
+    """A turn whose tool result moves to a file."""
+    made = {"id": f"call_{number}", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    return [
+        {"role": "user", "content": f"question {number}"},
+        {"role": "assistant", "content": None, "tool_calls": [made]},
+        {"role": "tool", "tool_call_id": f"call_{number}", "content": f"line {number}\n" * 2_000},
+        {"role": "assistant", "content": f"answer {number}"},
+    ]
+
+
+def killed_after(database: Path, first: int, acknowledged: int) -> int:
+    """Runs a host from turn ``first`` on, kills it after so many turns, and says the last one it acknowledged."""
+    command = [sys.executable, "-W", "error", "-c", HOST, str(database), str(first)]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env={"PYTHONPATH": str(Path(__file__).parent)}
+    ) as host:
+        assert host.stdout is not None
+        last = first - 1
+        for line in host.stdout:
+            last = int(line)
+            if last - first + 1 >= acknowledged:
+                host.send_signal(signal.SIGKILL)
+                break
+        rest = host.stdout.read().split()
+    return int(rest[-1]) if rest else last
+
+
+@pytest.mark.parametrize("kills", [(1, 5, 17)])
+def test_every_acknowledged_turn_is_there_once_and_whole(tmp_path: Path, kills: tuple[int, ...]) -> None:
+    database, first = tmp_path / "lcm.db", 0
+    for acknowledged in kills:
+        last = killed_after(database, first, acknowledged)
+        assert last >= first + acknowledged - 1
+        with Engine.open(LcmConfig(database=str(database), large_file_token_threshold=1_000)) as engine:
+            rows = engine.messages(SESSION)
+            turns = len(rows) // 4
+            # The turn in flight may be stored whole or not at all.
+            assert last + 1 <= turns <= last + 2
+            assert rows == [message for number in range(turns) for message in turn(number)]
+            everything = [message for number in range(turns + 2) for message in turn(number)]
+            assert engine.ingest(SESSION, everything, "sync").stored == 8
+            assert engine.messages(SESSION) == everything
+        first = turns + 2
