@@ -136,7 +136,9 @@ class _Scorer:
         self._average = sum(c.row.tokens for c in candidates) / len(candidates) or 1.0
         self._words = query.words
         self._asks_when = "when" in query.words[:3]
-        self._named = _named_speaker(query.words, candidates, corpus.senders)
+        # A single word says nothing of who is asked.
+        speaks = query.is_phrase_like
+        self._named = _named_speaker(query.words, candidates, corpus.senders) if speaks else None
         self._users_know = _replies_are_long(candidates)
 
     def own(self, candidate: Candidate) -> float:

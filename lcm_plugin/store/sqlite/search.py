@@ -163,7 +163,8 @@ class SearchQueries(IndexQueries):
             raise IndexUnusable(f"the full-text index cannot be read: {error}") from error
 
     def _scan_table(self, kind: RowKind, rows: Filter, lower: int, upper: int) -> Iterator[SearchRow]:
-        where, order, values = _newest_first(kind, rows)
+        # Few rows lie past the index: those are walked by id, whatever conversation they belong to.
+        where, order, values = _newest_first(kind, rows, by_id=lower > 0)
         cursor = self.db.execute(
             f"{_SELECT[kind]} FROM {_TABLE[kind]} WHERE {_ID[kind]} > ? AND {_ID[kind]} < ? {where} "
             f"ORDER BY {order}",
@@ -255,13 +256,14 @@ def _conditions(kind: RowKind, rows: Filter) -> tuple[str, list[Any]]:
     return where, values
 
 
-def _newest_first(kind: RowKind, rows: Filter) -> tuple[str, str, list[Any]]:
+def _newest_first(kind: RowKind, rows: Filter, by_id: bool = False) -> tuple[str, str, list[Any]]:
     """Conditions, order and values of a walk from the newest row that never sorts.
 
     One conversation is walked along its own index, several along the table.
     """
     where, values = _conditions(kind, rows)
-    if kind == "message" and rows.conversation_ids is not None and len(rows.conversation_ids) == 1:
+    single = rows.conversation_ids is not None and len(rows.conversation_ids) == 1
+    if kind == "message" and single and not by_id:
         return where, "m.seq DESC", values
     return where.replace("m.conversation_id", "+m.conversation_id"), f"{_ID[kind]} DESC", values
 
