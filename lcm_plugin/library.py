@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lcm_plugin.errors import NotFound
+from lcm_plugin.errors import InputError, NotFound
+from lcm_plugin.globs import matches
 from lcm_plugin.ingest.messages import rebuild
 from lcm_plugin.store.base import Reader, Store
 from lcm_plugin.store.records import (
@@ -66,12 +67,20 @@ class Library:
             return reader.status()
 
     def conversation(self, selector: str) -> Conversation:
-        """The conversation with this number, or the newest one of this session key. Raises `NotFound`."""
+        """The conversation that a person means: a number, a session key, a session id, or a glob.
+
+        Of several with one key the active one, else the newest. Raises `NotFound`, and `InputError` for a
+        glob that matches more than one key.
+        """
+        if "*" in selector:
+            selector = self._only_key(selector)
         with self._store.read() as reader:
             found = self._by_number(reader, selector) or _newest(reader.lane(selector))
+            if found is None and (key := reader.session_key_of(selector)) is not None:
+                found = _newest(reader.lane(key))
         if found is None:
             raise NotFound(
-                f"no conversation {selector!r}: neither a number nor a session key of this database"
+                f"no conversation {selector!r}: no number, session key or session id of this database"
             )
         return found
 
@@ -158,6 +167,17 @@ class Library:
                 yield from self._read([item.message.message_id], ())
             else:
                 yield from self._walk_down(str(item.summary_id), ())
+
+    def _only_key(self, glob: str) -> str:
+        keys = {row.session_key for row in self.conversations() if matches(glob, row.session_key)}
+        if not keys:
+            raise NotFound(f"no session key matches {glob!r}")
+        if len(keys) > 1:
+            some = ", ".join(sorted(keys)[:5])
+            raise InputError(
+                f"{glob!r} matches {len(keys)} session keys ({some}{', …' if len(keys) > 5 else ''})"
+            )
+        return keys.pop()
 
     def _walk_down(self, summary_id: str, way: Sequence[str]) -> Iterator[Walked]:
         with self._store.read() as reader:

@@ -15,5 +15,5 @@ Database = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Limit = Annotated[int, typer.Option(min=1, max=10_000, help="Most rows to print.")]
 ConversationName = Annotated[
-    str, typer.Argument(metavar="CONVERSATION", help="A conversation's number or its session key.")
+    str, typer.Argument(metavar="CONVERSATION", help="A number, a session key or id, or a glob for one key.")
 ]

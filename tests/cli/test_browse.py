@@ -62,6 +62,17 @@ def test_conversations_are_chosen_by_key_or_glob(database: Path, glob: str, foun
     assert len(data("conversations", glob, "--database", database)["conversations"]) == found
 
 
+def test_a_conversation_is_named_by_number_key_session_id_or_glob(database: Path) -> None:
+    for name in ("1", KEY, "replay", "agent:*:main"):
+        assert data("status", name, "--database", database)["session_key"] == KEY
+
+
+def test_conversations_can_be_chosen_by_when_they_were_used(database: Path) -> None:
+    used = ("conversations", "--database", database)
+    assert len(data(*used, "--since", "2026-01-01")["conversations"]) == 1
+    assert len(data(*used, "--until", "2026-01-01")["conversations"]) == 0
+
+
 def test_messages_come_in_pages_and_are_what_was_played(database: Path) -> None:
     played = [json.loads(line) for line in INCIDENT.read_text(encoding="utf-8").splitlines()]
     read: list[dict] = []
@@ -155,6 +166,7 @@ def test_a_reader_that_closes_the_pipe_early_is_no_error(database: Path) -> None
         (("show", "msg_99999"), 3, "no message msg_99999"),
         (("show", "sum_0000000000000000"), 3, "no summary sum_0000000000000000"),
         (("messages", "agent:nobody"), 3, "no conversation 'agent:nobody'"),
+        (("messages", "agent:x*"), 3, "no session key matches"),
         (("messages", KEY, "--since", "yesterday-ish"), 2, "is no time"),
         (("messages", KEY, "--limit", "0"), 2, "--limit"),
         (("messages",), 2, "CONVERSATION"),

@@ -36,19 +36,32 @@ def conversations(
     ] = "**",
     database: Database = None,
     active: Annotated[bool, typer.Option("--active", help="Only those in use.")] = False,
+    since: _Since = None,
+    until: _Until = None,
     after: Annotated[int, typer.Option(help="Go on after this number.")] = 0,
     limit: Limit = 100,
     as_json: AsJson = False,
 ) -> None:
     """List conversations.
 
-    Examples: `lcm conversations` · `lcm conversations 'agent:main:**' --active`
+    --since and --until look at when a conversation was last used.
+
+    Examples: `lcm conversations` · `lcm conversations 'agent:main:**' --active` · `lcm conversations --since 7d`
     """
+    from lcm_plugin.cli.times import parse_moment
     from lcm_plugin.globs import matches
 
+    first, end = parse_moment(since), parse_moment(until)
+
     with reading(database) as engine:
-        found = engine.library.conversations(after_id=after, active_only=active)
-        rows, following = _page((row for row in found if matches(sessions, row.session_key)), limit)
+        found = (
+            row
+            for row in engine.library.conversations(after_id=after, active_only=active)
+            if matches(sessions, row.session_key)
+            and (first is None or row.updated_at >= first)
+            and (end is None or row.updated_at < end)
+        )
+        rows, following = _page(found, limit)
     last = rows[-1].conversation_id if following and rows else None
     if as_json:
         print_json({"conversations": [_fields(row) for row in rows], "next": last})
