@@ -65,6 +65,11 @@ class _Plan:
     new: list[int]
     conversation: Conversation | None
 
+    def writes_run(self, session: Session) -> bool:
+        """Whether the run that repeats what is stored is to be remembered with its conversation."""
+        mine = self.conversation
+        return mine is not None and session.id is not None and mine.session_id != session.id
+
     def holds_for(self, conversation: Conversation) -> bool:
         if self.conversation is None:
             return conversation.next_seq == 1
@@ -111,7 +116,7 @@ class Ingestor:
         with self._store.read() as reader:
             incoming = self._reduce(reader, given)
             plan = self._plan(reader, session, incoming, mode)
-        if not plan.new and plan.conversation and plan.conversation.session_id in (session.id, None):
+        if not plan.new and not plan.writes_run(session):
             return IngestReport(0, len(messages), "everything is stored already")
         prepared = self._prepare(given, incoming, plan.new, session, now)
         with self._store.write() as writer:
@@ -205,7 +210,7 @@ class Ingestor:
         if refers and past.stored:
             incoming = self._recognise(reader, incoming, past.stored)
         if mode == "append":
-            if not past.stored and replayed_turn(incoming, past.before):
+            if replayed_turn(incoming, past.ended):
                 return _Plan([], past.conversation)
             return _Plan(new_in_delta(incoming, past.stored, known_ids), past.conversation)
 

@@ -11,13 +11,15 @@ from lcm_plugin.store.base import Reader
 from lcm_plugin.store.records import Conversation, MessageHead
 from lcm_plugin.types import Session
 
+_MOST_ENDED = 8
+
 
 @dataclass(frozen=True, slots=True)
 class Past:
     """What is ``stored`` last in the conversation, split where the user began anew.
 
-    ``before`` is what was said until then, in the lane's conversation before this one if need be;
-    ``since`` comes after. ``lane`` are the conversations in which the host's own ids stay known.
+    ``before`` is what was said until then, in the lane's ``ended`` conversations if need be; ``since``
+    comes after. ``lane`` are the conversations in which the host's own ids stay known.
     """
 
     conversation: Conversation | None
@@ -25,6 +27,7 @@ class Past:
     stored: Sequence[MessageHead]
     before: Sequence[MessageHead]
     since: Sequence[MessageHead]
+    ended: Sequence[MessageHead]
 
     def has_prompt(self, item: Incoming) -> bool:
         """Whether an item is the system message that a ``/new`` left in place."""
@@ -43,12 +46,20 @@ def past_of(reader: Reader, session: Session, window: int) -> Past:
     lane = reader.lane(session.key) if session.key and not is_isolated(session.key) else []
     stored = reader.heads(conversation.conversation_id, limit=window) if conversation else []
     restart = conversation.restart_seq if conversation else 1
-    before = [head for head in stored if head.seq < restart]
-    ended = [row.conversation_id for row in lane if not row.active]
-    if ended and len(stored) < window:
-        before = [*reader.heads(ended[-1], limit=window), *before]
+    ended = _ended(reader, lane, window) if len(stored) < window else []
+    before = [*ended, *(head for head in stored if head.seq < restart)]
     members = {row.conversation_id for row in lane} | (
         {conversation.conversation_id} if conversation else set()
     )
     since = [head for head in stored if head.seq >= restart]
-    return Past(conversation, tuple(sorted(members)), stored, before, since)
+    return Past(conversation, tuple(sorted(members)), stored, before, since, ended)
+
+
+def _ended(reader: Reader, lane: Sequence[Conversation], window: int) -> list[MessageHead]:
+    """The end of what the lane's archived conversations hold, as one row of messages."""
+    heads: list[MessageHead] = []
+    for row in [row for row in reversed(lane) if not row.active][:_MOST_ENDED]:
+        heads = [*reader.heads(row.conversation_id, limit=window - len(heads)), *heads]
+        if len(heads) >= window:
+            break
+    return heads

@@ -57,13 +57,6 @@ class ContextQueries(Handle):
         )
         return [_item(row) for row in rows]
 
-    def newest_summary_items(self, conversation_id: int, *, before: int, limit: int) -> list[Item]:
-        rows = self._all(
-            f"{_ITEMS} AND c.summary_id IS NOT NULL AND c.ordinal < ? ORDER BY c.ordinal DESC LIMIT ?",
-            (conversation_id, before, limit),
-        )
-        return [_item(row) for row in reversed(rows)]
-
     def follow_raw(self, conversation_id: int, ordinals: Sequence[int]) -> set[int]:
         rows = self._all(
             "SELECT value FROM json_each(?) WHERE (SELECT p.message_id FROM context_items p "
@@ -79,6 +72,13 @@ class ContextQueries(Handle):
             (conversation_id,),
         )
         return {depth: (count, tokens) for depth, count, tokens in rows}
+
+    def newest_summary_items(self, conversation_id: int, *, before: int, limit: int) -> list[Item]:
+        rows = self._all(
+            f"{_ITEMS} AND c.summary_id IS NOT NULL AND c.ordinal < ? ORDER BY c.ordinal DESC LIMIT ?",
+            (conversation_id, before, limit),
+        )
+        return [_item(row) for row in reversed(rows)]
 
     def undoable(self, conversation_id: int) -> bool:
         row = self._one(
