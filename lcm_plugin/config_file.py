@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lcm_plugin.config import LcmConfig, setting_names
+from lcm_plugin.config_words import masked
 from lcm_plugin.errors import ConfigError
 
 PATH_VARIABLE = "LCM_CONFIG"
@@ -21,7 +22,10 @@ Origin = Literal["argument", "environment", "file", "default"]
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting as it is in force: key in camelCase, value, where it came from, what it means."""
+    """One setting as it is in force: key in camelCase, value, where it came from, what it means.
+
+    A password in the value is masked: settings are shown on screens and in reports.
+    """
 
     key: str
     value: Any
@@ -66,7 +70,7 @@ def settings() -> Iterator[Setting]:
     for name, field in LcmConfig.model_fields.items():
         source = config.source_of(name)
         origin: Origin = "file" if source == "plugin config" else source
-        yield Setting(json_key(name), getattr(config, name), origin, field.description or "")
+        yield Setting(json_key(name), masked(getattr(config, name)), origin, field.description or "")
 
 
 def json_key(name: str) -> str:

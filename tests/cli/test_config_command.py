@@ -93,3 +93,10 @@ def test_list_names_every_setting_once(place: Path) -> None:
 
 def test_path_prints_where_the_file_is(place: Path) -> None:
     assert config(place, "path").stdout.strip() == str(place)
+
+
+def test_a_password_is_not_shown(place: Path) -> None:
+    url = "postgresql://ines:geheim@db/lcm"
+    shown = config(place, "get", "database", LCM_DATABASE_URL=url).stdout
+    assert "geheim" not in shown
+    assert "ines" in shown
