@@ -38,6 +38,14 @@ LONGEST_MS = 2_147_483_647
 Share = Annotated[float, Field(gt=0, le=1)]
 Patterns = Annotated[list[str], NoDecode]
 _EXPRESSION_FIELDS = ("redact_patterns", "host_note_patterns", "control_message_patterns")
+INSTRUCTION_FILES = (
+    "SKILL.md",
+    "AGENTS.md",
+    "CLAUDE.md",
+    "GEMINI.md",
+    ".cursorrules",
+    "copilot-instructions.md",
+)
 Source = Literal["argument", "environment", "plugin config", "default"]
 
 
@@ -197,6 +205,10 @@ class LcmConfig(BaseSettings):
     large_file_token_threshold: int = Field(
         default=25_000, ge=1_000, description="Payloads above this move to a file."
     )
+    large_file_exempt_patterns: Patterns = Field(
+        default_factory=lambda: list(INSTRUCTION_FILES),
+        description="Names of files whose text stays in the message when a tool read them: instructions.",
+    )
     large_file_summary_model: str = Field(default="", description="Model that adds prose to file summaries.")
     large_file_summary_provider: str = Field(default="", description="Its provider.")
     redact_patterns: Patterns = Field(
@@ -296,6 +308,7 @@ class LcmConfig(BaseSettings):
         "ignore_session_patterns",
         "stateless_session_patterns",
         "fallback_models",
+        "large_file_exempt_patterns",
         "strip_injected_context_tags",
         mode="before",
     )

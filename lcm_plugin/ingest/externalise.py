@@ -47,6 +47,7 @@ class PayloadStore:
 
     def __init__(self, config: LcmConfig, count: Callable[[str], int], folder: FileFolder | None) -> None:
         self._threshold = config.large_file_token_threshold
+        self._exempt = tuple(config.large_file_exempt_patterns)
         self._count = count
         self._folder = folder
 
@@ -54,7 +55,7 @@ class PayloadStore:
         self, message: Message, lane: str, now: int, call: Mapping[str, Any] | None = None
     ) -> Externalised:
         """Moves what is too large or binary. Files are written at once; their records are returned."""
-        payloads = find_payloads(message, self._count, self._threshold, call=call)
+        payloads = find_payloads(message, self._count, self._threshold, call=call, exempt=self._exempt)
         if not payloads:
             return Externalised(message, {})
         visible = json.loads(json.dumps(message))

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from lcm_plugin.config import INSTRUCTION_FILES
 from lcm_plugin.ingest.paths import join_path
 from lcm_plugin.ingest.references import MARK, reference_id
 from lcm_plugin.types import Message
@@ -24,14 +25,6 @@ from lcm_plugin.types import Message
 Reason = Literal["large_text", "inline_base64"]
 
 OWN_TOOL_PREFIX = "lcm_"
-INSTRUCTION_FILES = (
-    "SKILL.md",
-    "AGENTS.md",
-    "CLAUDE.md",
-    "GEMINI.md",
-    ".cursorrules",
-    "copilot-instructions.md",
-)
 _CHARS_PER_TOKEN_MAX = 64
 _BARE_MIN_CHARS = 4_096
 _EMBEDDED_MIN_CHARS = 512

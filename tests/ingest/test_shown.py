@@ -159,3 +159,15 @@ def test_payloads_may_live_inside_the_database(tmp_path: Path) -> None:
         engine.ingest(SESSION, [message])
         assert engine.messages(SESSION) == [message]
     assert not any(path.is_dir() for path in tmp_path.iterdir())
+
+
+def test_instruction_files_that_a_tool_read_stay_in_the_message(tmp_path: Path) -> None:
+    read = call('{"path": "/skills/lcm/SKILL.md"}')
+    messages = [{"role": "user", "content": "go"}, read, result(LONG)]
+    for name, patterns, inline in (("a", {}, True), ("b", {"large_file_exempt_patterns": ["*.rst"]}, False)):
+        config = LcmConfig(
+            database=str(tmp_path / f"{name}.db"), large_file_token_threshold=1_000, **patterns
+        )
+        with Engine.open(config) as engine:
+            engine.ingest(SESSION, messages)
+            assert (shown(engine)[2]["content"] == LONG) == inline
