@@ -47,18 +47,20 @@ def leaf_chunk(
     *,
     chunk_tokens: int,
     min_fanout: int,
+    rich_tokens: int | None = None,
     after: int = 0,
 ) -> Chunk | None:
     """The next chunk for a leaf pass after an ordinal.
 
-    A run is eligible with ``min_fanout`` messages, or with fewer that fill a chunk. Runs that are not
-    are passed over, and so is a chunk that is nothing but the newest user message: a context shows that
-    one word for word anyway.
+    A run is eligible with ``min_fanout`` messages, or with fewer of ``rich_tokens`` together (a whole
+    chunk, unless given). Runs that are not are passed over, and so is a chunk that is nothing but the newest
+    user message: a context shows that one word for word anyway.
     """
     newest = reader.newest_user(conversation_id)
+    rich = chunk_tokens if rich_tokens is None else min(rich_tokens, chunk_tokens)
     while run := _raw_run(reader, conversation_id, tail, after, chunk_tokens, min_fanout):
         after = run[-1].ordinal
-        if len(run) < min_fanout and sum(item.tokens for item in run) < chunk_tokens:
+        if len(run) < min_fanout and sum(item.tokens for item in run) < rich:
             continue
         chunk = Chunk(_whole_groups(reader, conversation_id, tail, run, chunk_tokens), 0)
         if len(chunk.items) > 1 or newest is None or chunk.start != newest.seq:

@@ -32,6 +32,7 @@ _EARLY_OUTSIDE_TOKENS = 3_000
 _EMERGENCY_LEAF_FANOUT = 2
 _MIN_CONDENSED_SHARE = 0.1
 _SOURCE_PER_TARGET = 16
+_RICH_PER_TARGET = 4
 _KEPT_OF_MAX_MESSAGES = 0.75
 _MODEL_POINTS = 100
 _SESSION_POINTS = 50
@@ -81,6 +82,11 @@ class Limits:
     def yielding_tokens(self) -> int:
         """What the tail may hold once it yields because of the soft limit."""
         return min(self.tail_tokens, int(self.soft * _TAIL_SHARE_OF_SOFT))
+
+    @property
+    def rich_tokens(self) -> int:
+        """A run of so many tokens is worth a leaf under pressure, however few its messages are."""
+        return min(self.chunk_tokens, _RICH_PER_TARGET * self.leaf_target)
 
     @property
     def emergency_leaf_fanout(self) -> int:

@@ -1,7 +1,8 @@
 """Compaction beside the turns that make it due.
 
 A turn only records what is owed and hands the work to a thread. Past the hard limit it may wait, once for
-each breach and for a bounded time.
+each breach and for a bounded time; for an imported backlog it never does, since a context is assembled
+within the budget anyway.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from lcm_plugin.types import CompactionDecision, Reason
 _DRAIN_EVERY_S = 30.0
 _DRAINED_AT_ONCE = 4
 _FIRST_LOOK_S, _SLOWEST_LOOK_S = 0.01, 0.25
+# Beyond so many times the room, no wait that a turn can bear would be long enough.
+_LARGEST_WAITED_FOR = 4
 
 
 class Scheduler:
@@ -58,7 +61,7 @@ class Scheduler:
         if decision.due:
             self._record(conversation_id, decision, limits.call)
             self._start(conversation_id, limits)
-            if wait and decision.reason is Reason.OVER_HARD_LIMIT:
+            if wait and _is_worth_waiting(decision, limits):
                 self._wait(conversation_id, limits)
         if time.monotonic() >= self._next_drain:
             self._next_drain = time.monotonic() + _DRAIN_EVERY_S
@@ -148,6 +151,11 @@ class Scheduler:
         for debt, conversation in owed:
             limits = self._compactor.limits(call_of(debt), conversation.session_key)
             self._start(conversation.conversation_id, limits)
+
+
+def _is_worth_waiting(decision: CompactionDecision, limits: Limits) -> bool:
+    """Whether the context is past the hard limit, and not by a whole imported history."""
+    return decision.reason is Reason.OVER_HARD_LIMIT and decision.tokens <= _LARGEST_WAITED_FOR * limits.room
 
 
 def call_of(debt: Debt) -> Call:

@@ -147,6 +147,7 @@ class _Series:
         self._pressure = pressure
         self._leaves_after = 0
         self._frontier: Frontier | None = None
+        self._known_tail: tuple[tuple[int, int], Tail] | None = None
         self._lost_races = 0
 
     def leaf(self) -> bool:
@@ -166,7 +167,10 @@ class _Series:
     def summary_tokens(self) -> int:
         """What all summaries outside the tail cost in the context."""
         with self._store.read() as reader:
-            return self._read_frontier(reader, self._tail(reader)).tokens
+            conversation = reader.conversation(self._conversation_id)
+            if conversation is None:
+                return 0
+            return self._read_frontier(reader, self._tail(reader, conversation)).tokens
 
     def _step(self, choose: Callable[[Reader, Tail], Chunk | None], target: int) -> bool:
         while (chosen := self._choose(choose)) is not None:
@@ -202,7 +206,7 @@ class _Series:
             conversation = reader.conversation(self._conversation_id)
             if conversation is None or not conversation.active:
                 return None
-            chunk = choose(reader, self._tail(reader))
+            chunk = choose(reader, self._tail(reader, conversation))
         return None if chunk is None else (conversation, chunk)
 
     def _note(self, chunk: Chunk, result: PassResult) -> bool:
@@ -228,15 +232,20 @@ class _Series:
         if self._lost_races > _RETRIES:
             self._progress.stopped = Reason.DEFERRED
 
-    def _tail(self, reader: Reader) -> Tail:
-        limits, tokens = self._limits, self._pressure.tail_tokens
-        return fresh_tail(
-            reader,
-            self._conversation_id,
-            count=limits.tail_count,
-            max_tokens=limits.tail_tokens if tokens is None else tokens,
-            yields=tokens is not None,
-        )
+    def _tail(self, reader: Reader, conversation: Conversation) -> Tail:
+        """The tail, looked for again only when a message has come or somebody else changed the context."""
+        state = (conversation.next_seq, conversation.revision - self._progress.passes)
+        if self._known_tail is None or self._known_tail[0] != state:
+            limits, tokens = self._limits, self._pressure.tail_tokens
+            tail = fresh_tail(
+                reader,
+                self._conversation_id,
+                count=limits.tail_count,
+                max_tokens=limits.tail_tokens if tokens is None else tokens,
+                yields=tokens is not None,
+            )
+            self._known_tail = (state, tail)
+        return self._known_tail[1]
 
     def _choose_leaf(self, reader: Reader, tail: Tail) -> Chunk | None:
         limits = self._limits
@@ -247,6 +256,7 @@ class _Series:
                 tail,
                 chunk_tokens=limits.chunk_tokens,
                 min_fanout=limits.emergency_leaf_fanout if self._pressure.emergency else limits.leaf_fanout,
+                rich_tokens=limits.rich_tokens,
                 after=self._leaves_after,
             )
             if chunk is None or not self._is_vain(chunk):

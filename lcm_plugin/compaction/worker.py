@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from lcm_plugin.compaction.compactor import Compactor
-from lcm_plugin.compaction.policy import Call
+from lcm_plugin.compaction.policy import Call, Limits
 from lcm_plugin.compaction.scheduler import call_of
 from lcm_plugin.errors import StoreBusy
 from lcm_plugin.store.base import Store
@@ -83,11 +83,20 @@ class Worker:
             if conversation is None:
                 continue
             limits = self._compactor.limits(call_of(debt), conversation.session_key)
-            result = self._compactor.compact(
-                conversation.conversation_id, limits, cancelled=lambda: stop.is_set()
-            )
+            progress |= self._work_off(conversation.conversation_id, limits, stop, report)
+        return progress
+
+    def _work_off(
+        self, conversation_id: int, limits: Limits, stop: threading.Event, report: WorkReport
+    ) -> bool:
+        """Compacts one conversation as long as that is due and helps; whether anything came of it."""
+        progress = False
+        while not stop.is_set():
+            result = self._compactor.compact(conversation_id, limits, cancelled=stop.is_set)
             report.add(result)
-            progress |= result.compacted or result.reason is Reason.BELOW_THRESHOLD
+            if not result.compacted or not self._compactor.evaluate(conversation_id, limits).due:
+                return progress or result.compacted or result.reason is Reason.BELOW_THRESHOLD
+            progress = True
         return progress
 
     def _record_backlogs(self) -> None:

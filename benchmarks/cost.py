@@ -1,0 +1,228 @@
+"""What compaction policies cost in prompt tokens: recorded talk replayed at list-price ratios.
+
+    python benchmarks/cost.py --tau PATH/tau_airline.jsonl --locomo PATH/locomo_dev.json [--windows 32000,128000]
+
+Prices per token: input 1, cache write 1.25, cache read 0.1, output 5; the model that summarises costs a fifth
+of that. A provider's cache holds the longest common prefix of messages with the request before. Every
+assistant message is one request. *ours* is the real engine behind its hooks, with a model that answers at once
+with as many tokens as it was asked for; the other rows are the rules alone, on the same token counts.
+*verbatim* is the mean of tokens that stand in a request word for word: cheaper is not better by itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from corpus import Corpus
+from cost_rules import RULES, Entry
+from locomo_messages import chats
+
+from lcm_plugin import Engine, LcmConfig, Session
+from lcm_plugin.plugin import LcmPlugin
+from lcm_plugin.tokens import TokenCounter
+from lcm_plugin.types import CompletionRequest, Turn
+
+Message = dict[str, Any]
+INPUT, WRITE, READ, OUTPUT, SUMMARISER = 1.0, 1.25, 0.1, 5.0, 0.2
+MARK = 0.107
+SHARE = 0.75
+
+
+@dataclass(slots=True)
+class Bill:
+    """Adds up requests. ``cost`` is in prices of one input token."""
+
+    previous: list[object] = field(default_factory=list)
+    hits: int = 0
+    misses: int = 0
+    output: int = 0
+    summaries: float = 0.0
+    requests: int = 0
+    verbatim: int = 0
+    largest: int = 0
+
+    def request(self, entries: Sequence[Entry], output: int) -> None:
+        """One model call with its prompt, and what the model answered (tokens)."""
+        hit = 0
+        for before, now in zip(self.previous, entries, strict=False):
+            if before != now.key:
+                break
+            hit += now.tokens
+        total = sum(entry.tokens for entry in entries)
+        self.hits += hit
+        self.misses += total - hit
+        self.output += output
+        self.requests += 1
+        self.largest = max(self.largest, total)
+        self.verbatim += sum(entry.tokens for entry in entries if entry.verbatim)
+        self.previous = [entry.key for entry in entries]
+
+    def summary(self, source: int, text: int) -> None:
+        """One call of the model that summarises (tokens in and out)."""
+        self.summaries += SUMMARISER * (source * INPUT + text * OUTPUT)
+
+    @property
+    def cost(self) -> float:
+        """The whole bill."""
+        return self.hits * READ + self.misses * WRITE + self.output * OUTPUT + self.summaries
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One policy on one data set and window."""
+
+    policy: str
+    data: str
+    window: int
+    bill: Bill
+    share: float
+    seconds: float = 0.0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--tau", help="tau-bench transcripts, one JSON object a line")
+    parser.add_argument("--locomo", help="LoCoMo chats")
+    parser.add_argument("--windows", default="32000,128000")
+    parser.add_argument("--limit", type=int, help="only so many messages of each data set")
+    options = parser.parse_args()
+    rows: list[Row] = []
+    for name, talk in load(options).items():
+        talk = talk[: options.limit]
+        whole: Bill | None = None
+        for window in map(int, options.windows.split(",")):
+            for policy, bill, seconds in bills(talk, window):
+                whole = whole or bill
+                rows.append(Row(policy, name, window, bill, bill.cost / whole.cost, seconds))
+    if not rows:
+        parser.error("give --tau or --locomo")
+    show(rows)
+
+
+def load(options: argparse.Namespace) -> dict[str, list[Message]]:
+    """The data sets as one long talk each, with one system message in front."""
+    found: dict[str, list[Message]] = {}
+    if options.tau:
+        lines = Path(options.tau).read_text(encoding="utf-8").splitlines()
+        talk = [message for line in lines for message in json.loads(line)["messages"]]
+        system = [message for message in talk if message["role"] == "system"][:1]
+        found["tau"] = system + [message for message in talk if message["role"] != "system"]
+    if options.locomo:
+        found["locomo"] = [
+            {"role": row["role"], "content": row["content"]}
+            for _, rows in chats(options.locomo)
+            for row in rows
+        ]
+    return found
+
+
+def bills(talk: Sequence[Message], window: int) -> Iterator[tuple[str, Bill, float]]:
+    """Every policy's bill, no compaction first."""
+    counter = TokenCounter()
+    tokens = [counter.message(message) for message in talk]
+    for name, make in RULES.items():
+        bill = Bill()
+        rule = make(window, bill.summary)
+        for number, message in enumerate(talk):
+            if message["role"] == "assistant":
+                bill.request(rule.context(), tokens[number])
+            rule.add(message, tokens[number])
+            if number + 1 < len(talk) and talk[number + 1]["role"] == "user":
+                rule.after_turn()
+        if name == "floor":
+            # A perfect cache: everything is written once, and read from then on.
+            bill.hits, bill.misses = bill.hits + bill.misses - sum(tokens), sum(tokens)
+        yield name, bill, 0.0
+    started = time.perf_counter()
+    bill = ours(talk, tokens, window, counter)
+    yield "ours", bill, time.perf_counter() - started
+
+
+def ours(talk: Sequence[Message], tokens: Sequence[int], window: int, counter: TokenCounter) -> Bill:
+    """The engine behind its hooks, with the settings that it has out of the box."""
+    bill, session = Bill(), Session("agent:cost:main")
+    known: dict[str, Entry] = {}
+
+    def entry(message: Message) -> Entry:
+        key = json.dumps(message, ensure_ascii=False)
+        if key not in known:
+            raw = not (
+                message["role"] == "user" and str(message["content"]).startswith(("<summary ", "<lcm-"))
+            )
+            known[key] = Entry(key, counter.message(message), raw and message["role"] != "system")
+        return known[key]
+
+    with tempfile.TemporaryDirectory(prefix="lcm-cost-") as folder:
+        config = LcmConfig(database=str(Path(folder) / "cost.db"), summary_max_calls_per_window=10_000_000)
+        with Engine.open(config, completer=Summaries(counter, bill.summary)) as engine:
+            plugin = LcmPlugin(engine=engine)
+            waiting: list[Message] = []
+            for number, message in enumerate(talk):
+                if message["role"] == "assistant":
+                    context = plugin.before_turn(Turn(session, list(waiting), mode="append", window=window))
+                    waiting.clear()
+                    assert context is not None
+                    bill.request([entry(sent) for sent in context.messages], tokens[number])
+                    engine.wait_idle(60)
+                waiting.append(message)
+                if number + 1 == len(talk) or talk[number + 1]["role"] == "user":
+                    plugin.after_turn(Turn(session, list(waiting), mode="append", window=window))
+                    waiting.clear()
+                    engine.wait_idle(60)
+    return bill
+
+
+class Summaries:
+    """A model that answers at once with as many tokens as it was asked for."""
+
+    def __init__(self, counter: TokenCounter, charge: Callable[[int, int], None]) -> None:
+        self._counter = counter
+        self._charge = charge
+        self._rng = Random(1)
+        self._sentences = Corpus(1).sentences()
+
+    def __call__(self, request: CompletionRequest) -> str:
+        target, text, size = request.max_tokens // 2, [], 0
+        while size < target * 0.95:
+            text.append(self._rng.choice(self._sentences))
+            size += self._counter.text(text[-1])
+        answer = " ".join(text)
+        self._charge(sum(map(self._counter.message, request.messages)), self._counter.text(answer))
+        return answer
+
+
+def show(rows: Sequence[Row]) -> None:
+    """The bills as a table, then what holds of the marks."""
+    print(f"{'policy':<34}{'data':<8}{'window':>8}{'cost':>8}{'hits':>7}{'largest':>9}{'verbatim':>10}")
+    for row in sorted(rows, key=lambda row: (row.data, row.window)):
+        bill = row.bill
+        share = bill.hits / max(1, bill.hits + bill.misses)
+        print(
+            f"{row.policy:<34}{row.data:<8}{row.window:>8,}{row.share:>8.1%}{share:>7.1%}{bill.largest:>9,}"
+            f"{bill.verbatim // max(1, bill.requests):>10,}" + (f"   {row.seconds:.0f} s" if row.seconds else "")
+        )
+    for window in sorted({row.window for row in rows}):
+        mine = [row for row in rows if row.policy == "ours" and row.window == window]
+        none = [row for row in rows if row.policy == "no compaction" and row.window == window]
+        share = sum(row.bill.cost for row in mine) / sum(row.bill.cost for row in none)
+        largest = max(row.bill.largest for row in mine)
+        verdict = "holds" if share <= MARK and largest <= SHARE * window else "DOES NOT HOLD"
+        print(
+            f"ours, all data, window {window:,}: {share:.1%} of no compaction (mark {MARK:.1%}), largest request "
+            f"{largest:,} of {SHARE * window:,.0f}: {verdict}"
+        )
+
+
+if __name__ == "__main__":
+    main()
