@@ -57,8 +57,8 @@ def summary_of(text: str, words: int = 60) -> str:
 
 
 def sentence_about(term: str, text: str) -> str | None:
-    """The sentence "… term is …." in the text, or None."""
-    found = re.search(rf'[^.\n"\\]*{re.escape(term)} is [^.\n"\\]+\.', text)
+    """The sentence "… term is …." in the text, or None; the marks of a search hit are no part of it."""
+    found = re.search(rf'[^.\n"\\]*{re.escape(term)} is [^.\n"\\]+\.', text.replace("**", ""))
     return found.group(0).strip() if found else None
 
 

@@ -186,7 +186,9 @@ class HermesEngine:
             tokens = _positive(prompt_tokens) or _positive(self.last_prompt_tokens)
             if not self.threshold_tokens or tokens < self.threshold_tokens:
                 return False
-            return not self.shrinker.is_refused(tokens) and bool(self._guarded(self._can_shrink))
+            return not self.shrinker.is_refused(tokens) and bool(
+                self._guarded(lambda: self._can_shrink(tokens))
+            )
 
     def should_compress_preflight(self, messages: Sequence[Any]) -> bool:
         """Asked by newer hosts with the list; `should_compress` has the answer."""
@@ -224,11 +226,11 @@ class HermesEngine:
             self.seen.compacted(messages)
             return smaller
 
-    def _can_shrink(self) -> bool:
+    def _can_shrink(self, tokens: int) -> bool:
         engine, session = self.runtime.engine(), self.session
         if engine is None or session is None or not _serves(engine, session):
             return True
-        return self.shrinker.can_shrink(engine, session, self.seen.listing)
+        return self.shrinker.can_shrink(engine, session, self.seen.listing, tokens)
 
     def _compress(
         self, messages: list[Message], tokens: int, focus: str | None, force: bool

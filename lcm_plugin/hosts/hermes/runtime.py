@@ -19,6 +19,7 @@ from lcm_plugin.hosts.hermes.settings import hermes_config
 if TYPE_CHECKING:
     from lcm_plugin.config import LcmConfig
     from lcm_plugin.engine import Engine
+    from lcm_plugin.hosts.hermes.shrink import Measure
 
 logger = logging.getLogger("lcm_plugin.hermes")
 
@@ -43,6 +44,7 @@ class Runtime:
         self.hooks_registered = False
         self.problem = ""
         self.times = Times()
+        self.measures: dict[tuple[str, str], Measure] = {}
         self._load_config = load_config
         self._config: LcmConfig | None = None
         self._engine: Engine | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lcm_plugin.hosts.hermes.messages import to_host
@@ -38,22 +38,40 @@ class _Refusal:
     tokens: int
 
 
-class Shrinker:
-    """Asks the core for one agent.
+@dataclass(slots=True)
+class Measure:
+    """What was measured of a model's requests.
 
-    ``overhead`` is what the host adds to the list. It and the budget are in the core's tokens, while the
-    host's window is in its provider's: ``scale`` is how many of the first make one of the second, seen
-    from what the provider counted for a request.
+    ``overhead`` is what the host adds to the list. It is in the core's tokens, while the host's window
+    is in its provider's: ``scale`` is how many of the first make one of the second.
     """
+
+    overhead: int = 0
+    scale: float = 1.0
+    scaled_at: int = 0
+    seen: tuple[object, ...] = ()
+
+
+class Shrinker:
+    """Asks the core for one agent. A new agent begins with what was measured for the one before it."""
 
     def __init__(self, agent: HermesEngine) -> None:
         self._agent = agent
-        self.overhead = 0
-        self.scale = 1.0
-        self._scaled_at = 0
-        self._measured: tuple[object, ...] = ()
+        self._own: Measure | None = None
         self._refusal: _Refusal | None = None
         self._asked = False
+
+    @property
+    def measure(self) -> Measure:
+        """The measures of this agent's requests."""
+        if self._own is None:
+            self._own = replace(self._agent.runtime.measures.get(self._key, Measure()))
+        return self._own
+
+    @property
+    def overhead(self) -> int:
+        """What the host adds to the list."""
+        return self.measure.overhead
 
     def learn(self, request: Mapping[str, Any], engine: Engine) -> None:
         """Measures the system prompt and the tool schemas of a request, when they changed."""
@@ -62,30 +80,39 @@ class Shrinker:
         body = (request.get("request") or {}).get("body") or {}
         tools = body.get("tools") or []
         seen = (sum(len(str(m.get("content") or "")) for m in system), len(tools), request.get("tool_count"))
-        if seen != self._measured:
-            self._measured = seen
-            self.overhead = engine.count_tokens([dict(m) for m in system]) if system else 0
-            self.overhead += engine.count_tokens(json.dumps(tools)) if tools else 0
+        if seen != self.measure.seen:
+            self.measure.seen = seen
+            self.measure.overhead = engine.count_tokens([dict(m) for m in system]) if system else 0
+            self.measure.overhead += engine.count_tokens(json.dumps(tools)) if tools else 0
+            self._share()
 
     def calibrate(self, engine: Engine, listing: Sequence[Message], tokens: int) -> None:
         """Compares a request's count with the core's, again whenever requests have grown by a quarter."""
-        if listing and tokens > _CALIBRATE_GROWTH * self._scaled_at:
-            self._scaled_at = tokens
+        if listing and self.measure.seen and tokens > _CALIBRATE_GROWTH * self.measure.scaled_at:
+            self.measure.scaled_at = tokens
             counted = engine.count_tokens(list(listing)) + self.overhead
-            self.scale = min(_MOST_SCALE, max(_LEAST_SCALE, counted / tokens))
+            self.measure.scale = min(_MOST_SCALE, max(_LEAST_SCALE, counted / tokens))
+            self._share()
+
+    @property
+    def _key(self) -> tuple[str, str]:
+        return self._agent.model, self._agent.platform
+
+    def _share(self) -> None:
+        self._agent.runtime.measures[self._key] = replace(self.measure)
 
     def budget(self) -> int | None:
         """The window, or what the host left of it when it lowered the threshold; None when not known."""
         agent = self._agent
         lowered = agent.threshold_tokens / agent.configured_share()
         window = min(agent.context_length, lowered) or agent.context_length
-        return max(1, int(window * self.scale)) if window else None
+        return max(1, int(window * self.measure.scale)) if window else None
 
     def forget(self) -> None:
         """Another session or model: what was refused before says nothing about it."""
         self._refusal = None
         self._asked = False
-        self._scaled_at = 0
+        self._own = None
 
     def is_refused(self, tokens: int) -> bool:
         """Whether a smaller list was refused, and the list has hardly grown since."""
@@ -102,12 +129,18 @@ class Shrinker:
         """Starts, on a thread of the core, the compaction that is due; waits only past the hard limit."""
         engine.schedule_compaction(session, self.budget(), overhead_tokens=self.overhead)
 
-    def can_shrink(self, engine: Engine, session: Session, listing: Sequence[Message]) -> bool:
-        """Whether the core's context is smaller than the list, or can be made so now."""
+    def can_shrink(self, engine: Engine, session: Session, listing: Sequence[Message], tokens: int) -> bool:
+        """Whether the core's context is smaller than the list, or can be made so now.
+
+        An agent that has shown no list yet is judged by the host's count of it, ``tokens``.
+        """
         decision = engine.evaluate(session, self.budget(), overhead_tokens=self.overhead)
-        smaller = bool(listing) and decision.tokens < _WORTH_IT * engine.count_tokens(list(listing))
+        if listing:
+            theirs = engine.count_tokens(list(listing))
+        else:
+            theirs = int(tokens * self.measure.scale) - self.overhead
         urgent = decision.reason is Reason.OVER_HARD_LIMIT or engine.wait_idle(0)
-        self._asked = smaller or (decision.due and urgent)
+        self._asked = decision.tokens < _WORTH_IT * theirs or (decision.due and urgent)
         return self._asked
 
     def shrink(

@@ -18,13 +18,18 @@ from world import BIN, World, texts
 
 Make = Callable[..., World]
 
-KEY = "test-key"
+KEY = "0f1e2d3c4b5a69788796a5b4c3d2e1f0"
 
 
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def is_open(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 @contextmanager
@@ -50,14 +55,10 @@ def gateway(world: World) -> Iterator[int]:
         start_new_session=True,
     )
     try:
-        for _ in range(300):
-            if process.poll() is not None:
-                break
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
+        deadline = time.monotonic() + 60
+        while process.poll() is None and time.monotonic() < deadline and not is_open(port):
             time.sleep(0.2)
-        assert process.poll() is None, (world.home / "gateway.out").read_text()[-3000:]
+        assert is_open(port), (world.home / "gateway.out").read_text()[-3000:]
         yield port
     finally:
         os.killpg(process.pid, signal.SIGKILL)
