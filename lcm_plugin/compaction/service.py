@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 from lcm_plugin.calibration import Calibration
 from lcm_plugin.compaction.background import Background
 from lcm_plugin.compaction.compactor import Compactor
 from lcm_plugin.compaction.overflow import MOST_TRIES, OverflowTries
 from lcm_plugin.compaction.passes import PassRunner
-from lcm_plugin.compaction.policy import Call
+from lcm_plugin.compaction.policy import Call, Limits
 from lcm_plugin.compaction.scheduler import Scheduler
 from lcm_plugin.compaction.sweep import Sweeper
 from lcm_plugin.compaction.worker import Worker, WorkReport
@@ -68,19 +69,19 @@ class Compaction:
 
     def evaluate(self, conversation: Conversation, call: Call) -> CompactionDecision:
         """Whether compaction is due."""
-        limits = self._compactor.limits(call, conversation.session_key)
+        limits = self._limits(conversation, call)
         return self._compactor.evaluate(conversation.conversation_id, limits)
 
     def compact(self, conversation: Conversation, call: Call, *, force: bool) -> CompactionResult:
         """Compacts in this thread."""
-        limits = self._compactor.limits(call, conversation.session_key)
+        limits = self._limits(conversation, call)
         return self._compactor.compact(
             conversation.conversation_id, limits, force=force, cancelled=lambda: self._background.closing
         )
 
     def schedule(self, conversation: Conversation, call: Call, *, wait: bool) -> CompactionDecision:
         """Starts what is due on a worker thread; with ``wait``, waits past the hard limit."""
-        limits = self._compactor.limits(call, conversation.session_key)
+        limits = self._limits(conversation, call)
         return self._scheduler.schedule(conversation, limits, wait=wait)
 
     def recover_overflow(self, conversation: Conversation, call: Call) -> CompactionResult:
@@ -136,6 +137,15 @@ class Compaction:
         """Works off debts of all conversations in this thread until it is stopped."""
         worker = Worker(self._store, self._compactor, self._clock)
         return worker.run(stop, until_idle=until_idle, poll_seconds=poll_seconds)
+
+    def _limits(self, conversation: Conversation, call: Call) -> Limits:
+        """The system prompt in force is pinned before the context, so it counts as overhead."""
+        with self._store.read() as reader:
+            system = reader.newest_system(conversation.conversation_id)
+        pinned = system.tokens if system else 0
+        return self._compactor.limits(
+            replace(call, overhead=call.overhead + pinned), conversation.session_key
+        )
 
     def _estimated_prompt(self, conversation: Conversation, call: Call) -> int | None:
         """Our count of the turn's last model call: what was handed out, and what the turn added before it."""

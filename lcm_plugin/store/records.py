@@ -114,6 +114,11 @@ class NewMessage:
     answers: tuple[str, ...] = ()
     hidden: bool = False
 
+    @property
+    def item_tokens(self) -> int:
+        """What its context item costs: nothing when it is hidden, or a system prompt, which stands apart."""
+        return 0 if self.hidden or self.role == "system" else self.tokens
+
 
 @dataclass(frozen=True, slots=True)
 class MessageHead:

@@ -36,7 +36,7 @@ _QUERIES = {
         SELECT c.conversation_id, 'msg_' || c.message_id, c.tokens || ' instead of ' || m.tokens
         FROM context_items c JOIN messages m ON m.message_id = c.message_id
         WHERE (:here IS NULL OR c.conversation_id = :here)
-            AND c.tokens <> CASE WHEN m.hidden THEN 0 ELSE m.tokens END""",
+            AND c.tokens <> CASE WHEN m.hidden OR m.role = 'system' THEN 0 ELSE m.tokens END""",
     "counters": """
         SELECT v.conversation_id, 'conversation ' || v.conversation_id, 'raw ' || v.raw_items || '/' || v.raw_tokens ||
             ' summaries ' || v.summary_items || '/' || v.summary_tokens || ' instead of raw ' ||

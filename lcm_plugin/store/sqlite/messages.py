@@ -178,7 +178,7 @@ class MessageChanges(MessageQueries):
             )
             parts += _part_rows(message_id, message.parts)
             items.append(
-                (conversation.conversation_id, seq, message_id, 0 if message.hidden else message.tokens)
+                (conversation.conversation_id, seq, message_id, message.item_tokens)
             )
         self.db.executemany(
             "INSERT INTO messages (message_id, conversation_id, seq, role, tokens, identity, created_at, group_seq, "
