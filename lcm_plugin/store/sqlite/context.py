@@ -26,6 +26,9 @@ _ITEMS = (
     "WHERE c.conversation_id = ? "
 )
 
+# The planner prefers the primary key, and would walk over a long stretch of raw items.
+_SUMMARY_ITEMS = _ITEMS.replace("context_items c", "context_items c INDEXED BY context_items_summary")
+
 
 class ContextQueries(Handle):
     """Reads of context items."""
@@ -52,7 +55,7 @@ class ContextQueries(Handle):
 
     def summary_items(self, conversation_id: int, *, after: int = 0, limit: int) -> list[Item]:
         rows = self._all(
-            f"{_ITEMS} AND c.ordinal > ? AND c.summary_id IS NOT NULL ORDER BY c.ordinal LIMIT ?",
+            f"{_SUMMARY_ITEMS} AND c.ordinal > ? AND c.summary_id IS NOT NULL ORDER BY c.ordinal LIMIT ?",
             (conversation_id, after, limit),
         )
         return [_item(row) for row in rows]
@@ -67,7 +70,8 @@ class ContextQueries(Handle):
 
     def context_depths(self, conversation_id: int) -> dict[int, tuple[int, int]]:
         rows = self._all(
-            "SELECT s.depth, count(*), sum(c.tokens) FROM context_items c JOIN summaries s USING (summary_id) "
+            "SELECT s.depth, count(*), sum(c.tokens) FROM context_items c INDEXED BY context_items_summary "
+            "JOIN summaries s USING (summary_id) "
             "WHERE c.conversation_id = ? AND c.summary_id IS NOT NULL GROUP BY s.depth ORDER BY s.depth",
             (conversation_id,),
         )
@@ -75,7 +79,7 @@ class ContextQueries(Handle):
 
     def newest_summary_items(self, conversation_id: int, *, before: int, limit: int) -> list[Item]:
         rows = self._all(
-            f"{_ITEMS} AND c.summary_id IS NOT NULL AND c.ordinal < ? ORDER BY c.ordinal DESC LIMIT ?",
+            f"{_SUMMARY_ITEMS} AND c.summary_id IS NOT NULL AND c.ordinal < ? ORDER BY c.ordinal DESC LIMIT ?",
             (conversation_id, before, limit),
         )
         return [_item(row) for row in reversed(rows)]
