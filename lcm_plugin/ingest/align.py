@@ -159,7 +159,7 @@ def _proven_alignment(
         passed = [at for at in doubtful if at not in aligned and _is_said(items[at])]
         if not passed:
             return pairs
-        end = passed[0]
+        end = passed[-1]
 
 
 def _is_said(item: Incoming) -> bool:

@@ -29,6 +29,19 @@ def test_a_new_request_that_is_worked_off_just_like_the_old_one_is_new(
     assert engine.messages(session) == [*first, *second]
 
 
+def test_many_recurring_calls_do_not_outweigh_the_one_turn_that_the_host_kept(
+    engine: Engine, session: Session
+) -> None:
+    long_run = [message for _ in range(4) for message in run("go on")[1:3]]
+    first = [user("how full is the disk?"), *long_run, assistant("full")]
+    second = [user("and how full is the other one?"), assistant("yes")]
+    third = [user("then look at the third disk"), *long_run, assistant("ok")]
+    for turn in (first, second):
+        engine.ingest(session, turn)
+    assert engine.ingest(session, [*second, *third], "sync").stored == len(third)
+    assert engine.messages(session) == [*first, *second, *third]
+
+
 def test_a_new_request_at_the_head_of_a_fresh_list_is_new(engine: Engine, session: Session) -> None:
     engine.ingest(session, run("how full is the disk?"), "sync")
     engine.ingest(session, run("and how full is it now?"), "sync")
