@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from lcm_plugin.assembly.assembler import Assembler, Request
+from lcm_plugin.assembly.recall_note import recall_note
 from lcm_plugin.assembly.render import Renderer
 from lcm_plugin.calibration import Calibration, SentContext
 from lcm_plugin.compaction.background import Background
@@ -195,8 +196,7 @@ class Engine:
         Reasoning that another ``model`` wrote is left out. Raises `InputError` for a budget below 1.
         """
         self._check_open()
-        total = self._budget(budget)
-        limit = max(0, total - overhead_tokens)
+        total, limit = self._budget(budget), self.token_limit(budget, overhead_tokens)
         request = Request(
             budget=total,
             limit=limit,
@@ -217,12 +217,28 @@ class Engine:
         if context.notices:
             self.events.emit(
                 "assembly.notice",
-                level=logging.WARNING,
+                level=logging.WARNING if context.over_budget else logging.INFO,
                 conversation_id=conversation.conversation_id,
                 session_key=conversation.session_key,
                 over_budget=context.over_budget,
             )
         return context
+
+    def token_limit(self, budget: int | None = None, overhead_tokens: int = 0) -> int:
+        """How many tokens a context may have: the budget, capped by the settings, less the overhead."""
+        return max(0, self._budget(budget) - overhead_tokens)
+
+    def system_note(self, session: Session) -> str:
+        """What to add to the system prompt: what summaries are and which tools look behind them.
+
+        The same text at every turn; empty for an ignored session.
+        """
+        self._check_open()
+        if not self.config.enabled or self.access(session) is Access.NONE:
+            return ""
+        from lcm_plugin.tools import TOOL_NAMES
+
+        return recall_note(TOOL_NAMES)
 
     def context_items(self, session: Session) -> list[ContextItem]:
         """The active context's pointers, in order."""

@@ -22,7 +22,7 @@ from lcm_plugin.events import Event
 from lcm_plugin.hookspecs import PROJECT, HostHooks, PluginHooks, hookimpl
 from lcm_plugin.sessions.gate import Access
 from lcm_plugin.sessions.subagents import PARENT_KEY
-from lcm_plugin.turns import TurnMemory, turn_budget, with_live_copies
+from lcm_plugin.turns import TurnMemory, rough_tokens, turn_budget, with_live_copies
 from lcm_plugin.types import (
     CommandResult,
     Completer,
@@ -151,8 +151,10 @@ class LcmPlugin:
 
     def _before(self, turn: Turn) -> Context | None:
         engine = self.engine
-        if not engine.config.enabled or engine.access(turn.session) is Access.NONE:
-            return _own_list(turn)
+        if not engine.config.enabled:
+            return self._fall_back(turn, "the plugin is disabled")
+        if engine.access(turn.session) is Access.NONE:
+            return self._fall_back(turn, "the session is ignored")
         engine.selected_by_host = True
         self._store(turn)
         full = self._make_room(turn)
@@ -162,7 +164,16 @@ class LcmPlugin:
         if not full:
             # Only now, so that what a turn sees does not depend on how fast a thread is.
             engine.schedule_compaction(turn.session, **_call_of(turn), wait=False)
-        return with_live_copies(context, turn, engine.count_tokens) if context.messages else _own_list(turn)
+        if not context.messages:
+            return self._fall_back(turn, "no stored message can be sent")
+        limit = engine.token_limit(turn_budget(turn), turn.overhead_tokens)
+        return with_live_copies(context, turn, engine.count_tokens, limit)
+
+    def _fall_back(self, turn: Turn, reason: str) -> Context | None:
+        self.engine.events.emit(
+            "assembly.fallback", level=logging.DEBUG, session_key=turn.session.key, reason=reason
+        )
+        return _own_list(turn)
 
     def _make_room(self, turn: Turn) -> bool:
         """Compacts before the model call if the context is too large for one; whether it was."""
@@ -290,7 +301,7 @@ def _own_list(turn: Turn) -> Context | None:
     if turn.mode != "sync":
         return None
     own: list[Message] = list(turn.messages)
-    return Context(own, 0)
+    return Context(own, rough_tokens(own))
 
 
 def _unavailable() -> CommandResult:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import Any
 
-from lcm_plugin.ingest.identity import identity_of
+from lcm_plugin.assembly.validate import validate
+from lcm_plugin.ingest.identity import identity_of, text_of
 from lcm_plugin.ingest.messages import calls_answered, calls_made
+from lcm_plugin.markup import is_notice, plain_text, summary_id_of
 from lcm_plugin.types import Context, Message, Session, Turn
 
 _SESSIONS = 256
@@ -19,6 +24,11 @@ _MESSAGES = 512
 def turn_budget(turn: Turn) -> int | None:
     """The token budget that a host gives: the model's window, when it says so."""
     return turn.window if turn.window and turn.window > 0 else None
+
+
+def rough_tokens(messages: Sequence[Message]) -> int:
+    """About how many tokens a host's own list has, from its length alone: nothing is counted for it."""
+    return len(json.dumps(messages, default=str, ensure_ascii=False).encode("utf-8", "replace")) // 4
 
 
 @dataclass(slots=True)
@@ -80,41 +90,89 @@ class TurnMemory:
         return lane
 
 
-def with_live_copies(context: Context, turn: Turn, count: Callable[[Any], int]) -> Context:
-    """The context with the host's own copies of the current turn, from its newest user message on.
+def with_live_copies(context: Context, turn: Turn, count: Callable[[Any], int], limit: int) -> Context:
+    """The context with the host's own copies of its system message and of the current turn.
 
-    A host may have decorated them (a task list, a date). Only copies that are the same message and do
-    not grow past what the context was allowed replace the stored ones.
+    A host may have decorated them (a task list, a date, keys of its own). A copy replaces the stored
+    message only when it is the same one, when providers take it, and while the whole stays within
+    ``limit`` tokens.
     """
-    if turn.mode != "sync" or context.over_budget:
+    if turn.mode != "sync" or context.over_budget or not context.messages:
         return context
-    mine, theirs = _newest_user(context.messages), _newest_user(turn.messages)
-    if mine is None or theirs is None:
+    pairs = _instructions(context.messages, turn.messages) + _live_turn(context.messages, turn.messages)
+    changed = [(index, dict(copy)) for index, copy in pairs if context.messages[index] != copy]
+    if not changed:
         return context
-    live = list(turn.messages[theirs:])
-    own = context.messages[mine:]
-    if len(own) > len(live) or not all(map(_same, own, live)):
+    messages = list(context.messages)
+    tokens = context.tokens
+    for index, copy in changed:
+        tokens += count(copy) - count(messages[index])
+        messages[index] = copy
+    if tokens > limit or validate(messages):
         return context
-    copies = [dict(message) for message in live[: len(own)]]
-    tokens = context.tokens + sum(count(copy) - count(old) for copy, old in zip(copies, own, strict=True))
-    budget = turn_budget(turn)
-    if budget is not None and tokens + turn.overhead_tokens > budget:
-        return context
-    return replace(context, messages=[*context.messages[:mine], *copies], tokens=tokens)
+    first = changed[0][0]
+    seed = json.dumps([context.prefix_epoch, *changed], default=str)
+    hint = context.cache_hint if first == 0 else first - 1
+    return replace(
+        context,
+        messages=messages,
+        tokens=tokens,
+        prefix_epoch=hashlib.sha256(seed.encode()).hexdigest()[:16],
+        cache_hint=None if hint is None else min(hint, len(messages) - 1),
+    )
 
 
-def _newest_user(messages: Sequence[Message]) -> int | None:
-    return next((n for n in range(len(messages) - 1, -1, -1) if messages[n].get("role") == "user"), None)
+def _instructions(ours: Sequence[Message], theirs: Sequence[Message]) -> list[tuple[int, Message]]:
+    roles = ("system", "developer")
+    if theirs and ours[0]["role"] in roles and theirs[0].get("role") == ours[0]["role"]:
+        return [(0, theirs[0])]
+    return []
 
 
-def _same(stored: Message, live: Message) -> bool:
-    """Whether a host's message is the stored one, decorations of a user's text allowed."""
-    if stored.get("role") != live.get("role"):
-        return False
-    if stored.get("role") != "user":
-        same_calls = calls_made(stored) == calls_made(live) and calls_answered(stored) == calls_answered(live)
-        return same_calls and identity_of(stored) == identity_of(live)
-    one, other = stored.get("content"), live.get("content")
-    if isinstance(one, str) and isinstance(other, str):
-        return one.strip() in other
-    return identity_of(stored) == identity_of(live)
+def _live_turn(ours: Sequence[Message], theirs: Sequence[Message]) -> list[tuple[int, Message]]:
+    """Which of our messages since the newest request are which of the host's."""
+    mine, live = _newest_request(ours), _newest_request(theirs)
+    if mine is None or live is None or not _is_same_request(ours[mine], theirs[live]):
+        return []
+    pairs = [(mine, theirs[live])]
+    at = live + 1
+    for index in range(mine + 1, len(ours)):
+        found = next((n for n in range(at, len(theirs)) if _is_same(ours[index], theirs[n])), None)
+        if found is not None:
+            pairs.append((index, theirs[found]))
+            at = found + 1
+    return pairs
+
+
+def _newest_request(messages: Sequence[Message]) -> int | None:
+    for index in range(len(messages) - 1, -1, -1):
+        message = messages[index]
+        if message.get("role") != "user" or (calls_answered(message) and not text_of(message).strip()):
+            continue
+        text = plain_text(message)
+        if text is None or not (is_notice(text) or summary_id_of(text)):
+            return index
+    return None
+
+
+def _is_same(stored: Message, live: Message) -> bool:
+    return stored == live or (
+        stored.get("role") == live.get("role")
+        and calls_made(stored) == calls_made(live)
+        and calls_answered(stored) == calls_answered(live)
+        and identity_of(stored) == identity_of(live)
+    )
+
+
+def _is_same_request(stored: Message, live: Message) -> bool:
+    """Whether one text is the other with something put before, into or after it."""
+    one, other = text_of(stored).strip(), text_of(live).strip()
+    if one == other or (one and one in other) or (other and other in one):
+        return True
+    shared = _alike(one, other) + _alike(one[::-1], other[::-1])
+    return 2 * shared >= min(len(one), len(other)) > 0
+
+
+def _alike(one: str, other: str) -> int:
+    """How many characters two texts begin with alike."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))

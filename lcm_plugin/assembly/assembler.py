@@ -277,12 +277,16 @@ class _Assembly:
         return _moved(items, {ref: span[0] for ref, span in spans.items() if not known[span]})
 
     def _find_call(self, items: Sequence[Rendered]) -> FindCall:
-        """Finds the calls of results whose call is not among the items: compacted, or left out."""
+        """Finds the calls of results whose call is not among the items: compacted, or left out.
+
+        What ``/new`` took out stays out: the call of a result that came after it is not shown again.
+        """
         present = {item.group for item in items if item.calls}
+        restart = self._view.conversation.restart_seq
         wanted = {
             item.group
             for item in items
-            if item.answers and item.group != item.ordinal and item.group not in present
+            if item.answers and restart <= item.group < item.ordinal and item.group not in present
         }
         found = (
             self._renderer.message_at(self._reader, self._view.conversation.conversation_id, sorted(wanted))
