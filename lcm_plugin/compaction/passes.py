@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import threading
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from lcm_plugin.compaction.chunks import Chunk
 from lcm_plugin.compaction.sources import Source, read_source, source_refs
+from lcm_plugin.errors import StoreError
 from lcm_plugin.events import EventBus
 from lcm_plugin.markup import summary_block
 from lcm_plugin.store.base import Store
@@ -16,6 +19,8 @@ from lcm_plugin.store.records import Conversation, Item, Publication, Summary
 from lcm_plugin.summarize.base import SummaryDraft, SummaryTask
 from lcm_plugin.summarize.summarizer import Summarizer
 from lcm_plugin.tokens import TokenCounter
+
+_KEPT_DRAFTS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,24 @@ class PassResult:
     saved: int = 0
 
 
+class _Unpublished:
+    """Drafts whose publication failed: the same chunk needs no second model call. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._drafts: OrderedDict[tuple[object, ...], SummaryDraft] = OrderedDict()
+
+    def keep(self, request: PassRequest, draft: SummaryDraft) -> None:
+        with self._lock:
+            self._drafts[_chunk_key(request)] = draft
+            while len(self._drafts) > _KEPT_DRAFTS:
+                self._drafts.popitem(last=False)
+
+    def take(self, request: PassRequest) -> SummaryDraft | None:
+        with self._lock:
+            return self._drafts.pop(_chunk_key(request), None)
+
+
 class PassRunner:
     """Runs passes. Thread-safe; raises `StoreConflict` when the chunk changed meanwhile."""
 
@@ -59,24 +82,29 @@ class PassRunner:
         self._events = events
         self._clock = clock
         self._zone = zone
+        self._unpublished = _Unpublished()
 
     def run(self, request: PassRequest) -> PassResult:
         """Summarises and publishes one chunk."""
         chunk = request.chunk
         with self._store.read() as reader:
             source = read_source(reader, request.conversation.conversation_id, chunk)
-        draft = self._draft(request, source)
+        draft = self._unpublished.take(request) or self._draft(request, source)
         if draft is None:
             return self._kept(request)
         summary = self._node(request, source, draft)
         item_tokens = self._item_tokens(summary, chunk)
         if item_tokens >= chunk.tokens:
             return self._kept(request)
-        with self._store.write() as writer:
-            writer.publish(
-                Publication(summary, chunk.items, request.conversation.revision, item_tokens, request.reason),
-                self._clock(),
-            )
+        publication = Publication(
+            summary, chunk.items, request.conversation.revision, item_tokens, request.reason
+        )
+        try:
+            with self._store.write() as writer:
+                writer.publish(publication, self._clock())
+        except StoreError:
+            self._unpublished.keep(request, draft)
+            raise
         self._tell(
             "compaction.pass",
             request,
@@ -156,6 +184,11 @@ class PassRunner:
             trigger_reason=request.reason,
             **fields,
         )
+
+
+def _chunk_key(request: PassRequest) -> tuple[object, ...]:
+    chunk = request.chunk
+    return (request.conversation.conversation_id, chunk.depth, *(item.ref for item in chunk.items))
 
 
 def _summary_id(conversation: Conversation, chunk: Chunk, text: str) -> str:

@@ -1,0 +1,53 @@
+"""One pass: what is paid for once is published, at once or later."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from small_talk import Clock
+
+from lcm_plugin import CompletionRequest, Engine, LcmConfig, Session
+
+SESSION = Session("agent:main:passes", "run-1")
+
+
+def test_a_summary_whose_publication_failed_is_published_later_without_a_second_model_call(
+    tmp_path: Path, clock: Clock
+) -> None:
+    path = tmp_path / "lcm.db"
+    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    calls: list[str] = []
+
+    def completer(request: CompletionRequest) -> str:
+        if not calls:
+            other.execute("BEGIN IMMEDIATE")
+        calls.append(request.purpose)
+        return "The gardener and the sailor counted the barrels, found two missing, and wrote it down."
+
+    config = LcmConfig(
+        database=str(path),
+        busy_timeout_ms=20,
+        fresh_tail_count=2,
+        leaf_chunk_tokens=4_000,
+        leaf_min_fanout=4,
+        incremental_max_depth=0,
+    )
+    with Engine.open(config, completer, clock=clock) as engine:
+        words = "The gardener counted the barrels while the sailor wrote each number down. "
+        engine.ingest(
+            SESSION,
+            [
+                {"role": role, "content": f"{number} {role}: {words * 12}"}
+                for number in range(10)
+                for role in ("user", "assistant")
+            ],
+        )
+        assert not engine.compact(SESSION, force=True).compacted
+        other.execute("ROLLBACK")
+        other.close()
+        assert len(calls) == 1
+        clock.forward(600_000)
+        second = engine.compact(SESSION, force=True)
+        assert second.compacted
+        assert len(second.summaries) == len(calls)
