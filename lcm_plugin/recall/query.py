@@ -33,6 +33,9 @@ _LEADING = "-_/\\+=@#$~"
 _TRAILING = "-_/\\+=@$~"
 _CONTRACTION = re.compile(r"[^\W\d_]+'[^\W\d_]{1,2}")
 _KEPT_TAILS = re.compile(r"[^\W_]{1,3}(?:\+\+|#)$")
+_LETTERS_AND_DIGITS = re.compile(r"(?=.*\d)(?=.*[^\W\d_]).+")
+_ORDINAL = re.compile(r"\d+(?:st|nd|rd|th|s|am|pm|k|m|h|d|w)")
+_IDENTIFIER_SIGN = re.compile(r"[\d_/\\.:@#+=]")
 # fmt: off
 _INTERROGATIVES = frozenset({
     "who", "whom", "whose", "what", "when", "where", "which", "why", "how", "did", "does", "do", "is", "are", "was",
@@ -52,6 +55,13 @@ class Unit:
     text: str
     forms: tuple[str, ...] = ()
     quoted: bool = False
+
+    @property
+    def is_identifier(self) -> bool:
+        """Whether it names one thing: ``EHGLP3``, ``foo_bar``, ``src/a.py``, but not ``5th`` or ``well-being``."""
+        if self.kind == "word":
+            return bool(_LETTERS_AND_DIGITS.fullmatch(self.text)) and not _ORDINAL.fullmatch(self.text)
+        return self.kind == "exact" and not self.quoted and bool(_IDENTIFIER_SIGN.search(self.text))
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ MIN_SUBSTRING = 3
 
 @dataclass(slots=True)
 class Found:
-    """Ranked rows, best first. ``complete``: they are all there are. ``stopped_at``: a scan ended early."""
+    """Ranked rows, best first. ``scanned``: no index answered. ``stopped_at``: where a scan ran out of time."""
 
     rows: list[Ranked]
     total: int
@@ -47,7 +47,10 @@ class Found:
 
 @dataclass(slots=True)
 class _Gathered:
+    """The first rows of each source, which are ranked against each other, and those that follow them."""
+
     candidates: dict[int, Candidate] = field(default_factory=dict)
+    late: dict[int, Candidate] = field(default_factory=dict)
     exhausted: bool = True
     scanned: bool = False
     stopped_at: SearchRow | None = None
@@ -70,20 +73,20 @@ class TextSearch:
     def by_relevance(self, wanted: int, hybrid: bool = False) -> Found:
         """The best rows, at least ``wanted`` when there are as many."""
         gathered = self._gather("relevance", wanted)
-        candidates = list(gathered.candidates.values())
-        best = candidates[:POOL]
-        corpus = self._corpus(best)
-        ranked = rank(self._query, best, corpus, self._neighbours, self._matcher.find)
+        best = list(gathered.candidates.values())
+        ranked = rank(self._query, best, self._corpus(best), self._neighbours, self._matcher.find)
         ranked = by_recency_too(ranked) if hybrid else ranked
         # Past the pool the store's own order holds, so that a later page never reorders an earlier one.
         shown = {one.row.row_id for one in ranked}
-        ranked += [Ranked(c.row, c.matches, 0.0) for c in candidates[POOL:] if c.row.row_id not in shown]
+        late = (c for row_id, c in gathered.late.items() if row_id not in shown)
+        ranked += [Ranked(c.row, c.matches, 0.0) for c in late]
         return self._found(ranked, gathered)
 
     def by_recency(self, wanted: int) -> Found:
         """The newest rows, at least ``wanted`` when there are as many."""
         gathered = self._gather("recency", wanted)
-        newest = sorted(gathered.candidates.values(), key=lambda c: -c.row.row_id)
+        both = gathered.late | gathered.candidates
+        newest = sorted(both.values(), key=lambda c: -c.row.row_id)
         return self._found([Ranked(c.row, c.matches, 0.0) for c in newest], gathered)
 
     def _gather(self, order: Order, wanted: int) -> _Gathered:
@@ -104,12 +107,13 @@ class TextSearch:
         """Pages through the index until enough rows passed the check, since some may not."""
         if not self._words.clauses:
             return
-        offset = 0
-        while len(gathered.candidates) < target and offset < max(MAX_POOL, target):
+        kept = offset = 0
+        while kept < target and offset < max(MAX_POOL, target):
             page = self._reader.find_words(
                 self._kind, self._words, self._rows, order=order, limit=target, offset=offset
             )
-            self._keep(gathered, self._in_order([scored.row_id for scored in page]))
+            for row in self._in_order([scored.row_id for scored in page]):
+                kept += self._keep(gathered, row, kept)
             offset += target
             if len(page) < target:
                 return
@@ -117,10 +121,10 @@ class TextSearch:
 
     def _from_rows(self, gathered: _Gathered, target: int, rows: Iterable[SearchRow]) -> None:
         """Takes rows newest first until enough passed the check or the time is over."""
-        found = 0
+        kept = 0
         for seen, row in enumerate(rows, 1):
-            found += self._keep(gathered, [row])
-            if found >= target:
+            kept += self._keep(gathered, row, kept)
+            if kept >= target:
                 gathered.exhausted = False
                 return
             if seen % 64 == 0 and time.monotonic() > self._deadline:
@@ -128,14 +132,14 @@ class TextSearch:
                 gathered.stopped_at = row
                 return
 
-    def _keep(self, gathered: _Gathered, rows: Iterable[SearchRow]) -> int:
-        kept = 0
-        for row in rows:
-            matches = self._matcher.find(row.text)
-            if self._matcher.accepts(matches):
-                gathered.candidates[row.row_id] = Candidate(row, matches)
-                kept += 1
-        return kept
+    def _keep(self, gathered: _Gathered, row: SearchRow, before: int) -> bool:
+        """Keeps a row that passes the check; ``before`` is how many of its source were kept already."""
+        matches = self._matcher.find(row.text)
+        if not self._matcher.accepts(matches):
+            return False
+        kept = gathered.candidates if before < POOL else gathered.late
+        kept[row.row_id] = Candidate(row, matches)
+        return True
 
     def _in_order(self, row_ids: Sequence[int]) -> Iterator[SearchRow]:
         rows = self._reader.search_rows(self._kind, row_ids)
