@@ -124,7 +124,9 @@ def ask(
         return
     if answer.get("answer"):
         print_text(answer["answer"])
-    print_table(("id", "quote"), [(row["id"], row["quote"]) for row in answer.get("evidence", ())])
+    quotes = [row for row in answer.get("evidence", ()) if f"[{row['id']}]" not in answer.get("answer", "")]
+    if quotes:
+        print_table(("id", "quote"), [(row["id"], row["quote"]) for row in quotes])
     _remark(answer)
 
 
