@@ -96,6 +96,8 @@ def _shown(value: Any) -> str:
         return "none"
     if value in ("", []):
         return "empty"
+    if isinstance(value, list):
+        return ", ".join(f"`{item}`" for item in value)
     if isinstance(value, bool):
         return "true" if value else "false"
     return f"{value:,}" if isinstance(value, int) else str(value)
