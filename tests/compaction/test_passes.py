@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from small_talk import Clock
+from small_talk import Clock, Model
 
 from lcm_plugin import CompletionRequest, Engine, LcmConfig, Session
 
@@ -17,13 +17,12 @@ def test_a_summary_whose_publication_failed_is_published_later_without_a_second_
 ) -> None:
     path = tmp_path / "lcm.db"
     other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    calls: list[str] = []
+    model = Model()
 
     def completer(request: CompletionRequest) -> str:
-        if not calls:
+        if not model.calls:
             other.execute("BEGIN IMMEDIATE")
-        calls.append(request.purpose)
-        return "The gardener and the sailor counted the barrels, found two missing, and wrote it down."
+        return model(request)
 
     config = LcmConfig(
         database=str(path),
@@ -46,8 +45,8 @@ def test_a_summary_whose_publication_failed_is_published_later_without_a_second_
         assert not engine.compact(SESSION, force=True).compacted
         other.execute("ROLLBACK")
         other.close()
-        assert len(calls) == 1
-        clock.forward(600_000)
+        assert len(model.calls) == 1
+        clock.now += 600_000
         second = engine.compact(SESSION, force=True)
         assert second.compacted
-        assert len(second.summaries) == len(calls)
+        assert len(second.summaries) == len(model.calls)
