@@ -30,6 +30,7 @@ from lcm_plugin.ingest.externalise import PayloadStore
 from lcm_plugin.ingest.files import FileFolder
 from lcm_plugin.ingest.ingestor import Ingestor
 from lcm_plugin.ingest.messages import rebuild
+from lcm_plugin.ingest.prose import ProseWriter
 from lcm_plugin.ingest.redact import Redactor
 from lcm_plugin.ingest.standing import StandingTexts
 from lcm_plugin.library import Library
@@ -43,6 +44,7 @@ from lcm_plugin.store.base import Store, iterate_messages
 from lcm_plugin.store.guards import StoredGuards
 from lcm_plugin.store.open import open_store
 from lcm_plugin.store.records import Conversation, Part
+from lcm_plugin.summarize.file_prose import FileProse
 from lcm_plugin.summarize.summarizer import Summarizer
 from lcm_plugin.tokens import TokenCounter
 from lcm_plugin.types import (
@@ -106,6 +108,13 @@ class Engine:
             clock,
             prune_heartbeats=config.prune_heartbeat_ok,
             standing=StandingTexts(config.host_note_patterns, config.control_message_patterns),
+            files_stored=ProseWriter(
+                store,
+                self.payloads,
+                FileProse(config, self.counter, self.summarizer.completions, self.events),
+                self.events,
+                self.background.submit,
+            ).stored,
         )
         self.subagents = Subagents(
             store, self.gate, self._ingestor, self.events, self._read_part, config.bootstrap_tokens

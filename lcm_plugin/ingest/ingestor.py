@@ -91,7 +91,9 @@ class Ingestor:
         *,
         prune_heartbeats: bool = False,
         standing: StandingTexts | None = None,
+        files_stored: Callable[[Sequence[FileRecord]], None] = lambda records: None,
     ) -> None:
+        """``files_stored`` is told of the files of every ingest, after they are committed."""
         self._store = store
         self._counter = counter
         self._payloads = payloads
@@ -99,6 +101,7 @@ class Ingestor:
         self._events = events
         self._clock = clock
         self._prune_heartbeats = prune_heartbeats
+        self._files_stored = files_stored
         self._standing = standing or StandingTexts((), ())
 
     def ingest(self, session: Session, messages: Sequence[Message], mode: IngestMode) -> IngestReport:
@@ -136,6 +139,7 @@ class Ingestor:
             stored=len(plan.new),
             skipped=len(messages) - len(plan.new),
         )
+        self._files_stored([record for index in plan.new for record in prepared[index].files])
         return IngestReport(len(plan.new), len(messages) - len(plan.new))
 
     def seed(self, session: Session, messages: Sequence[Message], times: Sequence[int]) -> int:

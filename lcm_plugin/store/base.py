@@ -212,6 +212,9 @@ class Writer(Reader, SearchWriter, Protocol):
     def add_file(self, record: FileRecord) -> None:
         """Stores a payload's record; an equal id is kept as it is."""
 
+    def describe_file(self, file_id: str, exploration: str) -> None:
+        """Replaces what is told of a payload."""
+
     def put_blob(self, sha256: str, data: bytes) -> None:
         """Keeps a payload's bytes inside the database."""
 

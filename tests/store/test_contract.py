@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -378,6 +379,19 @@ def test_files_blobs_and_guards(store: Store) -> None:
         assert reader.blob("ab" * 32) == b"abc"
         assert reader.guard("breaker") == {"failures": 3}
         assert reader.guards() == {"breaker": {"failures": 3}}
+
+
+def test_what_is_told_of_a_file_may_be_replaced(store: Store) -> None:
+    conversation = fill(store, 1)
+    record = FileRecord(
+        "file_1", conversation.conversation_id, "ab" * 32, "db:", 3, "a.txt", "text/plain", 1, "x"
+    )
+    with store.write() as writer:
+        writer.add_file(record)
+        writer.describe_file("file_1", "y")
+        writer.describe_file("file_2", "z")
+    with store.read() as reader:
+        assert reader.file("file_1") == replace(record, exploration="y")
 
 
 def test_status_counts_without_reading_messages(store: Store) -> None:

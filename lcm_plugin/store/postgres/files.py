@@ -58,6 +58,11 @@ class FileChanges(FileQueries):
             ),
         )
 
+    def describe_file(self, file_id: str, exploration: str) -> None:
+        self._run(
+            "UPDATE large_files SET exploration_summary = %s WHERE file_id = %s", (exploration, file_id)
+        )
+
     def put_blob(self, sha256: str, data: bytes) -> None:
         self._run(
             "INSERT INTO file_blobs (sha256, data) VALUES (%s, %s) ON CONFLICT DO NOTHING", (sha256, data)

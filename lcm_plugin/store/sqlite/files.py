@@ -53,6 +53,11 @@ class FileChanges(FileQueries):
             ),
         )
 
+    def describe_file(self, file_id: str, exploration: str) -> None:
+        self.db.execute(
+            "UPDATE large_files SET exploration_summary = ? WHERE file_id = ?", (exploration, file_id)
+        )
+
     def put_blob(self, sha256: str, data: bytes) -> None:
         self.db.execute(
             "INSERT INTO file_blobs (sha256, data) VALUES (?, ?) ON CONFLICT DO NOTHING", (sha256, data)
