@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -104,37 +102,3 @@ def test_a_message_larger_than_the_cap_says_where_to_read_on(
 @pytest.mark.parametrize("arguments", [{}, {"summary_ids": ["sum_0123456789abcdef"], "query": "x"}])
 def test_ids_or_a_query_must_be_given(engine: Engine, session: Session, arguments: dict[str, Any]) -> None:
     assert "either summary_ids or query" in expand(engine, session, **arguments)["error"]
-
-
-def test_an_agent_reaches_every_message_from_what_its_context_shows(
-    compacted: Engine, session: Session
-) -> None:
-    """Ids visible in the assembled context, then only the tools."""
-    context = compacted.assemble(session, 6_000)
-    todo = re.findall(r"sum_[0-9a-f]{16}", json.dumps(context.messages))
-    seen: set[str] = set()
-    texts: dict[str, str] = {}
-    while todo:
-        ref = todo.pop()
-        if ref in seen:
-            continue
-        seen.add(ref)
-        offset = 0
-        while True:
-            answer = expand(compacted, session, summary_ids=[ref], offset=offset)
-            for item in answer["items"]:
-                if item["kind"] == "message":
-                    texts[item["id"]] = item["content"] if "content" in item else item["parts"][-1]["text"]
-            todo += answer.get("continue_with", [])
-            if not answer["truncated"]:
-                break
-            offset = answer["next_offset"]
-    stored = compacted.messages(session)
-    raw = [item.id for item in compacted.context_items(session) if item.kind == "message"]
-    for ref in raw:
-        view = compacted.call_tool(session, "lcm_describe", {"id": ref})
-        texts[ref] = view["content"] if "content" in view else view["parts"][-1]["text"]
-    assert len(texts) == len(stored)
-    for number, message in enumerate(stored, 1):
-        expected = message["content"] or message["tool_calls"][0]["function"]["arguments"]
-        assert texts[f"msg_{number}"] == expected
