@@ -10,7 +10,7 @@ from lcm_plugin.errors import InputError
 from lcm_plugin.recall.arguments import GrepArguments
 from lcm_plugin.recall.cursor import Cursor, decode, fingerprint
 from lcm_plugin.recall.filesearch import FilesFound, ReadFile, files_in, search_files
-from lcm_plugin.recall.query import ParsedQuery, any_of, parse_query, words_only
+from lcm_plugin.recall.query import ParsedQuery, any_of, inside_words, parse_query, words_only
 from lcm_plugin.recall.ranking import Ranked
 from lcm_plugin.recall.regexsearch import RegexSearch
 from lcm_plugin.recall.results import Page, file_hit, row_hit
@@ -159,6 +159,9 @@ class Grep:
             tries.append((any_of(query), "no row holds all parts of the pattern; these hold some of them"))
         if any(unit.quoted and " " in unit.text for unit in query.units) and not query.plain:
             tries.append((words_only(query), "no row holds the quoted phrase; these hold words of it"))
+        pieces = inside_words(query)
+        if pieces.units:
+            tries.append((pieces, "no row holds the words as words; these hold them inside longer ones"))
         return tries
 
     def _attempt(self, query: ParsedQuery, kind: RowKind, rows: Filter, start: int, wanted: int) -> _Outcome:

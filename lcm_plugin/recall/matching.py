@@ -74,7 +74,7 @@ def exact_pattern(unit: Unit) -> re.Pattern[str]:
     """A pattern that finds a unit as written; blanks stand for any blanks, words are not cut."""
     pieces = [re.escape(piece) for piece in unit.text.split()]
     body = r"\s+".join(pieces)
-    if unit.kind == "cjk":
+    if unit.kind == "cjk" or unit.inside:
         return re.compile(body)
     before = r"(?<![^\W_])" if _is_word(unit.text[0]) else ""
     after = r"(?![^\W_])" if _is_word(unit.text[-1]) else ""

@@ -21,6 +21,7 @@ from lcm_plugin.recall.words import CJK_RUN, WORD, fold, is_function_word, sibli
 
 MAX_CHARS = 2_000
 MAX_UNITS = 40
+MIN_PIECE = 3
 
 UnitKind = Literal["word", "exact", "cjk"]
 
@@ -49,12 +50,16 @@ _REGEX_SIGNS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One thing to look for. ``text`` is folded; ``forms`` are further words that count as this one."""
+    """One thing to look for. ``text`` is folded; ``forms`` are further words that count as this one.
+
+    ``inside``: it may stand within a longer word.
+    """
 
     kind: UnitKind
     text: str
     forms: tuple[str, ...] = ()
     quoted: bool = False
+    inside: bool = False
 
     @property
     def is_identifier(self) -> bool:
@@ -126,6 +131,16 @@ def words_only(query: ParsedQuery) -> ParsedQuery:
     ]
     kept = _without_function_words(list(dict.fromkeys(units)))[:MAX_UNITS]
     return replace(query, units=tuple(kept), all_of=any(unit.kind == "cjk" for unit in kept))
+
+
+def inside_words(query: ParsedQuery) -> ParsedQuery:
+    """The query with its words as pieces of longer ones; without units when they are too short for that."""
+    pieces = [
+        replace(unit, kind="exact", forms=(), inside=True)
+        for unit in query.units
+        if unit.kind != "cjk" and not unit.quoted and len(unit.text) >= MIN_PIECE
+    ]
+    return replace(query, units=tuple(pieces), all_of=False)
 
 
 def any_of(query: ParsedQuery) -> ParsedQuery:

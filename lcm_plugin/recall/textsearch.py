@@ -193,6 +193,8 @@ def is_indexed(unit: Unit) -> bool:
     """Whether the word index can propose rows for a unit; signs and short pieces need substrings."""
     if unit.kind != "exact":
         return True
+    if unit.inside:
+        return False
     if " " not in unit.text and unit.text.isascii() and "'" not in unit.text:
         return False
     return any(len(word) > 1 for word in WORD.findall(unit.text))

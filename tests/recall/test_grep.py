@@ -100,6 +100,16 @@ def test_a_phrase_that_is_nowhere_falls_back_to_its_words(
     assert "quoted phrase" in answer["notices"][0]
 
 
+def test_a_piece_of_a_word_is_found_when_nothing_else_is(
+    engine: Engine, session: Session, grep: Grep
+) -> None:
+    store(engine, session, "a ConnectionTimeoutError came", "nothing")
+    answer = grep("timeouterr")
+    assert texts(answer) == ["a ConnectionTimeoutError came"]
+    assert "inside longer ones" in answer["notices"][0]
+    assert grep("qq zz")["hits"] == []
+
+
 def test_a_regex_in_full_text_names_the_mode(engine: Engine, session: Session, grep: Grep) -> None:
     store(engine, session, "A alone", "B alone")
     assert "regex" in grep("A|B|C")["notices"][0]
