@@ -183,7 +183,10 @@ class Tree:
 
 @dataclass(slots=True)
 class HermesLcm(Tree):
-    """hermes-lcm 0.7: past the threshold one leaf over a chunk, its size a fifth of the source."""
+    """hermes-lcm 0.7: past the threshold one leaf over a chunk, its size a fifth of the source.
+
+    Condensed at any depth, which is kinder than its default of one.
+    """
 
     def after_turn(self) -> None:
         if sum(item.tokens for item in self.items) <= self.threshold * self.window:
@@ -202,5 +205,5 @@ RULES: dict[str, Callable[[int, Charge], Rule]] = {
     "truncate at 75 % to 50 % (forgets)": lambda window, charge: Truncation(window=window),
     "lossless-claw 0.6 rules": lambda window, charge: Tree(window, charge),
     "lossless-claw 0.15 rules": lambda window, charge: Tree(window, charge, trigger=None),
-    "hermes-lcm 0.7 defaults": lambda window, charge: HermesLcm(window, charge, leaf_fanout=4),
+    "hermes-lcm 0.7 defaults": lambda window, charge: HermesLcm(window, charge, leaf_fanout=4, depth=_ANY),
 }

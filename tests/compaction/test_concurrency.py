@@ -1,0 +1,90 @@
+"""Threads and processes that ingest into and compact one database at once.
+
+A few seconds in the suite; ``LCM_CONCURRENCY_SECONDS=60`` makes it a minute.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from invariants import assert_sound
+
+from lcm_plugin import Engine, LcmConfig, Session
+
+SECONDS = float(os.environ.get("LCM_CONCURRENCY_SECONDS", "2.5"))
+_CHILD = Path(__file__).with_name("concurrency_child.py")
+THREADS, PROCESSES = 8, 4
+
+
+def test_processes_with_threads_lose_nothing_double_nothing_and_see_no_lock(tmp_path: Path) -> None:
+    database = tmp_path / "lcm.db"
+    children = [
+        subprocess.Popen(
+            [
+                sys.executable,
+                str(_CHILD),
+                str(database),
+                str(number),
+                str(SECONDS),
+                str(THREADS // PROCESSES),
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(PROCESSES)
+    ]
+    written: dict[str, int] = {}
+    for child in children:
+        out, err = child.communicate(timeout=SECONDS + 120)
+        assert child.returncode == 0, err[-2_000:]
+        report: dict[str, Any] = json.loads(out)
+        assert report["errors"] == [], report["errors"][:3]
+        for text, count in report["written"].items():
+            written[text] = written.get(text, 0) + count
+    check(database, written)
+
+
+def test_threads_of_one_process_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
+    from concurrency_child import SETTINGS, work
+
+    database = tmp_path / "lcm.db"
+    written: list[dict[str, int]] = []
+    errors: list[str] = []
+    with Engine.open(LcmConfig(database=str(database), **SETTINGS)) as engine:
+        threads = [
+            threading.Thread(target=work, args=(engine, f"t{number}", SECONDS / 2, written, errors))
+            for number in range(THREADS)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(SECONDS + 120)
+        deadline = time.monotonic() + 60
+        assert engine.wait_idle(deadline - time.monotonic())
+    assert errors == []
+    check(database, {text: count for row in written for text, count in row.items()})
+
+
+def check(database: Path, written: dict[str, int]) -> None:
+    """Every acknowledged message is there, once, and every invariant holds."""
+    from concurrency_child import LANES
+
+    assert_sound(database)
+    with Engine.open(LcmConfig(database=str(database))) as engine:
+        stored: dict[str, int] = {}
+        summaries = 0
+        for lane in LANES:
+            for message in engine.messages(Session(lane)):
+                stored[message["content"]] = stored.get(message["content"], 0) + 1
+            summaries += sum(item.kind == "summary" for item in engine.context_items(Session(lane)))
+        assert stored == written
+        assert summaries > 0
+        assert engine.check().ok
