@@ -58,9 +58,7 @@ class Grep:
     def run(self) -> dict[str, Any]:
         """Hits, true totals or "at least", the cursor of the next page, and notices."""
         asked = self.arguments
-        search = fingerprint(
-            asked.model_dump(exclude={"cursor", "limit"}) | {"in": self.scope.conversation_ids}
-        )
+        search = fingerprint(asked.model_dump(exclude={"cursor", "limit"}))
         cursor = decode(asked.cursor, search) if asked.cursor else None
         regex = RegexSearch(asked.pattern) if asked.mode == "regex" else None
         query = parse_query(asked.pattern)
