@@ -16,6 +16,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from lcm_plugin.compaction.policy import Call, limits_for
 from lcm_plugin.errors import StoreBusy
 from lcm_plugin.hosts.hermes.builtin import HostCompressor
 from lcm_plugin.hosts.hermes.messages import inherited
@@ -301,13 +302,12 @@ class HermesEngine:
         self.runtime.completer.use_runtime(runtime)
 
     def configured_share(self) -> float:
-        """The threshold as a share of the window, an absolute ceiling included."""
+        """The threshold as a share of the window, overrides and ceilings of the settings included."""
         config = self.runtime.config
-        if config is None:
+        if config is None or not self.context_length:
             return _DEFAULT_SHARE
-        ceiling = config.max_assembly_token_budget or self.context_length
-        scale = min(1.0, ceiling / self.context_length) if self.context_length else 1.0
-        return config.context_threshold * scale
+        call = Call(budget=self.context_length, model=self.model, window=self.context_length)
+        return limits_for(config, call).soft / self.context_length
 
     # what people see
 

@@ -127,14 +127,14 @@ class Shrinker:
 
     def start_due(self, engine: Engine, session: Session) -> None:
         """Starts, on a thread of the core, the compaction that is due; waits only past the hard limit."""
-        engine.schedule_compaction(session, self.budget(), overhead_tokens=self.overhead)
+        engine.schedule_compaction(session, **self._call())
 
     def can_shrink(self, engine: Engine, session: Session, listing: Sequence[Message], tokens: int) -> bool:
         """Whether the core's context is smaller than the list, or can be made so now.
 
         An agent that has shown no list yet is judged by the host's count of it, ``tokens``.
         """
-        decision = engine.evaluate(session, self.budget(), overhead_tokens=self.overhead)
+        decision = engine.evaluate(session, **self._call())
         if listing:
             theirs = engine.count_tokens(list(listing))
         else:
@@ -167,11 +167,19 @@ class Shrinker:
         """Compacts in this thread, or starts it and waits a moment; returns what went wrong."""
         if now:
             engine.wait_idle(_SWEEP_SECONDS)
-            result = engine.compact(session, True, budget, overhead_tokens=self.overhead)
-            return result.detail
-        engine.schedule_compaction(session, budget, overhead_tokens=self.overhead)
+            return engine.compact(session, True, **self._call(budget)).detail
+        engine.schedule_compaction(session, **self._call(budget))
         engine.wait_idle(_GRACE_SECONDS)
         return ""
+
+    def _call(self, budget: int | None = None) -> dict[str, Any]:
+        """What the core is told of the next model call."""
+        return {
+            "budget": budget or self.budget(),
+            "overhead_tokens": self.overhead,
+            "model": self._agent.model or None,
+            "window": self._agent.context_length or None,
+        }
 
     @staticmethod
     def _for_host(context: Sequence[Message], listing: Sequence[Message]) -> list[Message]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from fakes.model_server import ModelServer
-from world import World
+from world import FIGURES, World
 
 
 @pytest.fixture
@@ -25,3 +25,9 @@ def world(tmp_path: Path, server: ModelServer) -> Callable[..., World]:
         return World(tmp_path / settings.pop("name", "home"), server, **settings)
 
     return make
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Prints how long the host waited for us."""
+    for line in FIGURES:
+        terminalreporter.write_line(line)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 from fakes.answers import is_summary_request
 from fakes.model_server import Calls, ModelRequest, ModelServer, Outcome
 from speech import fact, turn
-from world import World, texts
+from world import FIGURES, World, texts
 
 from lcm_plugin import Engine, LcmConfig
 
@@ -43,7 +42,11 @@ def check_requests(server: ModelServer, limit: int) -> None:
 
 
 def report(title: str, outcome: dict[str, Any]) -> None:
-    print(f"\n{title}: {json.dumps(outcome['hooks'])}, {outcome['seconds']:.1f} s")
+    per_turn = outcome["hooks"].pop("per_turn_ms")
+    parts = ", ".join(f"{name} {1000 * spent:.0f} ms" for name, spent in outcome["hooks"].items())
+    FIGURES.append(
+        f"{title}: our hooks added {per_turn:.0f} ms per turn, summaries included ({parts} in all)"
+    )
 
 
 @pytest.mark.parametrize("in_place", [True, False])

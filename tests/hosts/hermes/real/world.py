@@ -20,6 +20,8 @@ from lcm_plugin.types import Message
 
 BIN = Path(sys.prefix) / "bin"
 HERE = Path(__file__).parent
+FIGURES: list[str] = []
+"""What the runs measured; printed after the tests."""
 
 
 @dataclass
