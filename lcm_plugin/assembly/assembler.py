@@ -14,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from lcm_plugin.assembly.entries import Paired
 from lcm_plugin.assembly.notices import (
     ALONE,
     NO_INSTRUCTIONS,
@@ -24,13 +25,13 @@ from lcm_plugin.assembly.notices import (
     left_out_text,
 )
 from lcm_plugin.assembly.opening import insert_opening, turn_opening
-from lcm_plugin.assembly.pairing import FindCall, Paired, pair
+from lcm_plugin.assembly.pairing import FindCall, pair
 from lcm_plugin.assembly.relevance import scorer
 from lcm_plugin.assembly.render import Rendered, Renderer
 from lcm_plugin.assembly.select import Wanted, select
 from lcm_plugin.assembly.shape import copy_message, only_call
 from lcm_plugin.assembly.stubs import shortened
-from lcm_plugin.assembly.validate import validate
+from lcm_plugin.assembly.validate import Rules
 from lcm_plugin.assembly.window import (
     View,
     Views,
@@ -92,6 +93,14 @@ class _Draft:
     opening: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class _Passed:
+    """A context that held to the rules, and the rules' state behind its last message."""
+
+    messages: list[Message]
+    rules: Rules
+
+
 class Assembler:
     """Assembles contexts. Thread-safe."""
 
@@ -101,6 +110,7 @@ class Assembler:
         self._views = Views(renderer)
         self._lock = threading.Lock()
         self._contexts: OrderedDict[tuple[Conversation, Request], Context] = OrderedDict()
+        self._passed: OrderedDict[int, _Passed] = OrderedDict()
 
     def assemble(self, reader: Reader, conversation: Conversation, request: Request) -> Context:
         """The context of one conversation; raises `LcmError` rather than return what providers refuse."""
@@ -111,11 +121,27 @@ class Assembler:
             view = self._views.open(reader, conversation)
             context = _Assembly(self._renderer, self._counter, self._views, reader, view, request).context()
             self._views.keep(view)
-            if faults := validate(context.messages):
-                raise LcmError(f"the assembled context breaks a provider's rule: {'; '.join(faults[:3])}")
+            self._check(conversation.conversation_id, context.messages)
             if view.media == 0:
                 self._remember(key, context)
         return replace(context, messages=[copy_message(message) for message in context.messages])
+
+    def _check(self, conversation_id: int, messages: list[Message]) -> None:
+        """Applies the rules to what was added since the last context, or to all of it."""
+        with self._lock:
+            passed = self._passed.get(conversation_id)
+        if passed is not None and messages[: len(passed.messages)] == passed.messages:
+            rules, fresh = passed.rules.copy(), messages[len(passed.messages) :]
+        else:
+            rules, fresh = Rules(), messages
+        faults = rules.read(fresh)
+        passed = _Passed(messages, rules.copy())
+        if faults := faults + rules.end():
+            raise LcmError(f"the assembled context breaks a provider's rule: {'; '.join(faults[:3])}")
+        with self._lock:
+            self._passed[conversation_id] = passed
+            while len(self._passed) > _CONTEXTS:
+                self._passed.popitem(last=False)
 
     def _remember(self, key: tuple[Conversation, Request], context: Context) -> None:
         with self._lock:

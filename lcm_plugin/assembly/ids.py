@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 _LONGEST = 40
 _FOREIGN = re.compile(r"[^A-Za-z0-9_-]")
@@ -18,13 +19,25 @@ class UniqueIds:
     def __init__(self) -> None:
         self._used: set[str] = set()
 
+    def are_new(self, call_ids: Sequence[str]) -> bool:
+        """Takes ids as they are if none of them was used before; False, and nothing taken, otherwise."""
+        reduced = {_reduced(call_id) for call_id in call_ids}
+        if len(reduced) < len(call_ids) or reduced & self._used:
+            return False
+        self._used |= reduced
+        return True
+
     def name(self, call_id: str, default: str) -> str:
         """The id itself the first time, a numbered one later; ``default`` for a call without an id."""
         call_id = call_id or default
         candidate, number = call_id, 2
-        while (reduced := _FOREIGN.sub("_", candidate)) in self._used:
+        while (reduced := _reduced(candidate)) in self._used:
             suffix = f"-{number}"
             candidate = call_id[: max(_LONGEST, len(call_id)) - len(suffix)] + suffix
             number += 1
         self._used.add(reduced)
         return candidate
+
+
+def _reduced(call_id: str) -> str:
+    return call_id if call_id.isascii() and call_id.isidentifier() else _FOREIGN.sub("_", call_id)

@@ -14,113 +14,68 @@ was given the marked one.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
-from lcm_plugin.assembly.ids import UniqueIds
+from lcm_plugin.assembly.entries import Answer, Caller, Direct, Entry, Orphans, Paired
+from lcm_plugin.assembly.output import Output
 from lcm_plugin.assembly.render import Rendered
-from lcm_plugin.assembly.shape import (
-    answer_like,
-    only_call,
-    only_results,
-    rename_calls,
-    words_beside_results,
-)
-from lcm_plugin.markup import notice_block
+from lcm_plugin.assembly.shape import only_call
 from lcm_plugin.types import Message
-
-NO_RESULT = "[lcm: no result of this call was recorded]"
-_SYNTHETIC = ("[lcm: no result", "[lossless-claw] missing tool result")
 
 FindCall = Callable[[Rendered, str], Message | None]
 """A bare assistant message with a result's call, from the store; None when no such call is stored."""
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """A message of the output. ``tokens`` is None where it must be counted."""
-
-    message: Message
-    tokens: int | None
-    reply: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Paired:
-    """The output, and what hosts need to know about its stability.
-
-    ``breaks`` are the ordinals of rows that changed what had been shown before; ``open`` names calls
-    whose marked result may yet be replaced; ``settled`` is how many messages will stay as they are.
-    """
-
-    messages: list[Placed]
-    breaks: tuple[int, ...]
-    open: tuple[str, ...]
-    settled: int
-
-
-@dataclass(slots=True)
-class _Answer:
-    item: Rendered
-    index: int
-
-    @property
-    def is_synthetic(self) -> bool:
-        content = self.item.message.get("content")
-        return isinstance(content, str) and content.startswith(_SYNTHETIC)
-
-    @property
-    def text(self) -> str:
-        return str(only_results(self.item.message, [self.index], [""]))
-
-
-@dataclass(slots=True)
-class _Caller:
-    """A message with calls: ``shown`` once it stands in the output, ``closed`` once something follows."""
-
-    item: Rendered
-    slots: list[_Answer | None]
-    shown: bool = False
-    closed: bool = False
-
-
-@dataclass(slots=True)
-class _Orphans:
-    """Results that came before their call, or without one."""
-
-    answers: list[_Answer] = field(default_factory=list)
-    shown: bool = False
-
-
-_Entry = Rendered | _Caller | _Orphans
-
-
 def pair(items: Sequence[Rendered], find_call: FindCall) -> Paired:
     """The items with every call answered, every result behind its call, and every id unique."""
     forward = _Forward(find_call)
-    for item in items:
-        forward.take(item)
-    return _Output(forward.entries, forward.breaks).paired()
+    position = 0
+    while position < len(items):
+        size = forward.take_direct(items, position)
+        if not size:
+            forward.take(items[position])
+        position += size or 1
+    return Output(forward.entries, forward.breaks).paired()
 
 
 class _Forward:
     """The pass over the messages: what stands where, and which result belongs to which call."""
 
     def __init__(self, find_call: FindCall) -> None:
-        self.entries: list[_Entry] = []
+        self.entries: list[Entry] = []
         self.breaks: list[int] = []
         self._find_call = find_call
-        self._slots: dict[str, list[tuple[_Caller, int]]] = {}
-        self._open: list[_Caller] = []
-        self._waiting: list[_Orphans] = []
-        self._orphans: list[_Orphans] = []
+        self._slots: dict[str, list[tuple[Caller, int]]] = {}
+        self._open: list[Caller] = []
+        self._waiting: list[Orphans] = []
+        self._orphans: list[Orphans] = []
+        self._direct: dict[str, tuple[Rendered, Answer]] = {}
         self._now = 0
+
+    def take_direct(self, items: Sequence[Rendered], position: int) -> int:
+        """Takes a call with its results if nothing about them is unusual; how many messages that were."""
+        item = items[position]
+        if item.kind != "call" or self._waiting:
+            return 0
+        results = items[position + 1 : position + 1 + len(item.calls)]
+        if not _is_direct(item, results) or any(
+            call in self._slots or call in self._direct for call in item.calls
+        ):
+            return 0
+        if self._open:
+            self._now = item.ordinal
+            self._close()
+        for result in results:
+            self._direct[result.answers[0]] = (item, Answer(result, 0))
+        self.entries.append(Direct(item, results))
+        return 1 + len(results)
 
     def take(self, item: Rendered) -> None:
         """The next message."""
         self._now = item.ordinal
         if item.answers:
             for index, call_id in enumerate(item.answers):
-                self._answer(_Answer(item, index), call_id)
+                self._answer(Answer(item, index), call_id)
             if item.with_words:
                 self._close()
                 self.entries.append(item)
@@ -132,7 +87,7 @@ class _Forward:
             self.entries.append(item)
 
     def _call(self, item: Rendered) -> None:
-        caller = _Caller(item, [None] * len(item.calls))
+        caller = Caller(item, [None] * len(item.calls))
         for index, call_id in enumerate(item.calls):
             caller.slots[index] = self._claim_early(call_id)
             self._slots.setdefault(call_id, []).append((caller, index))
@@ -141,10 +96,10 @@ class _Forward:
         if any(caller.slots):
             self._show(caller)
 
-    def _claim_early(self, call_id: str) -> _Answer | None:
+    def _claim_early(self, call_id: str) -> Answer | None:
         return _take_orphan(self._waiting, call_id)
 
-    def _answer(self, answer: _Answer, call_id: str) -> None:
+    def _answer(self, answer: Answer, call_id: str) -> None:
         elsewhere = self._find_call(answer.item, call_id) if call_id else None
         if elsewhere is not None:
             self._repeat(answer, elsewhere, call_id)
@@ -156,12 +111,12 @@ class _Forward:
                 self.breaks.append(answer.item.ordinal)
             caller.slots[index] = answer
             self._show(caller)
-        elif call_id and call_id in self._slots:
+        elif call_id and (call_id in self._slots or call_id in self._direct):
             self._again(answer, call_id)
         else:
             self._without_call(answer)
 
-    def _unanswered(self, call_id: str) -> tuple[_Caller, int] | None:
+    def _unanswered(self, call_id: str) -> tuple[Caller, int] | None:
         """The open call with the id that waits longest; else the closed one that was made last."""
         if not call_id:
             waiting = [(caller, n) for caller in self._open for n, got in enumerate(caller.slots) if not got]
@@ -171,45 +126,47 @@ class _Forward:
         still_open = [pair for pair in free if not pair[0].closed]
         return still_open[0] if still_open else free[-1] if free else None
 
-    def _again(self, answer: _Answer, call_id: str) -> None:
+    def _again(self, answer: Answer, call_id: str) -> None:
         """One more result of an answered call: a real one replaces a made-up one, a copy is dropped."""
-        caller, index = self._slots[call_id][-1]
-        known = caller.slots[index]
-        assert known is not None
-        if known.is_synthetic and not answer.is_synthetic:
+        caller, index = self._slots[call_id][-1] if call_id in self._slots else (None, 0)
+        known = caller.slots[index] if caller else None
+        if caller and known and known.is_synthetic and not answer.is_synthetic:
             if caller.closed:
                 self.breaks.append(answer.item.ordinal)
             caller.slots[index] = answer
-        elif not answer.is_synthetic and all(
-            answer.text != other.slots[n].text  # type: ignore[union-attr]
-            for other, n in self._slots[call_id]
-            if other.slots[n]
-        ):
-            self._repeat(answer, only_call(caller.item.message, call_id), call_id)
+        elif not answer.is_synthetic and answer.text not in self._texts(call_id):
+            made = caller.item if caller else self._direct[call_id][0]
+            self._repeat(answer, only_call(made.message, call_id), call_id)
 
-    def _without_call(self, answer: _Answer) -> None:
+    def _texts(self, call_id: str) -> set[str]:
+        known = [caller.slots[index] for caller, index in self._slots.get(call_id, ())]
+        if call_id in self._direct:
+            known.append(self._direct[call_id][1])
+        return {answer.text for answer in known if answer}
+
+    def _without_call(self, answer: Answer) -> None:
         last = self.entries[-1] if self.entries else None
-        if not (isinstance(last, _Orphans) and not last.shown):
-            last = _Orphans()
+        if not (isinstance(last, Orphans) and not last.shown):
+            last = Orphans()
             self.entries.append(last)
             self._waiting.append(last)
             self._orphans.append(last)
         last.answers.append(answer)
 
-    def _repeat(self, answer: _Answer, call: Message | None, call_id: str) -> None:
+    def _repeat(self, answer: Answer, call: Message | None, call_id: str) -> None:
         """The result with a copy of its call, where the result stands."""
         if call is None:
             return
         copied = replace(
             answer.item, message=call, tokens=-1, kind="call", calls=(call_id,), answers=(), with_words=False
         )
-        caller = _Caller(copied, [answer])
+        caller = Caller(copied, [answer])
         self._slots.setdefault(call_id, []).append((caller, 0))
         self._open.append(caller)
         self.entries.append(caller)
         self._show(caller)
 
-    def _show(self, caller: _Caller) -> None:
+    def _show(self, caller: Caller) -> None:
         """A call got its first result: it stands in the output, and so does all before it."""
         caller.shown = True
         if caller.closed:
@@ -227,7 +184,7 @@ class _Forward:
         self._open.clear()
         self._show_orphans(before=self._now)
 
-    def _shut(self, caller: _Caller) -> None:
+    def _shut(self, caller: Caller) -> None:
         """Instead of a made-up result a call takes one that came long before it."""
         caller.shown = caller.closed = True
         for index, answer in enumerate(caller.slots):
@@ -247,101 +204,23 @@ class _Forward:
         self._waiting = kept
 
 
-def _take_orphan(groups: Sequence[_Orphans], call_id: str) -> _Answer | None:
+def _is_direct(item: Rendered, results: Sequence[Rendered]) -> bool:
+    wanted = set(item.calls)
+    if len(results) < len(item.calls) or len(wanted) < len(item.calls) or "" in wanted:
+        return False
+    for result in results:
+        if len(result.answers) != 1 or result.with_words or result.group != item.group:
+            return False
+        if result.answers[0] not in wanted or Answer(result, 0).is_synthetic:
+            return False
+        wanted.discard(result.answers[0])
+    return True
+
+
+def _take_orphan(groups: Sequence[Orphans], call_id: str) -> Answer | None:
     for orphans in groups:
         for answer in orphans.answers:
             if call_id and answer.item.answers[answer.index] == call_id:
                 orphans.answers.remove(answer)
                 return answer
     return None
-
-
-class _Output:
-    """Writes the entries out, a trailing reply left out."""
-
-    def __init__(self, entries: Sequence[_Entry], breaks: Sequence[int]) -> None:
-        self._entries = entries
-        self._breaks = breaks
-        self._unique = UniqueIds()
-        self._messages: list[Placed] = []
-        self._open: list[str] = []
-        self._settled = -1
-        self._said: set[int] = set()
-
-    def paired(self) -> Paired:
-        """All of it."""
-        for position, entry in enumerate(self._entries):
-            if isinstance(entry, _Caller):
-                if entry.shown:
-                    self._exchange(entry, self._neighbour(position))
-            elif isinstance(entry, _Orphans):
-                if entry.shown and entry.answers:
-                    self._messages.append(_notice(entry))
-            elif entry.ordinal not in self._said:
-                self._plain(entry)
-        while self._messages and self._messages[-1].reply:
-            self._messages.pop()
-        settled = len(self._messages) if self._settled < 0 else min(self._settled, len(self._messages))
-        return Paired(self._messages, tuple(self._breaks), tuple(self._open), settled)
-
-    def _neighbour(self, position: int) -> Rendered | None:
-        after = self._entries[position + 1] if position + 1 < len(self._entries) else None
-        return after if isinstance(after, Rendered) and after.with_words else None
-
-    def _plain(self, item: Rendered) -> None:
-        if item.with_words:
-            words = words_beside_results(item.message)
-            assert words is not None
-            self._messages.append(Placed(words, None))
-        else:
-            self._messages.append(Placed(item.message, item.tokens, item.kind == "reply"))
-
-    def _exchange(self, caller: _Caller, neighbour: Rendered | None) -> None:
-        item, start = caller.item, len(self._messages)
-        names = [self._unique.name(call, f"call_{item.ordinal}_{n}") for n, call in enumerate(item.calls)]
-        renamed = list(names) != list(item.calls)
-        message = rename_calls(item.message, names) if renamed else item.message
-        self._messages.append(Placed(message, None if renamed or item.tokens < 0 else item.tokens))
-        results = _by_message(caller.slots)
-        missing = [index for index, answer in enumerate(caller.slots) if answer is None]
-        whole = neighbour if len(results) == 1 and not missing else None
-        for result, slots in results:
-            self._messages.append(_result(result, slots, names, whole))
-            if whole is result:
-                self._said.add(result.ordinal)
-        for index in missing:
-            self._messages.append(Placed(answer_like(item.message, names[index], index, NO_RESULT), None))
-        made_up = any(answer.is_synthetic for answer in caller.slots if answer)
-        if (missing and results) or made_up:
-            self._open.append(f"{item.ref}:{missing}:{made_up}")
-            if not caller.closed:
-                self._settled = start
-
-
-def _by_message(slots: Sequence[_Answer | None]) -> list[tuple[Rendered, list[tuple[int, int]]]]:
-    """The results in the order in which they came, each with pairs of slot and place in the message."""
-    found: dict[int, tuple[Rendered, list[tuple[int, int]]]] = {}
-    for slot, answer in enumerate(slots):
-        if answer is not None:
-            found.setdefault(answer.item.ordinal, (answer.item, []))[1].append((slot, answer.index))
-    return [found[ordinal] for ordinal in sorted(found)]
-
-
-def _result(
-    result: Rendered, slots: list[tuple[int, int]], names: Sequence[str], whole: Rendered | None
-) -> Placed:
-    complete = len(slots) == len(result.answers) and (not result.with_words or whole is result)
-    if complete and all(names[slot] == result.answers[index] for slot, index in slots):
-        return Placed(result.message, result.tokens)
-    slots = sorted(slots, key=lambda pair: pair[1])
-    part = only_results(result.message, [index for _, index in slots], [names[slot] for slot, _ in slots])
-    if whole is result and result.with_words:
-        words = words_beside_results(result.message)
-        part = {**part, "content": [*part["content"], *(words or {}).get("content", ())]}
-    return Placed(part, None)
-
-
-def _notice(orphans: _Orphans) -> Placed:
-    refs = " ".join(dict.fromkeys(answer.item.ref for answer in orphans.answers))
-    text = f"Tool results whose call is not in this conversation: {refs}. Read them with lcm_describe."
-    return Placed({"role": "user", "content": notice_block(text)}, None)

@@ -23,7 +23,7 @@ _LEGACY_ID = "call_"
 
 def presentable(message: Message) -> Message | None:
     """The message without blank content; None when nothing remains that a model could be shown."""
-    message = _without_legacy_calls(message)
+    message = _only_own_calls(_without_legacy_calls(message))
     if isinstance(message.get("content"), list):
         message = _with_content(message, _clean_blocks(message["content"]))
     if message.get("tool_calls"):
@@ -82,7 +82,7 @@ def answer_ids(message: Message) -> tuple[str, ...]:
 def blocks_of(message: Message, kinds: frozenset[str]) -> list[dict[str, Any]]:
     """The content blocks of some kinds."""
     content = message.get("content")
-    return [block for block in _dicts(content) if block.get("type") in kinds]
+    return [block for block in _dicts(content) if str(block.get("type")) in kinds]
 
 
 def words_beside_results(message: Message) -> Message | None:
@@ -114,7 +114,7 @@ def rename_calls(message: Message, names: Sequence[str]) -> Message:
     if isinstance(message.get("content"), list):
         renamed["content"] = [
             _with_id(block, next(given))
-            if isinstance(block, dict) and block.get("type") in CALL_BLOCKS
+            if isinstance(block, dict) and str(block.get("type")) in CALL_BLOCKS
             else block
             for block in message["content"]
         ]
@@ -146,7 +146,18 @@ def answer_like(caller: Message, call_id: str, index: int, text: str) -> Message
 
 def copy_message(message: Message) -> Message:
     """A copy that a host may change."""
-    return {key: _copy(value) for key, value in message.items()}
+    return {key: value if type(value) is str else _copy(value) for key, value in message.items()}
+
+
+def _only_own_calls(message: Message) -> Message:
+    """The message without calls, unless it is an assistant's: in another role no provider takes them."""
+    calls = blocks_of(message, CALL_BLOCKS)
+    if message["role"] == "assistant" or not (calls or message.get("tool_calls")):
+        return message
+    kept = {key: value for key, value in message.items() if key != "tool_calls"}
+    if calls:
+        kept["content"] = [block for block in message["content"] if not any(block is call for call in calls)]
+    return kept
 
 
 def _without_legacy_calls(message: Message) -> Message:
@@ -225,11 +236,11 @@ def _makes_calls(message: Message) -> bool:
 
 
 def _is_reasoning(block: Any) -> bool:
-    return isinstance(block, Mapping) and block.get("type") in REASONING_BLOCKS
+    return isinstance(block, Mapping) and str(block.get("type")) in REASONING_BLOCKS
 
 
 def _is_result(block: Any) -> bool:
-    return isinstance(block, dict) and block.get("type") in RESULT_BLOCKS
+    return isinstance(block, dict) and str(block.get("type")) in RESULT_BLOCKS
 
 
 def _with_id(block: dict[str, Any], name: str) -> dict[str, Any]:
@@ -243,7 +254,7 @@ def _dicts(value: Any) -> list[dict[str, Any]]:
 
 def _copy(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _copy(item) for key, item in value.items()}
+        return {key: item if type(item) is str else _copy(item) for key, item in value.items()}
     return [_copy(item) for item in value] if isinstance(value, list) else value
 
 

@@ -61,9 +61,9 @@ class _Cutter:
     def block(self, block: Any) -> Any:
         if not isinstance(block, dict):
             return block
-        if block.get("type") in RESULT_BLOCKS:
+        if str(block.get("type")) in RESULT_BLOCKS:
             return self.in_key(block, "output" if block["type"] == "function_call_output" else "content")
-        if block.get("type") in CALL_BLOCKS:
+        if str(block.get("type")) in CALL_BLOCKS:
             key = next((key for key in ("input", "arguments", "args") if key in block), None)
             return self._arguments(block, key) if key else block
         return block

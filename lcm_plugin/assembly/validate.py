@@ -32,12 +32,73 @@ class _Seen:
 
 def validate(messages: Sequence[Message], *, for_model_call: bool = True) -> list[str]:
     """What is wrong with a context; ``for_model_call`` also forbids a trailing assistant message."""
-    seen = [_seen_in_parts(message) if "parts" in message else _seen(message) for message in messages]
-    found = [f"message {index}: {fault}" for index, one in enumerate(seen) for fault in one.faults]
-    found += [*_pairs(seen), *_order(seen)]
-    if for_model_call and seen and seen[-1].role == "assistant":
-        found.append(f"message {len(seen) - 1}: a model call cannot follow an assistant message")
-    return found
+    rules = Rules()
+    return rules.read(messages) + rules.end(for_model_call=for_model_call)
+
+
+class Rules:
+    """The rules, applied piece by piece: what follows a context that passed can be read alone."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._started = False
+        self._last = ""
+        self._open: list[str] = []
+        self._used: set[str] = set()
+
+    def copy(self) -> Rules:
+        """The same state, to read on from more than once."""
+        twin = Rules()
+        twin._count, twin._started, twin._last = self._count, self._started, self._last
+        twin._open, twin._used = list(self._open), set(self._used)
+        return twin
+
+    def read(self, messages: Sequence[Message]) -> list[str]:
+        """What is wrong with the next messages."""
+        found: list[str] = []
+        for message in messages:
+            one = _seen_in_parts(message) if "parts" in message else _seen(message)
+            faults = [*one.faults, *self._order(one), *self._pairs(one)]
+            found += [f"message {self._count}: {fault}" for fault in faults]
+            self._last = one.role
+            self._count += 1
+        return found
+
+    def end(self, *, for_model_call: bool = True) -> list[str]:
+        """What is wrong with an end here."""
+        found = [f"the call {call} has no result" for call in self._open]
+        if for_model_call and self._last == "assistant":
+            found.append(f"message {self._count - 1}: a model call cannot follow an assistant message")
+        return found
+
+    def _order(self, one: _Seen) -> list[str]:
+        if one.role in _INSTRUCTIONS:
+            return ["an instruction that does not stand at the front"] if self._started else []
+        if self._started:
+            return []
+        self._started = True
+        if one.role == "user" and not one.answers:
+            return []
+        return [f"the first message after the system prompt is from {one.role}, not from the user"]
+
+    def _pairs(self, one: _Seen) -> list[str]:
+        found: list[str] = []
+        for call in one.answers:
+            if call in self._open:
+                self._open.remove(call)
+            else:
+                found.append(f"the result of {call} does not directly follow its call")
+        if one.answers:
+            return found
+        if self._open:
+            found += [f"{call} was not answered before" for call in self._open]
+        self._open = one.calls
+        if one.named:
+            for call in one.calls:
+                if call in self._used:
+                    found.append(f"the call id {call} is used twice")
+                self._used.add(call)
+        return found
 
 
 def is_blank(message: Mapping[str, Any]) -> bool:
@@ -142,38 +203,3 @@ def _id(value: Any, fault: str, one: _Seen) -> str:
     if not value:
         one.faults.append(fault)
     return str(value or "")
-
-
-def _pairs(messages: Sequence[_Seen]) -> list[str]:
-    found: list[str] = []
-    used: set[str] = set()
-    open_calls: list[str] = []
-    for index, message in enumerate(messages):
-        for call in message.answers:
-            if call in open_calls:
-                open_calls.remove(call)
-            else:
-                found.append(f"message {index}: the result of {call} does not directly follow its call")
-        if message.answers:
-            continue
-        found += [f"message {index}: {call} was not answered before" for call in open_calls]
-        open_calls = list(message.calls)
-        if message.named:
-            for call in open_calls:
-                if call in used:
-                    found.append(f"message {index}: the call id {call} is used twice")
-                used.add(call)
-    return found + [f"the call {call} has no result" for call in open_calls]
-
-
-def _order(messages: Sequence[_Seen]) -> list[str]:
-    start = next((n for n, one in enumerate(messages) if one.role not in _INSTRUCTIONS), len(messages))
-    found = [
-        f"message {index}: an instruction that does not stand at the front"
-        for index in range(start, len(messages))
-        if messages[index].role in _INSTRUCTIONS
-    ]
-    if start < len(messages) and (messages[start].role != "user" or messages[start].answers):
-        role = messages[start].role
-        found.append(f"the first message after the system prompt is from {role}, not from the user")
-    return found
