@@ -1,0 +1,276 @@
+"""The context engine on a real core, called as the host calls it; the host itself is not needed."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes.answers import summary_of
+from fakes.validity import problems_of, text_of
+
+from lcm_plugin import CompletionRequest, CompletionResult, LcmConfig
+from lcm_plugin.hosts.hermes.completer import AuxiliaryCompleter
+from lcm_plugin.hosts.hermes.engine import HermesEngine
+from lcm_plugin.hosts.hermes.hooks import Hooks
+from lcm_plugin.hosts.hermes.runtime import Runtime
+
+WINDOW = 64_000
+Message = dict[str, Any]
+
+
+class Summaries(AuxiliaryCompleter):
+    """Answers as the host's auxiliary client would."""
+
+    def __call__(self, request: CompletionRequest) -> CompletionResult:
+        return CompletionResult(summary_of(text_of(request.messages[-1]["content"])), "fake-model")
+
+
+@pytest.fixture
+def make_runtime(tmp_path: Path) -> Iterator[Callable[..., Runtime]]:
+    made: list[Runtime] = []
+
+    def make(**settings: Any) -> Runtime:
+        values = {"database": str(tmp_path / "lcm.db"), "fresh_tail_count": 4, "leaf_chunk_tokens": 2_000}
+        made.append(Runtime(lambda: LcmConfig(**{**values, **settings}), Summaries()))
+        return made[-1]
+
+    yield make
+    for runtime in made:
+        runtime.close()
+
+
+@pytest.fixture
+def runtime(make_runtime: Callable[..., Runtime]) -> Runtime:
+    return make_runtime()
+
+
+def agent(runtime: Runtime, session_id: str = "s1", platform: str = "cli") -> HermesEngine:
+    """An engine as the host makes one for an agent."""
+    engine = copy.deepcopy(HermesEngine(runtime))
+    engine.update_model("fake-model", WINDOW, base_url="http://127.0.0.1/v1", api_key="k", provider="custom")
+    engine.bind_session_state(session_db=None, session_id=session_id)
+    engine.on_session_start(session_id, platform=platform, model="fake-model", context_length=WINDOW)
+    return engine
+
+
+def talk(turns: int, words: int = 200) -> list[Message]:
+    said = []
+    for number in range(turns):
+        said.append(
+            {"role": "user", "content": f"question {number} " + "about gardens and rivers " * (words // 4)}
+        )
+        said.append({"role": "assistant", "content": f"answer {number}"})
+    return said
+
+
+def stored(runtime: Runtime, key: str) -> list[Message]:
+    engine = runtime.engine()
+    assert engine is not None
+    found = [c for c in engine.library.conversations() if c.session_key == key]
+    return [engine.library.whole(row) for c in found for row in engine.library.messages(c.conversation_id)]
+
+
+def test_a_copy_is_unbound_and_shares_the_core(runtime: Runtime) -> None:
+    first = agent(runtime)
+    second = copy.deepcopy(first)
+    assert second.session_id == ""
+    assert second.session is None
+    assert second.runtime is first.runtime
+
+
+def test_making_and_copying_an_engine_opens_nothing(runtime: Runtime, tmp_path: Path) -> None:
+    agent(runtime)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_tools_are_bare_functions_without_unions(runtime: Runtime) -> None:
+    schemas = HermesEngine(runtime).get_tool_schemas()
+    assert {schema["name"] for schema in schemas} == {
+        "lcm_grep",
+        "lcm_describe",
+        "lcm_expand",
+        "lcm_expand_query",
+    }
+    assert not any(isinstance(kind, list) for kind in _types(schemas))
+
+
+def _types(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return [item for k, v in value.items() for item in ([v] if k == "type" else _types(v))]
+    return [item for v in value for item in _types(v)] if isinstance(value, list) else []
+
+
+def test_a_tool_answers_json_and_sees_what_was_just_said(runtime: Runtime) -> None:
+    engine = agent(runtime)
+    messages = [{"role": "user", "content": "The password of the shed is heron."}]
+    found = json.loads(engine.handle_tool_call("lcm_describe", {"id": "msg_1"}, messages=messages))
+    assert "heron" in json.dumps(found)
+    assert "error" in json.loads(engine.handle_tool_call("lcm_nothing", {}, messages=messages))
+
+
+def test_an_unbound_engine_searches_nothing(runtime: Runtime) -> None:
+    agent(runtime).before_request([{"role": "user", "content": "secret"}], {})
+    answer = json.loads(
+        copy.deepcopy(HermesEngine(runtime)).handle_tool_call("lcm_grep", {"pattern": "secret"})
+    )
+    assert "no session" in answer["error"]
+
+
+@pytest.mark.parametrize("tokens", [None, 0, -1, 10])
+def test_nothing_is_asked_for_below_the_threshold(runtime: Runtime, tokens: int | None) -> None:
+    engine = agent(runtime)
+    engine.last_prompt_tokens = -1
+    assert engine.should_compress(tokens) is False
+
+
+def test_compress_gives_a_smaller_valid_list_and_leaves_its_input_alone(runtime: Runtime) -> None:
+    engine = agent(runtime)
+    messages = [*talk(60), {"role": "user", "content": "and now?", "_db_persisted": True}]
+    before = copy.deepcopy(messages)
+    assert engine.should_compress(60_000)
+    smaller = engine.compress(
+        messages, current_tokens=60_000, focus_topic="gardens", memory_context="m", later=1
+    )
+    assert messages == before
+    assert len(smaller) < len(messages)
+    assert problems_of(smaller) == []
+    assert smaller[-1]["content"].endswith("and now?")
+    assert "_db_persisted" not in smaller[-1]
+    assert engine.compression_count == 1
+    assert engine._last_compression_made_progress
+    assert [m["content"] for m in stored(runtime, "agent:main:cli:s1")] == [m["content"] for m in before]
+
+
+def test_the_smaller_list_and_the_old_one_store_nothing_again(runtime: Runtime) -> None:
+    engine = agent(runtime)
+    messages = [*talk(60), {"role": "user", "content": "and now?"}]
+    smaller = engine.compress(messages, current_tokens=60_000, force=True)
+    engine.on_session_end("s1", messages)
+    engine.on_session_start("s1", boundary_reason="compression", old_session_id="s1", platform="cli")
+    engine.after_turn([*smaller, {"role": "assistant", "content": "this"}])
+    engine.on_session_end("s1", [*smaller, {"role": "assistant", "content": "this"}])
+    assert len(stored(runtime, "agent:main:cli:s1")) == len(messages) + 1
+
+
+def test_a_list_that_cannot_shrink_comes_back_itself_and_is_not_asked_about_again(
+    make_runtime: Callable[..., Runtime],
+) -> None:
+    engine = agent(make_runtime(fresh_tail_count=64))
+    messages = [{"role": "user", "content": "one " * 20_000}]
+    engine.before_request(messages, {})
+    if engine.should_compress(50_000):
+        assert engine.compress(messages, current_tokens=50_000) is messages
+    assert engine.should_compress(50_100) is False
+
+
+def test_a_reply_that_ends_the_list_is_kept(runtime: Runtime) -> None:
+    smaller = agent(runtime).compress(talk(60), current_tokens=60_000, force=True)
+    assert smaller[-1] == {"role": "assistant", "content": "answer 59"}
+
+
+def test_a_new_session_is_kept_apart_even_when_the_old_list_is_handed_over_for_it(runtime: Runtime) -> None:
+    engine = agent(runtime)
+    old = talk(2, 8)
+    engine.after_turn(old)
+    engine.on_session_reset()
+    assert engine.session_id == ""
+    engine.bind_session_state(None, "s2")
+    engine.on_session_end("s2", old)
+    assert stored(runtime, "agent:main:cli:s2") == []
+    engine.after_turn([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}])
+    assert len(stored(runtime, "agent:main:cli:s2")) == 2
+    assert stored(runtime, "agent:main:cli:s1") == old
+
+
+def test_a_session_that_a_compaction_renamed_stays_in_its_lane(runtime: Runtime) -> None:
+    engine = agent(runtime)
+    engine.after_turn(talk(1, 8))
+    engine.on_session_start("s2", boundary_reason="compression", old_session_id="s1", platform="cli")
+    engine.after_turn(talk(2, 8))
+    assert len(stored(runtime, "agent:main:cli:s1")) == 4
+    assert agent(runtime, "s2").session == engine.session
+
+
+def test_a_branch_begins_with_the_summaries_it_branched_off_with(runtime: Runtime) -> None:
+    smaller = agent(runtime).compress(
+        [*talk(60), {"role": "user", "content": "and now?"}], current_tokens=60_000, force=True
+    )
+    branch = agent(runtime, "branch")
+    branch.after_turn([*smaller, {"role": "assistant", "content": "there"}])
+    first = stored(runtime, "agent:main:cli:branch")[0]["content"]
+    assert first.startswith("From the conversation that this one branched off:\n<summary ")
+    branch.after_turn(
+        [*smaller, {"role": "assistant", "content": "there"}, {"role": "user", "content": "on"}]
+    )
+    texts = [m["content"] for m in stored(runtime, "agent:main:cli:branch")]
+    assert len(texts) == len(set(texts))
+    assert texts[-1] == "on"
+
+
+def test_two_sessions_at_once_keep_their_own_rows(runtime: Runtime) -> None:
+    one, two = agent(runtime, "one"), agent(runtime, "two", "telegram")
+    for number in range(3):
+        one.after_turn([{"role": "user", "content": f"one {n}"} for n in range(number + 1)])
+        two.after_turn([{"role": "user", "content": f"two {n}"} for n in range(number + 1)])
+    assert [m["content"] for m in stored(runtime, "agent:main:cli:one")] == ["one 0", "one 1", "one 2"]
+    assert [m["content"] for m in stored(runtime, "agent:main:telegram:two")] == ["two 0", "two 1", "two 2"]
+
+
+def test_a_fork_that_borrows_a_session_id_leaves_no_trace(runtime: Runtime) -> None:
+    hooks = Hooks(runtime)
+    owner = agent(runtime, "s1")
+    owner.get_active_compression_failure_cooldown()
+    hooks.post_llm_call(session_id="s1", conversation_history=[{"role": "user", "content": "mine"}])
+    fork = agent(runtime, "fork")
+    fork.get_active_compression_failure_cooldown()
+    hooks.pre_api_request(session_id="s1", conversation_history=[{"role": "user", "content": "review it"}])
+    assert [m["content"] for m in stored(runtime, "agent:main:cli:s1")] == ["mine"]
+
+
+def test_status_names_the_session_and_never_shows_the_hosts_sentinel(runtime: Runtime) -> None:
+    engine = agent(runtime)
+    engine.last_prompt_tokens = -1
+    status = engine.get_status()
+    assert status["session_key"] == "agent:main:cli:s1"
+    assert status["last_prompt_tokens"] == 0
+    assert status["usage_percent"] == 0
+
+
+def test_a_threshold_override_and_a_lowered_threshold_hold(make_runtime: Callable[..., Runtime]) -> None:
+    rule = {"match": {"model": "fake-model"}, "contextThreshold": 0.5}
+    engine = agent(make_runtime(context_threshold_overrides=[rule]))
+    assert engine.threshold_tokens == WINDOW // 2
+    engine.threshold_tokens = WINDOW // 4
+    assert engine.shrinker.budget() == WINDOW // 2
+
+
+def test_a_database_that_cannot_be_used_is_told_once_and_changes_nothing(
+    make_runtime: Callable[..., Runtime], caplog: pytest.LogCaptureFixture
+) -> None:
+    runtime = make_runtime(database="/proc/nowhere/lcm.db")
+    engine = agent(runtime)
+    messages = talk(3)
+    engine.before_request(messages, {})
+    engine.after_turn(messages)
+    assert engine.compress(messages, current_tokens=60_000) is messages
+    assert "error" in json.loads(engine.handle_tool_call("lcm_grep", {"pattern": "x"}, messages=messages))
+    told = [r for r in caplog.records if "LCM is not working" in r.getMessage()]
+    assert len(told) == 1
+    assert "/proc/nowhere/lcm.db" in told[0].getMessage()
+
+
+def test_a_window_the_provider_counts_otherwise_sets_the_scale(runtime: Runtime) -> None:
+    engine = agent(runtime)
+    messages = talk(20)
+    request = {"request_messages": [{"role": "system", "content": "be brief"}], "tool_count": 0}
+    engine.before_request(messages, request)
+    core = runtime.engine()
+    assert core is not None
+    counted = core.count_tokens(messages)
+    engine.update_from_response({"prompt_tokens": counted * 2, "completion_tokens": 1, "total_tokens": 2})
+    assert engine.shrinker.budget() == pytest.approx(WINDOW / 2, rel=0.05)
+    assert agent(runtime, "later").shrinker.budget() == engine.shrinker.budget()
