@@ -1,6 +1,6 @@
 """Threads and processes that ingest into and compact one database at once.
 
-A few seconds in the suite; ``LCM_CONCURRENCY_SECONDS=60`` makes it a minute.
+A few seconds in the suite; ``TEST_CONCURRENCY_SECONDS=60`` makes it a minute.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from invariants import assert_sound
 
 from lcm_plugin import Engine, LcmConfig, Session
 
-SECONDS = float(os.environ.get("LCM_CONCURRENCY_SECONDS", "2.5"))
+SECONDS = float(os.environ.get("TEST_CONCURRENCY_SECONDS", "2.5"))
 _CHILD = Path(__file__).with_name("concurrency_child.py")
 THREADS, PROCESSES = 8, 4
 
