@@ -37,6 +37,7 @@ TOKEN_CAP_FACTOR = 10
 FIRST_HITS = 8
 EVIDENCE = 8
 SMALLEST_READ = 100
+PAGE_SHARES = (0.75, 0.4, 0.15)
 
 
 class DelegateBusy(InputError):
@@ -141,7 +142,7 @@ class Delegate:
         if asked.summary_ids:
             refs = [ref.text for ref in parse_refs(asked.summary_ids)]
             answers.append(self._read("lcm_expand", {"summary_ids": refs}, scope, reading))
-            if "error" in answers[0]:
+            if answers[0].get("error_code", "TOKEN_CAP") != "TOKEN_CAP":
                 raise _as_error(answers[0])
         if asked.query or not asked.summary_ids:
             pattern = asked.query or asked.prompt
@@ -159,12 +160,8 @@ class Delegate:
         for turn in range(MAX_ROUNDS):
             last = turn == MAX_ROUNDS - 1 or reading.tokens_left < SMALLEST_READ
             if last and turn:
-                messages.append(
-                    {
-                        "role": "user",
-                        "content": OUT_OF_TOKENS if reading.tokens_left < SMALLEST_READ else FINAL_CALL,
-                    }
-                )
+                spent = reading.tokens_left < SMALLEST_READ
+                messages.append({"role": "user", "content": OUT_OF_TOKENS if spent else FINAL_CALL})
             result = self._complete(messages, asked.max_tokens, reading, with_tools=not last)
             if not result.tool_calls or last:
                 return result.text
@@ -202,23 +199,30 @@ class Delegate:
         return {"role": "tool", "tool_call_id": call.get("id", ""), "content": _dump(answer)}
 
     def _read(self, name: str, arguments: Any, scope: Scope, reading: _Reading) -> dict[str, Any]:
-        """One tool call under the grant. An answer that is larger than what is left is not shown."""
+        """One tool call under the grant; its answer, names and numbers included, fits what is left."""
         if reading.tokens_left < SMALLEST_READ or reading.seconds_left <= 0:
             reading.cut = True
             return {"error": OUT_OF_TOKENS, "error_code": "TOKEN_CAP"}
-        grant = Grant(frozenset(scope.conversation_ids), reading.tokens_left, MAX_DEPTH)
-        answer = self._recall.call(self._session, name, arguments, grant)
+        allowed = frozenset(scope.conversation_ids)
+        for share in PAGE_SHARES:
+            grant = Grant(allowed, max(1, int(reading.tokens_left * share)), MAX_DEPTH)
+            answer = self._recall.call(self._session, name, arguments, grant)
+            tokens = self._fit(answer, reading)
+            if tokens <= reading.tokens_left:
+                reading.cut = reading.cut or bool(answer.get("truncated"))
+                reading.note(answer, tokens)
+                return answer
+        reading.cut = True
+        return {"error": "the answer is larger than what you may still read", "error_code": "TOKEN_CAP"}
+
+    def _fit(self, answer: dict[str, Any], reading: _Reading) -> int:
+        """Tokens of an answer; of a search's hits the last are dropped until the rest fits."""
         tokens = self._count(_dump(answer))
         while tokens > reading.tokens_left and answer.get("hits"):
             answer["hits"] = answer["hits"][: len(answer["hits"]) // 2]
             tokens = self._count(_dump(answer))
             reading.cut = True
-        if tokens > reading.tokens_left * 2:
-            reading.cut = True
-            return {"error": "the answer is larger than what you may still read", "error_code": "TOKEN_CAP"}
-        reading.cut = reading.cut or bool(answer.get("truncated"))
-        reading.note(answer, tokens)
-        return answer
+        return tokens
 
     def _extract(self, asked: ExpandQueryArguments, reading: _Reading, scope: Scope) -> dict[str, Any]:
         """The best passages themselves, in place of an answer."""

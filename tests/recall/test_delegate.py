@@ -156,6 +156,25 @@ def test_all_reads_share_one_cap(asked: Callable[..., dict[str, Any]], server: M
     assert len(server.requests) < 10
 
 
+@pytest.mark.parametrize("cap", [150, 400, 1_000])
+def test_long_messages_are_read_within_the_cap(
+    asked: Callable[..., dict[str, Any]],
+    open_engine: Callable[..., Engine],
+    session: Session,
+    server: ModelServer,
+    cap: int,
+) -> None:
+    open_engine("delegate").ingest(session, [user("a long heron story " * 2_000)])
+    for _ in range(4):
+        server.enqueue(
+            Calls(("lcm_describe", {"id": "msg_34"}), ("lcm_describe", {"id": "msg_34", "offset": 9}))
+        )
+    server.enqueue(reply("enough"))
+    answer = asked(token_cap=cap)
+    assert 0 <= answer["total_source_tokens"] <= cap
+    assert answer["truncated"]
+
+
 def test_the_delegate_ends_after_a_bounded_number_of_rounds(
     asked: Callable[..., dict[str, Any]], server: ModelServer
 ) -> None:
