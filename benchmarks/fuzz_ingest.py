@@ -4,8 +4,9 @@
 
 Every example is a batch for a fresh conversation of one database. It must be stored as a whole or be
 refused with `InputError` and leave nothing behind. What was stored must come back equal, must be known
-when it is handed over again, and must assemble and compact without an exception. A failing batch is
-shrunk by Hypothesis and printed; the exit code is then 1.
+when it is handed over again, and must assemble and compact without an exception but the documented one: a
+context that no provider would take is refused, and counted. A failing batch is shrunk by Hypothesis and
+printed; the exit code is then 1.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from lcm_plugin import Engine, LcmConfig, Session
-from lcm_plugin.errors import InputError
+from lcm_plugin.errors import InputError, LcmError
 
 ROLES = ["user", "assistant", "tool", "system", "developer", "function", "odd role"]
 WORDS = [
@@ -179,9 +180,15 @@ class Fuzzer:
         again = self._engine.ingest(session, batch, "sync")
         assert again.stored == 0, f"{again.stored} of {len(batch)} stored twice"
         for budget in (64, 2_000, 100_000):
-            self._engine.assemble(session, budget)
+            self._assemble(session, budget)
         self._engine.compact(session, force=True)
         assert same(self._engine.messages(session), kept), "compaction changed what is stored"
+
+    def _assemble(self, session: Session, budget: int) -> None:
+        try:
+            self._engine.assemble(session, budget)
+        except LcmError:
+            self.outcomes["contexts refused"] += 1
 
 
 def assert_kept(batch: list[Any], kept: list[Any]) -> None:
