@@ -58,6 +58,27 @@ def test_the_host_of_one_page_is_20_lines_and_remembers(tmp_path: Path) -> None:
     assert "What is my cat called?" in second.stdout
 
 
+def test_the_hosts_own_model_and_its_ears_are_used(tmp_path: Path) -> None:
+    [code] = BLOCK.findall((ROOT / "docs" / "hosting.md").read_text(encoding="utf-8"))[1:2]
+    done = run(code + "manager.get_plugin('lcm').engine.wait_idle()\n", tmp_path)
+    assert "asked for summary in" in done.stdout
+    assert "ingest.stored" in done.stdout
+    assert "compaction.pass" in done.stdout
+
+
+def test_a_plugin_loaded_by_entry_point_can_be_attached(tmp_path: Path) -> None:
+    [code] = BLOCK.findall((ROOT / "docs" / "hosting.md").read_text(encoding="utf-8"))[1:2]
+    loaded = code.replace(
+        "register(manager)\n",
+        "from lcm_plugin.hookspecs import HostHooks, PluginHooks\n"
+        "manager.add_hookspecs(HostHooks)\nmanager.add_hookspecs(PluginHooks)\n"
+        "manager.load_setuptools_entrypoints('lcm.plugins')\n"
+        "manager.get_plugin('lcm').attach(manager)\n",
+    )
+    assert loaded != code
+    assert "ingest.stored" in run(loaded, tmp_path).stdout
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_within_the_project_lead_somewhere(page: Path) -> None:
     text = CODE.sub("", page.read_text(encoding="utf-8"))
