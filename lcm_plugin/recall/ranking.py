@@ -8,7 +8,8 @@ conversation, with no weight learned from data:
 - *context*: a short turn means little without the turns round it, so it takes a share of their scores,
   the less the longer it is;
 - *who speaks*: a question that names one speaker is answered by that speaker; turns that are questions
-  rarely hold answers; where replies are much longer than what users write, facts come from users;
+  rarely hold answers; where replies are much longer than what users write, facts come from users, and
+  so they do when the question says "I" or "my";
 - *when*: a question for a time is answered by turns that hold one;
 - *which one*: an identifier names its thing, so rows that hold it beat those beside them.
 """
@@ -33,7 +34,7 @@ NEIGHBOURS = {-1: 0.5, 1: 0.3, -2: 0.2, 2: 0.15, -3: 0.1, 3: 0.1}
 REACH = 3
 SURROUNDINGS, SURROUNDINGS_REACH = 0.4, 10
 SELF_CONTAINED_TOKENS = 80
-SPEAKER, QUESTION, USER, TIME, IDENTIFIER = 2.0, 0.6, 1.3, 1.3, 2.0
+SPEAKER, QUESTION, USER, TIME, IDENTIFIER = 2.0, 0.6, 1.5, 1.3, 2.0
 LONG_REPLIES = 2.0
 SPEAKER_SHARE = 0.1
 EXPANDED = 60
@@ -45,6 +46,8 @@ _TIME_WORDS = re.compile(
     r"october|november|december|spring|summer|fall|autumn|winter|\d{4}|\d{1,2}(?:st|nd|rd|th|:\d\d))\b"
 )
 _SPEAKER_PREFIX = re.compile(r"(?m)^([^\W\d_][\w .'-]{0,30}): ")
+
+_ABOUT_THE_USER = frozenset({"i", "me", "my", "mine", "myself", "user"})
 
 Around = Callable[[int, int, int], Iterable[SearchRow]]
 
@@ -140,7 +143,7 @@ class _Scorer:
         # A single word says nothing of who is asked.
         speaks = query.is_phrase_like
         self._named = _named_speaker(query.words, candidates, corpus.senders) if speaks else None
-        self._users_know = _replies_are_long(candidates)
+        self._user_factor = _user_factor(query.words, candidates) if self._named is None else 1.0
 
     def own(self, candidate: Candidate) -> float:
         """BM25 with coverage and closeness, of the row alone."""
@@ -162,8 +165,8 @@ class _Scorer:
             factor *= SPEAKER
         if row.text.rstrip()[-1:] in ("?", "？"):
             factor *= 1 - (1 - QUESTION) * _share(row)
-        if self._users_know and row.role == "user":
-            factor *= USER
+        if row.role == "user":
+            factor *= self._user_factor
         if self._asks_when and _TIME_WORDS.search(row.text.lower()):
             factor *= TIME
         return factor
@@ -197,6 +200,13 @@ def _written_speakers(candidates: Sequence[Candidate]) -> set[str | None]:
     """Who begins many messages with a name and a colon; a lone ``Error: `` is no speaker."""
     counts = Counter(speaker_of(c.row) for c in candidates)
     return {speaker for speaker, count in counts.items() if count >= SPEAKER_SHARE * len(candidates)}
+
+
+def _user_factor(words: Sequence[str], candidates: Sequence[Candidate]) -> float:
+    """What a user's message counts: a question in the first person, or about the user, is about what users said."""
+    if not _ABOUT_THE_USER.isdisjoint(words):
+        return SPEAKER
+    return USER if _replies_are_long(candidates) else 1.0
 
 
 def _replies_are_long(candidates: Sequence[Candidate]) -> bool:

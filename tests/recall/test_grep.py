@@ -245,6 +245,20 @@ def test_a_named_speaker_answers(engine: Engine, session: Session, grep: Grep) -
     assert grep("Which lamp has Ann bought?")["hits"][0]["sender"] == "Ann"
 
 
+def test_a_question_in_the_first_person_is_answered_by_the_user(
+    engine: Engine, session: Session, grep: Grep
+) -> None:
+    engine.ingest(
+        session,
+        [
+            assistant("You could name the boat after a bird, a boat needs a name."),
+            user("I named the boat Heron."),
+            assistant("A boat named Heron, then. A fine name for a boat."),
+        ],
+    )
+    assert grep("What did I name my boat?")["hits"][0]["role"] == "user"
+
+
 def test_a_regex_considers_every_row(engine: Engine, session: Session, grep: Grep) -> None:
     store(engine, session, "needle 7", *(f"hay {n}" for n in range(2_000)))
     assert texts(grep(r"needle \d", mode="regex")) == ["needle 7"]
