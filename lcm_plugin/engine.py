@@ -365,7 +365,12 @@ class Engine:
         With ``until_idle`` it ends when nothing is due any more. Other processes may do the same.
         """
         self._check_open()
-        return self._compaction.work(stop, until_idle=until_idle, poll_seconds=poll_seconds)
+        return self._compaction.work(
+            stop,
+            until_idle=until_idle,
+            poll_seconds=poll_seconds,
+            may_write=lambda key: self.gate.access_of_key(key) is Access.FULL,
+        )
 
     # -- sessions
 

@@ -133,9 +133,16 @@ class Compaction:
             factor=round(factor, 3),
         )
 
-    def work(self, stop: threading.Event, *, until_idle: bool, poll_seconds: float) -> WorkReport:
+    def work(
+        self,
+        stop: threading.Event,
+        *,
+        until_idle: bool,
+        poll_seconds: float,
+        may_write: Callable[[str], bool],
+    ) -> WorkReport:
         """Works off debts of all conversations in this thread until it is stopped."""
-        worker = Worker(self._store, self._compactor, self._clock)
+        worker = Worker(self._store, self._compactor, self._clock, may_write)
         return worker.run(stop, until_idle=until_idle, poll_seconds=poll_seconds)
 
     def _limits(self, conversation: Conversation, call: Call) -> Limits:

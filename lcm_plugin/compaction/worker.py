@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from uuid import uuid4
 
 from lcm_plugin.compaction.compactor import Compactor
 from lcm_plugin.compaction.policy import Call, Limits
@@ -40,9 +41,19 @@ class WorkReport:
 
 
 class Worker:
-    """Takes debts that are due, one at a time, until it is stopped."""
+    """Takes debts that are due, one at a time, until it is stopped.
 
-    def __init__(self, store: Store, compactor: Compactor, clock: Callable[[], int]) -> None:
+    ``may_write`` answers for a session key; ignored and stateless lanes and archived conversations are let be.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        compactor: Compactor,
+        clock: Callable[[], int],
+        may_write: Callable[[str], bool] = lambda session_key: True,
+    ) -> None:
+        self._may_write = may_write
         self._store = store
         self._compactor = compactor
         self._clock = clock
@@ -82,6 +93,9 @@ class Worker:
                 return False
             if conversation is None:
                 continue
+            if not conversation.active or not self._may_write(conversation.session_key):
+                self._let_be(conversation.conversation_id)
+                continue
             limits = self._compactor.limits(call_of(debt), conversation.session_key)
             progress |= self._work_off(conversation.conversation_id, limits, stop, report)
         return progress
@@ -99,9 +113,18 @@ class Worker:
             progress = True
         return progress
 
+    def _let_be(self, conversation_id: int) -> None:
+        """Closes a debt that is not to be worked off, so that it does not stand before others."""
+        owner, now = f"worker:{uuid4().hex[:8]}", self._clock()
+        with self._store.write() as writer:
+            if writer.claim_debt(conversation_id, owner, now, 1_000) is not None:
+                writer.settle_debt(conversation_id, owner, "done", now, reason=str(Reason.IGNORED))
+
     def _record_backlogs(self) -> None:
         """Notes what is due without a debt: an imported history that no turn has looked at yet."""
         for conversation in self._active_conversations():
+            if not self._may_write(conversation.session_key):
+                continue
             limits = self._compactor.limits(Call(), conversation.session_key)
             if conversation.raw_tokens < limits.least_outside:
                 continue

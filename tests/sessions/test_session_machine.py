@@ -133,7 +133,9 @@ class SessionMachine(RuleBasedStateMachine):
     def a_user_types_new(self, key: str, depth: int, host_begins_anew: bool) -> None:
         lane = self.lanes[key]
         before = self.engine.context_items(self.session(key))
-        kept = [item for item in before if depth == -1 or (item.depth >= depth >= 0 and item.kind == "summary")]
+        kept = [
+            item for item in before if depth == -1 or (item.depth >= depth >= 0 and item.kind == "summary")
+        ]
         pruned = self.engine.new_session(self.session(key), depth)
         assert self.engine.context_items(self.session(key)) == kept
         assert pruned.kept_tokens == sum(item.tokens for item in kept)
