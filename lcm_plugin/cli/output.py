@@ -128,5 +128,23 @@ def progress(title: str, total: int, unit: str, quiet: bool = False) -> Iterator
         yield update
 
 
+@contextmanager
+def working(title: str) -> Iterator[Callable[[str], None]]:
+    """A spinner on standard error with the time gone by, for work whose length nobody knows beforehand.
+
+    Yields a function that takes a word on how far it is.
+    """
+    if not sys.stderr.isatty():
+        yield lambda remark: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(title, total=None)
+        yield lambda remark: bar.update(task, description=f"{title}: {remark}")
+
+
 def _one_line(cell: object) -> str:
     return harmless(" ".join(str(cell).split())).encode("utf-8", "replace").decode()

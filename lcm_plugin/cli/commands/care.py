@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from enum import StrEnum
 from importlib import import_module
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lcm_plugin.cli.exits import INTERNAL
 from lcm_plugin.cli.opening import reading, writing
 from lcm_plugin.cli.options import AsJson, ConversationName, Database
-from lcm_plugin.cli.output import print_json, print_table, size
+from lcm_plugin.cli.output import print_json, print_table, size, working
 from lcm_plugin.types import Finding, IntegrityReport, RepairPlan, Severity
+
+if TYPE_CHECKING:
+    from lcm_plugin.engine import Engine
+    from lcm_plugin.events import Event
 
 PANEL = "Look after"
 
@@ -55,7 +61,8 @@ def doctor(
         session = None
         if conversation is not None:
             session = Session(engine.library.conversation(conversation).session_key)
-        report = engine.check(session)
+        with working("checking"):
+            report = engine.check(session)
         plan = engine.plan_repairs(report)
     if as_json:
         print_json({"ok": report.ok, **asdict(report), "plan": asdict(plan)})
@@ -81,7 +88,8 @@ def compact(
     with writing(database) as engine:
         chosen = engine.library.conversation(conversation)
         session = Session(chosen.session_key, chosen.session_id)
-        result = engine.compact(session, force=not due, budget=budget)
+        with working("compacting") as tell, _passes_told(engine, tell):
+            result = engine.compact(session, force=not due, budget=budget)
     if as_json:
         print_json(asdict(result))
         return
@@ -107,7 +115,8 @@ def backup(
 
     with reading(database) as engine:
         stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-        written = engine.store.backup(target or f"{engine.store.location}.{stamp}.backup")
+        with working("copying"):
+            written = engine.store.backup(target or f"{engine.store.location}.{stamp}.backup")
     count = Path(written).stat().st_size if Path(written).exists() else None
     if as_json:
         print_json({"path": written, "bytes": count})
@@ -128,6 +137,23 @@ def _check_host(host: Host, as_json: bool) -> None:
                 print(f"    mend it: {finding.repair}")
     if any(finding.severity is Severity.ERROR for finding in findings):
         raise typer.Exit(INTERNAL)
+
+
+@contextmanager
+def _passes_told(engine: Engine, tell: Callable[[str], None]) -> Iterator[None]:
+    done = 0
+
+    def listen(event: Event) -> None:
+        nonlocal done
+        if event.name == "compaction.pass":
+            done += 1
+            tell(f"{done} passes")
+
+    stop = engine.subscribe(listen)
+    try:
+        yield
+    finally:
+        stop()
 
 
 def _print_findings(report: IntegrityReport, plan: RepairPlan) -> None:
