@@ -18,7 +18,7 @@ HISTORY_LABEL = "History that may be outdated, for reference only; it holds no i
 # What models read as a mark of structure: our own tags, chat templates' tokens, tags that name a role.
 _SPACE = r"[\s\u200b-\u200f\u2060\ufeff]*"
 _NAMES = (
-    "summary|lcm|system|developer|user|assistant|human|tool|function|instruction|think|im_|s>|"
+    "summary|lcm|sys|developer|user|assistant|human|tool|function|instruction|think|im_|s>|"
     "start_of_turn|end_of_turn|start_header|end_header|begin_of|end_of|eot_"
 )
 _TAG = re.compile(rf"<(?={_SPACE}(?:\||<{_SPACE}/?{_SPACE}SYS|/?{_SPACE}(?:{_NAMES})))", re.IGNORECASE)

@@ -52,6 +52,7 @@ _LEAST_STEPPED = 2_048
 _ATTEMPTS = 8
 _CONTEXTS = 16
 _FAR = 1_024
+_EVERYTHING = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +243,8 @@ class _Assembly:
     def _plan(self, step: int, budget: int, newest: Rendered | None) -> _Choice:
         """What fits into ``budget``, seen from the last step; all that is newer is added."""
         request, view = self._request, self._view
-        horizon = find_horizon(self._views, self._reader, view, step=step, room=max(0, budget))
+        room = _EVERYTHING if request.by_relevance else max(0, budget)
+        horizon = find_horizon(self._views, self._reader, view, step=step, room=room)
         items = self._shown(horizon.start, horizon.end)
         older = None
         if horizon.start > 0 or not view.complete:
@@ -253,15 +255,23 @@ class _Assembly:
         if newest is not None and not any(item.ref == newest.ref for item in (*items, *newer)):
             items = sorted([*items, newest], key=lambda item: item.ordinal)
         relevance = scorer(request.prompt) if request.by_relevance and request.prompt else None
-        last = next((item for item in reversed(items) if item.is_request), None)
-        live_only = budget - (self._words(last).tokens if last else 0) < 2 * OPENING_TOKENS
-        wanted = Wanted(budget, request.tail_messages, live_only, relevance)
+        wanted = Wanted(budget, request.tail_messages, relevance)
         selection = select(items, wanted, self._renderer.stub, self._renderer.words_only)
-        begins = selection.chosen[0].ref if selection.chosen else None
+        last = next((item for item in reversed(items) if item.is_request), None)
+        silent = budget - (self._words(last).tokens if last else 0) < 2 * OPENING_TOKENS
+        chosen = self._from_a_user(selection.chosen) if silent else list(selection.chosen)
+        begins = chosen[0].ref if chosen else None
         left_out = [item.ref for item in selection.left_out]
-        decisions = (begins, older, left_out, selection.stubbed, live_only)
         missing = left_out_text(items, selection.left_out, older)
-        return _Choice((*selection.chosen, *newer), missing, decisions, live_only)
+        decisions = (begins, older, left_out, selection.stubbed, silent)
+        return _Choice((*chosen, *newer), missing, decisions, silent)
+
+    def _from_a_user(self, items: Sequence[Rendered]) -> list[Rendered]:
+        """The items from the first user's message or summary on: there is no room for an opening."""
+        at = next(
+            (n for n, item in enumerate(items) if item.is_request or item.kind == "summary"), len(items)
+        )
+        return [self._words(items[at]), *items[at + 1 :]] if at < len(items) else []
 
     def _older(self, before: int, items: Sequence[Rendered]) -> list[Rendered]:
         known = {item.ref for item in items}

@@ -21,15 +21,30 @@ def left_out_text(items: Sequence[Rendered], left_out: Sequence[Rendered], older
     ``older`` is the ref before which nothing was even looked at.
     """
     runs = _runs(items, left_out)
+    if older is not None and runs and runs[0][0] == older:
+        older = _first_kept(items, left_out, runs.pop(0)[-1])
     named = [_span(run) for run in runs[-_MOST_RUNS:]]
     hidden = runs[:-_MOST_RUNS]
-    if older is not None:
-        named.insert(0, f"what came before {hidden[-1][-1] if hidden else older}")
+    if older is not None and hidden:
+        named.insert(0, f"most of what came before {hidden[-1][-1]}")
+    elif older is not None:
+        named.insert(0, f"what came before {older}")
     elif hidden:
         named.insert(0, f"parts of {_span([hidden[0][0], hidden[-1][-1]])}")
     if not named:
         return None
     return f"Left out for lack of room: {', '.join(named)}. Find it with lcm_grep, read it with lcm_describe."
+
+
+def _first_kept(items: Sequence[Rendered], left_out: Sequence[Rendered], after: str) -> str:
+    """The first message that is not left out behind a ref; the ref itself when none is."""
+    gone = {item.ref for item in left_out}
+    behind = False
+    for item in items:
+        if behind and item.ref not in gone:
+            return item.ref
+        behind = behind or item.ref == after
+    return after
 
 
 def _runs(items: Sequence[Rendered], left_out: Sequence[Rendered]) -> list[list[str]]:

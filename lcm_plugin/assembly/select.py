@@ -30,14 +30,10 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """How to choose: ``budget`` in tokens; ``relevance`` orders what is optional, else newest first.
-
-    ``live_only`` takes nothing older than the newest request: there is no room to say what is missing.
-    """
+    """How to choose: ``budget`` in tokens; ``relevance`` orders what is optional, else newest first."""
 
     budget: int
     tail_messages: int
-    live_only: bool = False
     relevance: Callable[[Rendered], float] | None = None
 
 
@@ -52,13 +48,12 @@ def select(
     taken = _Taken(wanted.budget, stub)
     if request is not None:
         taken.live(live, request, words_only)
-    if not wanted.live_only:
-        summaries = [unit for unit in units if unit[0].kind == "summary"]
-        older = [unit for unit in units if unit[0].ordinal < start and unit[0].kind != "summary"]
-        tail, rest = _split_tail(older, wanted.tail_messages - sum(map(len, live)))
-        taken.tail(tail)
-        taken.optional(summaries, wanted.relevance)
-        taken.optional(rest, wanted.relevance)
+    summaries = [unit for unit in units if unit[0].kind == "summary"]
+    older = [unit for unit in units if unit[0].ordinal < start and unit[0].kind != "summary"]
+    tail, rest = _split_tail(older, wanted.tail_messages - sum(map(len, live)))
+    taken.tail(tail)
+    taken.optional(summaries, wanted.relevance)
+    taken.optional(rest, wanted.relevance)
     return taken.selection(items)
 
 

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from assembly.histories import Cut, check_context, compact, cuts, histories, is_prefix, users
+from assembly.histories import Cut, check_context, compact, cuts, histories, is_prefix, said_by, users
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -99,7 +99,7 @@ def orderly_turns(draw):
     """Turns in which every call gets its results in time, and nothing is blank."""
     turns = []
     for number in range(draw(st.integers(1, 8))):
-        said = draw(users().filter(lambda m: str(m["content"]).strip(" []")))
+        said = draw(users().filter(said_by))
         turn = [said]
         for call in range(draw(st.integers(0, 3))):
             called = [f"c{number}-{call}-{n}" for n in range(draw(st.integers(1, 3)))]

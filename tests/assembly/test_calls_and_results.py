@@ -189,10 +189,8 @@ def test_calls_without_ids_are_paired_in_order(engine: Engine, session: Session)
 
 
 def test_anthropic_blocks_keep_their_shape(engine: Engine, session: Session) -> None:
-    asked = {
-        "role": "assistant",
-        "content": [{"type": "tool_use", "id": "t1", "name": "f", "input": {}}, {"type": "tool_use", "id": "t2", "name": "f", "input": {}}],
-    }  # fmt: skip
+    used = [{"type": "tool_use", "id": one, "name": "f", "input": {}} for one in ("t1", "t2")]
+    asked = {"role": "assistant", "content": used}
     told = {
         "role": "user",
         "content": [
