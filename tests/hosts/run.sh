@@ -32,4 +32,4 @@ if [[ "$(cat "$venv/.made-from" 2>/dev/null)" != "$made_from" ]]; then
     echo "$made_from" > "$venv/.made-from"
 fi
 
-TEST_HOST=$host exec "$venv/bin/python" -m pytest "$folder/real" -p no:cacheprovider -W default "$@"
+TEST_HOST=$host exec "$venv/bin/python" -m pytest "$folder/real" --confcutdir "$folder/real" -p no:cacheprovider -W default "$@"
