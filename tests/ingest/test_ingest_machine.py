@@ -252,7 +252,7 @@ def test_the_rows_stay_right_for_ten_thousand_steps() -> None:
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
         IngestMachine,
         settings=settings(
-            max_examples=220,
+            max_examples=300,
             stateful_step_count=50,
             deadline=None,
             derandomize=True,
