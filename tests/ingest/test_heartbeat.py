@@ -7,7 +7,10 @@ import pytest
 from lcm_plugin.ingest.heartbeat import idle_heartbeat_rows
 from lcm_plugin.types import Message
 
-POLL: Message = {"role": "user", "content": "Read HEARTBEAT.md. If nothing needs attention, reply HEARTBEAT_OK."}
+POLL: Message = {
+    "role": "user",
+    "content": "Read HEARTBEAT.md. If nothing needs attention, reply HEARTBEAT_OK.",
+}
 IDLE: Message = {"role": "assistant", "content": "HEARTBEAT_OK"}
 CALL: Message = {
     "role": "assistant",
