@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lcm_plugin import Engine, LcmConfig, Session
 
 budgets = st.one_of(st.integers(1, 400), st.integers(400, 6_000), st.just(1_000_000))
-modest = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+modest = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.fixture(scope="module")
