@@ -108,6 +108,8 @@ def _figures(report: Report) -> RenderableType:
     )
     table.add_row("contexts", _contexts(report))
     table.add_row("summaries", _summaries(report))
+    if not report.tokens_exact:
+        table.add_row("counting", "an estimate from above; exact after: pip install 'lcm_plugin[litellm]'")
     table.add_row(
         "time", f"{report.seconds:.1f} s, {report.messages / max(report.seconds, 1e-9):,.0f} messages/s"
     )
