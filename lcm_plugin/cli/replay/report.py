@@ -109,7 +109,7 @@ def _figures(report: Report) -> RenderableType:
     table.add_row("contexts", _contexts(report))
     table.add_row("summaries", _summaries(report))
     if not report.tokens_exact:
-        table.add_row("counting", "an estimate from above; exact after: pip install 'lcm_plugin[litellm]'")
+        table.add_row("counting", "an estimate from above; exact after: pip install 'lcm_plugin\\[litellm]'")
     table.add_row(
         "time", f"{report.seconds:.1f} s, {report.messages / max(report.seconds, 1e-9):,.0f} messages/s"
     )
@@ -136,6 +136,8 @@ def _summaries(report: Report) -> str:
 
 
 def _verdict(report: Report) -> str:
+    from rich.markup import escape
+
     proof = report.proof
     line = (
         f"{proof.recovered:,} of {proof.expected:,} messages came back byte for byte "
@@ -149,7 +151,9 @@ def _verdict(report: Report) -> str:
     if report.over_budget_contexts:
         reasons.append(f"{report.over_budget_contexts:,} contexts were over the budget.")
     if report.invalid_contexts:
-        reasons.append(f"{report.invalid_contexts:,} contexts were invalid: {'; '.join(report.faults)}.")
+        reasons.append(
+            f"{report.invalid_contexts:,} contexts were invalid: {escape('; '.join(report.faults))}."
+        )
     if not report.balanced:
         reasons.append("The tree is not balanced.")
     return f"[bold red]✘[/bold red] {' '.join(reasons)}"
