@@ -98,18 +98,16 @@ class ParsedQuery:
 def parse_query(text: str) -> ParsedQuery:
     """The units of an input; none when it holds nothing that can be looked for. Never raises."""
     source = text[:MAX_CHARS].translate(_QUOTES)
-    phrases = [phrase.strip() for phrase in _QUOTED.findall(source)]
-    rest = _QUOTED.sub(" ", source)
+    pieces = [(piece.strip(), index % 2 == 1) for index, piece in enumerate(_QUOTED.split(source))]
+    pieces = [(piece, quoted) for piece, quoted in pieces if piece]
+    # Beside other words a quoted phrase lifts its rows but must not hide those that lack it.
+    beside = any(not quoted or not _is_phrase(piece) for piece, quoted in pieces) and len(pieces) > 1
     units: list[Unit] = []
-    for token in rest.split():
-        units += _token_units(token)
-    phrases = [phrase for phrase in phrases if phrase]
-    if units:
-        # Beside other words a quoted phrase lifts its rows but must not hide those that lack it.
-        units += [unit for phrase in phrases for token in phrase.split() for unit in _token_units(token)]
-    units += [
-        Unit("exact", fold(phrase), quoted=True) for phrase in phrases if not _is_single_word(phrase, units)
-    ]
+    for piece, quoted in pieces:
+        if not quoted or beside:
+            units += [unit for token in piece.split() for unit in _token_units(token)]
+        if quoted and (_is_phrase(piece) or not beside):
+            units.append(Unit("exact", fold(piece), quoted=True))
     kept = _without_function_words(list(dict.fromkeys(units)))[:MAX_UNITS]
     return ParsedQuery(
         units=tuple(kept),
@@ -200,9 +198,9 @@ def _word(text: str) -> Unit:
     return Unit("word", text, sibling_forms(text))
 
 
-def _is_single_word(phrase: str, others: list[Unit]) -> bool:
-    """Quotes round one word among others change nothing."""
-    return bool(others) and len(WORD.findall(phrase)) <= 1
+def _is_phrase(piece: str) -> bool:
+    """Whether quotes round a piece say more than the piece itself: it has several words."""
+    return len(WORD.findall(piece)) > 1
 
 
 def _without_function_words(units: list[Unit]) -> list[Unit]:

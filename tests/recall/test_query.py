@@ -78,7 +78,17 @@ def test_a_quoted_phrase_is_exact() -> None:
 
 
 def test_quotes_round_one_word_change_nothing() -> None:
-    assert units('when did "Caroline" paint') == units("when did paint Caroline")
+    assert units('when did "Caroline" paint') == units("when did Caroline paint")
+    assert units('"when" "did" "Caroline" "paint?"') == units("when did Caroline paint?")
+
+
+def test_one_quoted_word_alone_is_exact() -> None:
+    assert finds('"paint"', "the paint is dry")
+    assert not finds('"paint"', "she painted")
+
+
+def test_several_quoted_phrases_are_exact() -> None:
+    assert units('"red lamp" "old boat"') == [("exact", "red lamp"), ("exact", "old boat")]
 
 
 def test_quotes_round_everything_can_be_taken_back() -> None:
