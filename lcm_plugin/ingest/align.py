@@ -52,21 +52,29 @@ class Incoming:
     refers: bool = False
 
 
+FindRows = Callable[[Sequence[int]], list[MessageHead]]
 LoadTexts = Callable[[Sequence[int]], dict[int, str]]
 
 
 def new_in_list(
-    incoming: Sequence[Incoming], stored: Sequence[MessageHead], known_ids: set[str], load_texts: LoadTexts
+    incoming: Sequence[Incoming],
+    stored: Sequence[MessageHead],
+    known_ids: set[str],
+    load_texts: LoadTexts,
+    find_rows: FindRows,
 ) -> list[int]:
     """Indices of the new messages of a host's whole list.
 
     ``stored`` is the newest part of the conversation, at least `WINDOW_SLACK` rows longer than the
     list unless the conversation is shorter. ``known_ids`` are the host ids that are stored anywhere in
-    the lane. ``load_texts`` gives the words of stored messages; it is asked only when needed.
+    the lane. ``load_texts`` gives the words of stored messages, ``find_rows`` the rows of the whole
+    conversation with some identities, in order; both are asked only when needed.
     """
     theirs = [index for index, item in enumerate(incoming) if not item.ours]
     items = [incoming[index] for index in theirs]
     pairs = _align(items, stored, load_texts)
+    if _may_be_stale(items, pairs, stored):
+        pairs = _align_with_all(items, pairs, find_rows, load_texts)
     aligned, last = {position for position, _ in pairs}, pairs[-1][0] if pairs else -1
     new = [
         position
@@ -140,6 +148,27 @@ def _align(
     if not pairs or (len(pairs) == 1 and pairs[-1][1] != len(stored) - 1):
         return []
     return pairs
+
+
+def _may_be_stale(
+    items: Sequence[Incoming], pairs: Sequence[tuple[int, int]], stored: Sequence[MessageHead]
+) -> bool:
+    """Whether most of a list is unknown to the newest rows although there are older ones."""
+    spoken = sum(item.role != "system" for item in items)
+    return bool(stored) and stored[0].seq > 1 and spoken > 1 and 2 * len(pairs) < spoken
+
+
+def _align_with_all(
+    items: Sequence[Incoming],
+    pairs: list[tuple[int, int]],
+    find_rows: FindRows,
+    load_texts: LoadTexts,
+) -> list[tuple[int, int]]:
+    """The alignment with rows from anywhere in the conversation, when it is proven and the better one."""
+    found = _proven_alignment(items, find_rows([item.identity for item in items]), load_texts)
+    words = [items[position] for position, _ in found if items[position].role != "system"]
+    proven = len(words) >= _CONTIGUOUS or (len(words) >= 2 and any(map(_is_substantial, words)))
+    return found if proven and len(found) > len(pairs) else pairs
 
 
 def _proven_alignment(

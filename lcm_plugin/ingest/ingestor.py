@@ -222,10 +222,17 @@ class Ingestor:
             rows = reader.messages_by_id(message_ids)
             return {message_id: text_of(rebuild(row)) for message_id, row in rows.items()}
 
+        def find_rows(identities: Sequence[int]) -> list[MessageHead]:
+            if past.conversation is None:
+                return []
+            return reader.heads_with_identity(
+                past.conversation.conversation_id, identities, limit=4 * len(incoming) + WINDOW_SLACK
+            )
+
         skipped = 0
         if past.before and len(past.since) < len(incoming):
             skipped = replayed_head(incoming, past.before, past.since, load_texts)
-        new = new_in_list(incoming[skipped:], past.since, known_ids, load_texts)
+        new = new_in_list(incoming[skipped:], past.since, known_ids, load_texts, find_rows)
         indices = [index + skipped for index in new]
         return _Plan([index for index in indices if not past.has_prompt(incoming[index])], past.conversation)
 

@@ -60,6 +60,11 @@ class Reader(SearchReader, AuditReader, Protocol):
     def heads(self, conversation_id: int, *, before_seq: int | None = None, limit: int) -> list[MessageHead]:
         """The newest ``limit`` messages (before a seq), in order."""
 
+    def heads_with_identity(
+        self, conversation_id: int, identities: Sequence[int], *, limit: int
+    ) -> list[MessageHead]:
+        """The newest ``limit`` messages with one of the identities, in order."""
+
     def messages(self, conversation_id: int, *, after_seq: int = 0, limit: int) -> list[StoredMessage]:
         """Messages in order, for paging."""
 

@@ -305,3 +305,34 @@ def test_a_message_that_cannot_be_stored_is_named_and_nothing_is_stored(
 def test_an_unknown_mode_is_named(engine: Engine, session: Session) -> None:
     with pytest.raises(InputError, match="'append' or 'sync'"):
         engine.ingest(session, [user("x")], "merge")
+
+
+@pytest.mark.parametrize("length", [2, 4, 50, 300])
+def test_a_list_that_is_stale_by_far_adds_nothing(engine: Engine, session: Session, length: int) -> None:
+    """It shares nothing with the newest rows, and only an index over all of them knows it."""
+    full = [
+        message
+        for number in range(200)
+        for message in (
+            user(f"question number {number} of the day"),
+            assistant(f"answer {number}, in full words and at some length"),
+        )
+    ]
+    engine.ingest(session, full, "sync")
+    assert engine.ingest(session, full[:length], "sync").stored == 0
+    resumed = [*full[:length], user("a question that nobody asked before")]
+    assert engine.ingest(session, resumed, "sync").stored == 1
+
+
+def test_an_old_question_asked_again_in_a_fresh_list_is_new(engine: Engine, session: Session) -> None:
+    full = [
+        message
+        for number in range(100)
+        for message in (
+            user(f"question number {number} of the day"),
+            assistant(f"answer {number}, in full words and at some length"),
+        )
+    ]
+    engine.ingest(session, full, "sync")
+    assert engine.ingest(session, [full[0]], "sync").stored == 1
+    assert engine.ingest(session, [full[0], assistant("this time another answer")], "sync").stored == 1

@@ -165,6 +165,14 @@ def test_heads_are_paged_from_the_newest(store: Store) -> None:
     assert [head.seq for head in older + newest] == [2, 3, 4, 5, 6, 7, 8, 9]
 
 
+def test_messages_are_found_by_identity(store: Store) -> None:
+    with store.write() as writer:
+        conversation = writer.open_conversation(KEY, 1)
+        writer.append(conversation, [message(n, identity=n % 3) for n in range(9)], 1)
+        found = writer.heads_with_identity(conversation.conversation_id, [0, 2, 7], limit=4)
+    assert [head.seq for head in found] == [4, 6, 7, 9]
+
+
 def test_a_host_id_that_is_taken_costs_no_row(store: Store) -> None:
     with store.write() as writer:
         conversation = writer.open_conversation(KEY, 1)

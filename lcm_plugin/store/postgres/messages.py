@@ -37,6 +37,16 @@ class MessageQueries(Handle):
         )
         return [message_head(row) for row in reversed(rows)]
 
+    def heads_with_identity(
+        self, conversation_id: int, identities: Sequence[int], *, limit: int
+    ) -> list[MessageHead]:
+        rows = self._all(
+            f"SELECT {HEAD_COLUMNS} FROM messages m WHERE m.conversation_id = %s AND m.identity = ANY(%s) "
+            "ORDER BY m.seq DESC LIMIT %s",
+            (conversation_id, list(identities), limit),
+        )
+        return [message_head(row) for row in reversed(rows)]
+
     def messages(self, conversation_id: int, *, after_seq: int = 0, limit: int) -> list[StoredMessage]:
         rows = self._all(
             f"SELECT {HEAD_COLUMNS}, m.skeleton FROM messages m WHERE m.conversation_id = %s AND m.seq > %s "

@@ -96,6 +96,7 @@ CREATE TABLE messages (
     PRIMARY KEY (conversation_id, message_id)
 );
 CREATE UNIQUE INDEX messages_seq ON messages (conversation_id, seq);
+CREATE INDEX messages_identity ON messages (conversation_id, identity);
 CREATE UNIQUE INDEX messages_host_id ON messages (conversation_id, host_id) WHERE host_id IS NOT NULL;
 CREATE INDEX messages_id ON messages (message_id);
 CREATE INDEX messages_calls ON messages (conversation_id, seq) WHERE calls IS NOT NULL OR answers IS NOT NULL;

@@ -42,6 +42,16 @@ class MessageQueries(Handle):
         )
         return [message_head(row) for row in reversed(rows)]
 
+    def heads_with_identity(
+        self, conversation_id: int, identities: Sequence[int], *, limit: int
+    ) -> list[MessageHead]:
+        rows = self._all(
+            f"SELECT {HEAD_COLUMNS} FROM messages m WHERE m.conversation_id = ? "
+            "AND m.identity IN (SELECT value FROM json_each(?)) ORDER BY m.seq DESC LIMIT ?",
+            (conversation_id, json.dumps(list(identities)), limit),
+        )
+        return [message_head(row) for row in reversed(rows)]
+
     def messages(self, conversation_id: int, *, after_seq: int = 0, limit: int) -> list[StoredMessage]:
         rows = self._all(
             f"SELECT {HEAD_COLUMNS}, m.skeleton FROM messages m WHERE m.conversation_id = ? AND m.seq > ? "
@@ -177,9 +187,7 @@ class MessageChanges(MessageQueries):
                 )
             )
             parts += _part_rows(message_id, message.parts)
-            items.append(
-                (conversation.conversation_id, seq, message_id, message.item_tokens)
-            )
+            items.append((conversation.conversation_id, seq, message_id, message.item_tokens))
         self.db.executemany(
             "INSERT INTO messages (message_id, conversation_id, seq, role, tokens, identity, created_at, group_seq, "
             "host_id, sender, channel, calls, answers, hidden, skeleton) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",

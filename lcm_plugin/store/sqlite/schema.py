@@ -71,6 +71,7 @@ CREATE TABLE messages (
     skeleton TEXT
 );
 CREATE UNIQUE INDEX messages_seq ON messages (conversation_id, seq);
+CREATE INDEX messages_identity ON messages (conversation_id, identity);
 CREATE UNIQUE INDEX messages_host_id ON messages (conversation_id, host_id) WHERE host_id IS NOT NULL;
 CREATE INDEX messages_calls ON messages (conversation_id, seq) WHERE calls IS NOT NULL OR answers IS NOT NULL;
 CREATE INDEX messages_system ON messages (conversation_id, seq) WHERE role = 'system';
