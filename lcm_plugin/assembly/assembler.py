@@ -33,6 +33,7 @@ from lcm_plugin.assembly.shape import copy_message, only_call
 from lcm_plugin.assembly.stubs import shortened
 from lcm_plugin.assembly.validate import Rules
 from lcm_plugin.assembly.window import (
+    MOST_ITEMS,
     View,
     Views,
     find_horizon,
@@ -174,9 +175,7 @@ class _Assembly:
     def context(self) -> Context:
         """Everything if it fits, else what a plan says, else the newest user message alone."""
         instruction = self._instruction()
-        if self._view.conversation.context_tokens <= self._request.room:
-            while self._views.reach(self._reader, self._view):
-                pass
+        if self._may_all_fit():
             shown = self._shown(0, len(self._view.items))
             if self._opening is not None:
                 shown = insert_opening(shown, self._opening)
@@ -184,6 +183,16 @@ class _Assembly:
             if draft.tokens <= self._request.room:
                 return self._finished(draft)
         return self._planned(instruction)
+
+    def _may_all_fit(self) -> bool:
+        """Whether what can be shown of the conversation, read back to its beginning, fills no more than the room."""
+        view = self._view
+        while sum(one.tokens for one in view.shown if one is not None) <= self._request.room:
+            if view.complete or not self._views.reach(self._reader, view):
+                return True
+            if len(view.items) > MOST_ITEMS:
+                break
+        return False
 
     def _instruction(self) -> Rendered | None:
         head = self._reader.newest_system(self._view.conversation.conversation_id)

@@ -25,7 +25,7 @@ from lcm_plugin.store.records import Item, MessageHead, Part, StoredMessage, Sum
 from lcm_plugin.tokens import TokenCounter
 from lcm_plugin.types import Message
 
-_CACHE_TOKENS = 2_000_000
+_CACHE_TOKENS = 1_000_000
 
 Kind = Literal["summary", "request", "call", "result", "reply", "other"]
 

@@ -18,9 +18,9 @@ from lcm_plugin.store.base import Reader
 from lcm_plugin.store.records import Conversation, Item, MessageHead
 
 _PAGE = 256
-_VIEWS = 32
+_VIEWS = 16
 _MOST_MEDIA = 4_000_000
-_MOST_ITEMS = 4_096
+MOST_ITEMS = 4_096
 _OLDER_SUMMARIES = 64
 _STUB_COST = STUB_TOKENS + 64
 
@@ -131,9 +131,9 @@ def find_horizon(views: Views, reader: Reader, view: View, *, step: int, room: i
     seen, cost, at = 0, 0, from_end
     while True:
         while at < len(view.items):
-            if cost >= room or seen >= _MOST_ITEMS:
+            if cost >= room or seen >= MOST_ITEMS:
                 return Horizon(len(view.items) - at, len(view.items) - from_end)
-            cost += _least_cost(view.items[-1 - at], room)
+            cost += _least_cost(view.shown[-1 - at], room)
             seen, at = seen + 1, at + 1
         if not views.reach(reader, view):
             return Horizon(0, len(view.items) - from_end)
@@ -188,10 +188,12 @@ def _last_step(views: Views, reader: Reader, view: View, step: int) -> int:
             return 0
 
 
-def _least_cost(item: Item, room: int) -> int:
-    if item.message is not None and item.message.answers:
-        return min(item.tokens, _STUB_COST)
-    return item.tokens if item.tokens <= room else 0
+def _least_cost(shown: Rendered | None, room: int) -> int:
+    if shown is None:
+        return 0
+    if shown.answers:
+        return min(shown.tokens, _STUB_COST)
+    return shown.tokens if shown.tokens <= room else 0
 
 
 def _was_blank(head: MessageHead) -> bool:
@@ -200,4 +202,4 @@ def _was_blank(head: MessageHead) -> bool:
 
 
 def _is_too_long(view: View) -> bool:
-    return len(view.items) > 4 * _MOST_ITEMS
+    return len(view.items) > 2 * MOST_ITEMS

@@ -321,3 +321,13 @@ def test_the_system_note_names_registered_tools_and_never_changes(engine: Engine
     named = {word.strip("-:,.") for word in note.split() if word.startswith("lcm_")}
     assert named == set(TOOL_NAMES)
     assert engine.count_tokens(note) < 250
+
+
+def test_old_system_messages_take_no_room(engine: Engine, session: Session) -> None:
+    for number in range(12):
+        tell(engine, session, {"role": "system", "content": f"version {number} " + "rule " * 300})
+        tell(engine, session, user(f"question {number}"), assistant(f"answer {number}"))
+    tell(engine, session, user("now"))
+    context = engine.assemble(session, 2_100)
+    assert not context.notices
+    assert len(context.messages) == 1 + 2 * 12 + 1
