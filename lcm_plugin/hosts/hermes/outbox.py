@@ -100,6 +100,6 @@ class Outbox:
         if not self._warned:
             self._warned = True
             logger.warning(
-                "LCM: the database is locked by another writer; the conversation goes on, and what was "
-                "said is stored as soon as the lock is released"
+                "LCM: storing takes longer than usual (another writer's lock, or a slow disk); the "
+                "conversation goes on, and what was said is stored as soon as it can be"
             )

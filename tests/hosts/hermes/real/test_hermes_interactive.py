@@ -141,7 +141,7 @@ def test_compress_with_a_focus_and_undo(world: Make) -> None:
         for number, text in enumerate(said, start=1):
             chat.say(text, f"Noted: Note {number:03d}")
         chat.say("/undo", "Enter to confirm")
-        chat.say("1", "Undid 1 turn")
+        chat.say("", "Undid 1 turn")
         chat.clear_line()
         chat.say("/compress gardens", "✅")
         chat.say("what now", "Noted: what now")
