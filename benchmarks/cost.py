@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import sys
 import tempfile
 import time
@@ -97,6 +98,7 @@ def main() -> None:
     parser.add_argument("--windows", default="32000,128000")
     parser.add_argument("--limit", type=int, help="only so many messages of each data set")
     options = parser.parse_args()
+    logging.getLogger("lcm_plugin").setLevel(logging.ERROR)
     rows: list[Row] = []
     for name, talk in load(options).items():
         talk = talk[: options.limit]
@@ -210,7 +212,8 @@ def show(rows: Sequence[Row]) -> None:
         share = bill.hits / max(1, bill.hits + bill.misses)
         print(
             f"{row.policy:<34}{row.data:<8}{row.window:>8,}{row.share:>8.1%}{share:>7.1%}{bill.largest:>9,}"
-            f"{bill.verbatim // max(1, bill.requests):>10,}" + (f"   {row.seconds:.0f} s" if row.seconds else "")
+            f"{bill.verbatim // max(1, bill.requests):>10,}"
+            + (f"   {row.seconds:.0f} s" if row.seconds else "")
         )
     for window in sorted({row.window for row in rows}):
         mine = [row for row in rows if row.policy == "ours" and row.window == window]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import statistics
 import sys
 import tempfile
@@ -38,10 +39,11 @@ _FREE: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One backlog. Times are seconds, turns milliseconds of wall time."""
+    """One backlog. Times are seconds, turns milliseconds of wall time; ``cpu_s`` includes the turns."""
 
     messages: int
     sweep_s: float
+    cpu_s: float
     passes: int
     tokens_before: int
     tokens_after: int
@@ -52,8 +54,8 @@ class Result:
 
     @property
     def ms_per_message(self) -> float:
-        """Time of the sweep for one message."""
-        return 1000 * self.sweep_s / self.messages
+        """CPU time of the sweep for one message."""
+        return 1000 * self.cpu_s / self.messages
 
 
 def main() -> None:
@@ -62,6 +64,7 @@ def main() -> None:
     parser.add_argument("--summariser", choices=("extractive", "stub"), default="extractive")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
+    logging.getLogger("lcm_plugin").setLevel(logging.ERROR)
     results = []
     for size in map(int, options.sizes.split(",")):
         with tempfile.TemporaryDirectory(prefix="lcm-sweep-") as folder:
@@ -84,20 +87,21 @@ def run(folder: Path, size: int, *, stub: bool) -> Result:
         engine.subscribe(lambda event: passes.append(1) if event.name == "compaction.pass" else None)
         plugin, turns = LcmPlugin(engine=engine), corpus.turns()
         before = engine.evaluate(session, BUDGET).tokens
-        started = time.perf_counter()
+        started, cpu = time.perf_counter(), time.process_time()
         spent = [_turn(plugin, session, next(turns))]
         number = 0
         while not engine.wait_idle(0.2):
             number += 1
             lane = session if number % 2 else Session(f"agent:sweep:lane-{number % 8}")
             spent.append(_turn(plugin, lane, next(turns)))
-        sweep = time.perf_counter() - started
+        sweep, cpu = time.perf_counter() - started, time.process_time() - cpu
         quiet = [_turn(plugin, Session("agent:sweep:quiet"), next(turns)) for _ in range(30)]
         engine.wait_idle(60)
         after = engine.evaluate(session, BUDGET).tokens
     return Result(
         size,
         round(sweep, 2),
+        round(cpu, 2),
         len(passes),
         before,
         after,
@@ -130,7 +134,8 @@ class _Stub:
 def show(result: Result) -> None:
     """One line."""
     print(
-        f"{result.messages:>8,} messages: {result.sweep_s:6.1f} s, {result.ms_per_message:5.2f} ms a message, "
+        f"{result.messages:>8,} messages: {result.sweep_s:6.1f} s "
+        f"({result.cpu_s:.1f} s CPU, {result.ms_per_message:.2f} ms a message), "
         f"{result.passes:,} passes, context {result.tokens_before:,} -> {result.tokens_after:,} tokens; "
         f"{result.turns} turns meanwhile: median {result.turn_median_ms} ms, worst {result.turn_worst_ms} ms "
         f"(quiet: {result.quiet_turn_median_ms} ms)",

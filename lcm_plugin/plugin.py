@@ -231,7 +231,8 @@ class LcmPlugin:
     def _guard(self, hook: str, session: Session, work: Callable[[], _T], fallback: Callable[[], _T]) -> _T:
         """The work's result; on any exception an event, one clear log line, and the fallback."""
         try:
-            return work()
+            with self.engine.background.foreground():
+                return work()
         except Exception as error:
             known = isinstance(error, LcmError)
             logger.log(

@@ -1,15 +1,21 @@
-"""Work off the turn: daemon threads that run jobs, one at a time per key."""
+"""Work off the turn: daemon threads that run jobs, one at a time per key, and make way for turns.
+
+A job that computes holds the interpreter for milliseconds at a time, and a turn would wait for it at each of
+its queries. So a job asks between its steps whether a hook is running, and pauses for it.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 
 from lcm_plugin.events import logger
 
 Job = Callable[[], object]
+_LONGEST_PAUSE_S = 0.2
 
 
 class Background:
@@ -26,6 +32,24 @@ class Background:
         self._running: set[Hashable] = set()
         self._threads: list[threading.Thread] = []
         self._closing = False
+        self._hooks = 0
+
+    @contextmanager
+    def foreground(self) -> Iterator[None]:
+        """While it is open a hook is running that somebody waits for."""
+        with self._counted(1):
+            yield
+
+    @contextmanager
+    def waited_for(self) -> Iterator[None]:
+        """Within `foreground`: the hook itself waits for background work."""
+        with self._counted(-1):
+            yield
+
+    def make_way(self) -> None:
+        """Pauses a job while a hook is running; a fifth of a second at most, so that work goes on."""
+        with self._condition:
+            self._condition.wait_for(lambda: self._hooks <= 0 or self._closing, _LONGEST_PAUSE_S)
 
     def submit(self, key: Hashable, job: Job) -> bool:
         """Queues a job; False when the key is waiting already or the pool is closing."""
@@ -69,6 +93,18 @@ class Background:
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join(max(0.0, deadline - time.monotonic()))
+
+    @contextmanager
+    def _counted(self, change: int) -> Iterator[None]:
+        with self._condition:
+            self._hooks += change
+            self._condition.notify_all()
+        try:
+            yield
+        finally:
+            with self._condition:
+                self._hooks -= change
+                self._condition.notify_all()
 
     def _work(self) -> None:
         while (taken := self._take()) is not None:

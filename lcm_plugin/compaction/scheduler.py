@@ -62,7 +62,8 @@ class Scheduler:
             self._record(conversation_id, decision, limits.call)
             self._start(conversation_id, limits)
             if wait and _is_worth_waiting(decision, limits):
-                self._wait(conversation_id, limits)
+                with self._background.waited_for():
+                    self._wait(conversation_id, limits)
         if time.monotonic() >= self._next_drain:
             self._next_drain = time.monotonic() + _DRAIN_EVERY_S
             self._drain()
@@ -99,7 +100,7 @@ class Scheduler:
 
     def _work(self, conversation_id: int, limits: Limits) -> None:
         try:
-            self._compactor.compact(conversation_id, limits, cancelled=lambda: self._background.closing)
+            self._compactor.compact(conversation_id, limits, cancelled=self._is_over)
         except EngineClosed:
             return
         except StoreError as error:
@@ -109,6 +110,11 @@ class Scheduler:
                 conversation_id=conversation_id,
                 error=str(error),
             )
+
+    def _is_over(self) -> bool:
+        """Asked between two passes: whether the engine is closing. Lets turns go first."""
+        self._background.make_way()
+        return self._background.closing
 
     def _wait(self, conversation_id: int, limits: Limits) -> None:
         """Until the context is below the hard limit, nobody works on it any more, or the time is over."""

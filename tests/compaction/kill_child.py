@@ -23,6 +23,7 @@ if __name__ == "__main__":
 from small_talk import Model
 
 from lcm_plugin import Engine, LcmConfig, Session
+from lcm_plugin.tokens import TokenCounter
 from lcm_plugin.types import CompletionRequest
 
 SESSION = Session("agent:kill:main")
@@ -90,6 +91,7 @@ def killed(database: Path, statement: int | None) -> bool:
 
 def main() -> None:
     filled, folder = Path(sys.argv[1]), Path(sys.argv[2])
+    TokenCounter().text("loads the encoding once, for all forks")
     for statement in (None, *range(1, _MOST_STATEMENTS)):
         copy = Path(shutil.copy(filled, folder / f"killed-{statement or 'model'}.db"))
         if killed(copy, statement):
