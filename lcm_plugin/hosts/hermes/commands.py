@@ -35,6 +35,7 @@ class Commands:
         if session is None:
             return _UNBOUND
         self._runtime.outbox.drain(1.5)
+        engine.selected_by_host = self._runtime.live.any()
         return engine.command(session, f"/lcm {raw_args or ''}".strip()).text
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
