@@ -10,43 +10,25 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from lcm_plugin.assembly.assembler import Assembler, Request
+from lcm_plugin.assembly.assembler import Request
 from lcm_plugin.assembly.recall_note import recall_note
-from lcm_plugin.assembly.render import Renderer
-from lcm_plugin.calibration import Calibration, SentContext
-from lcm_plugin.compaction.background import Background
+from lcm_plugin.calibration import SentContext
 from lcm_plugin.compaction.policy import Call
-from lcm_plugin.compaction.service import Compaction
 from lcm_plugin.compaction.worker import WorkReport
 from lcm_plugin.config import DEFAULT_BUDGET, LcmConfig
 from lcm_plugin.errors import EngineClosed, InputError
-from lcm_plugin.events import EventBus, Listener
-from lcm_plugin.health.troubles import Troubles
-from lcm_plugin.ingest.externalise import PayloadStore
-from lcm_plugin.ingest.files import FileFolder
-from lcm_plugin.ingest.ingestor import Ingestor
+from lcm_plugin.events import Listener
 from lcm_plugin.ingest.messages import rebuild
-from lcm_plugin.ingest.prose import ProseWriter
-from lcm_plugin.ingest.redact import Redactor
-from lcm_plugin.ingest.standing import StandingTexts
-from lcm_plugin.library import Library
 from lcm_plugin.recall.catchup import index_in_background
-from lcm_plugin.recall.service import Recall
-from lcm_plugin.sessions.gate import Access, SessionGate
-from lcm_plugin.sessions.lanes import find_conversation
-from lcm_plugin.sessions.lifecycle import Lifecycle, Pruned
-from lcm_plugin.sessions.subagents import Subagents
+from lcm_plugin.services import build_services
+from lcm_plugin.sessions.gate import Access
+from lcm_plugin.sessions.lifecycle import Pruned
 from lcm_plugin.store.base import Store, iterate_messages
-from lcm_plugin.store.guards import StoredGuards
 from lcm_plugin.store.open import open_store
-from lcm_plugin.store.records import Conversation, Part
-from lcm_plugin.summarize.file_prose import FileProse
-from lcm_plugin.summarize.summarizer import Summarizer
-from lcm_plugin.tokens import TokenCounter
+from lcm_plugin.store.records import Conversation
 from lcm_plugin.types import (
     CommandResult,
     CompactionDecision,
@@ -65,7 +47,7 @@ from lcm_plugin.types import (
 )
 
 if TYPE_CHECKING:
-    from lcm_plugin.store.base import Reader
+    pass
 
 
 def system_clock() -> int:
@@ -84,64 +66,29 @@ class Engine:
         *,
         clock: Callable[[], int] = system_clock,
     ) -> None:
+        services = build_services(config, store, completer, clock)
         self.config = config
         self.store = store
-        self.events = EventBus()
         self.clock = clock
-        self.troubles = Troubles(clock)
-        self.events.subscribe(self.troubles.note)
         # None until a host asks for a context, or says that it uses another engine.
         self.selected_by_host: bool | None = None
-        self.counter = TokenCounter()
-        self.gate = SessionGate(config)
-        self.payloads = PayloadStore(config, self.counter.text, _folder(config, store))
-        self.summarizer = Summarizer(config, self.counter, self.events, completer, StoredGuards(store), clock)
-        self.library = Library(store, self._read_part)
-        self.background = Background()
-        self.calibration = Calibration(StoredGuards(store))
-        self._ingestor = Ingestor(
-            store,
-            self.counter,
-            self.payloads,
-            Redactor(config.redact_patterns),
-            self.events,
-            clock,
-            prune_heartbeats=config.prune_heartbeat_ok,
-            standing=StandingTexts(config.host_note_patterns, config.control_message_patterns),
-            files_stored=ProseWriter(
-                store,
-                self.payloads,
-                FileProse(config, self.counter, self.summarizer.completions, self.events),
-                self.events,
-                self.background.submit,
-            ).stored,
-        )
-        self.subagents = Subagents(
-            store, self.gate, self._ingestor, self.events, self._read_part, config.bootstrap_tokens
-        )
-        self.recall = Recall(
-            config,
-            store,
-            self.gate,
-            self.payloads,
-            self.summarizer.completions,
-            self.counter.text,
-            self.events,
-            clock,
-            self.subagents.granted,
-        )
-        self._lifecycle = Lifecycle(store, self.events, clock)
-        self._assembler = Assembler(Renderer(self.counter, config.timezone, self._read_part), self.counter)
-        self._compaction = Compaction(
-            config,
-            store,
-            self.summarizer,
-            self.counter,
-            self.calibration,
-            self.background,
-            self.events,
-            clock,
-        )
+        self.events = services.events
+        self.troubles = services.troubles
+        self.counter = services.counter
+        self.gate = services.gate
+        self.payloads = services.payloads
+        self.summarizer = services.summarizer
+        self.library = services.library
+        self.background = services.background
+        self.calibration = services.calibration
+        self.subagents = services.subagents
+        self.recall = services.recall
+        self._sessions = services.directory
+        self._ingestor = services.ingestor
+        self._lifecycle = services.lifecycle
+        self._assembler = services.assembler
+        self._compaction = services.compaction
+        self._read_part = services.read_part
         self._closed = False
 
     @classmethod
@@ -175,13 +122,13 @@ class Engine:
             return IngestReport(0, len(messages), f"the session is {access}")
         if not session.key and not session.id:
             raise InputError("a session needs a key or an id")
-        return self._ingestor.ingest(self._keyed(session), messages, mode)
+        return self._ingestor.ingest(self._sessions.keyed(session), messages, mode)
 
     def messages(self, session: Session) -> list[Message]:
         """The stored messages of a session's active conversation, in order, as they came in."""
         self._check_open()
         with self.store.read() as reader:
-            conversation = self._conversation(reader, session)
+            conversation = self._sessions.conversation(reader, session)
             if conversation is None:
                 return []
             return [
@@ -216,7 +163,7 @@ class Engine:
             by_relevance=self.config.prompt_aware_eviction,
         )
         with self.store.read() as reader:
-            conversation = self._conversation(reader, session)
+            conversation = self._sessions.conversation(reader, session)
             if conversation is None:
                 return Context([], 0)
             context = self._assembler.assemble(reader, conversation, request)
@@ -254,7 +201,7 @@ class Engine:
         self._check_open()
         found: list[ContextItem] = []
         with self.store.read() as reader:
-            conversation = self._conversation(reader, session)
+            conversation = self._sessions.conversation(reader, session)
             after = 0
             while conversation and (
                 page := reader.oldest_items(conversation.conversation_id, after=after, limit=1_000)
@@ -279,7 +226,7 @@ class Engine:
         """Whether compaction is due now."""
         self._check_open()
         call = self._call(budget, overhead_tokens, model, window)
-        conversation = self._writable_conversation(session)
+        conversation = self._sessions.writable_conversation(session)
         if conversation is None:
             return self._compaction.none_due(call, session.key)
         return self._compaction.evaluate(conversation, call)
@@ -297,7 +244,7 @@ class Engine:
         """Compacts now, in this thread: what is due, or with ``force`` as far as it goes."""
         self._check_open()
         call = self._call(budget, overhead_tokens, model, window)
-        conversation = self._writable_conversation(session)
+        conversation = self._sessions.writable_conversation(session)
         if conversation is None:
             return CompactionResult(False, Reason.NOTHING_ELIGIBLE, 0, 0, 0)
         return self._compaction.compact(conversation, call, force=force)
@@ -319,7 +266,7 @@ class Engine:
         self._check_open()
         self.background.submit("search-index", self._index)
         call = self._call(budget, overhead_tokens, model, window)
-        conversation = self._writable_conversation(session)
+        conversation = self._sessions.writable_conversation(session)
         if conversation is None:
             return self._compaction.none_due(call, session.key)
         return self._compaction.schedule(conversation, call, wait=wait)
@@ -340,7 +287,7 @@ class Engine:
         """
         self._check_open()
         call = self._call(budget, overhead_tokens, model, window)
-        conversation = self._writable_conversation(session)
+        conversation = self._sessions.writable_conversation(session)
         if conversation is None:
             return CompactionResult(False, Reason.NOTHING_ELIGIBLE, 0, 0, 0)
         return self._compaction.recover_overflow(conversation, call)
@@ -351,7 +298,7 @@ class Engine:
         From it the engine learns, per model, how far its own counts are off (`calibration`).
         """
         self._check_open()
-        conversation = self._writable_conversation(turn.session)
+        conversation = self._sessions.writable_conversation(turn.session)
         if conversation is None:
             return
         call = self._call(None, turn.overhead_tokens, turn.model, turn.window)
@@ -380,7 +327,7 @@ class Engine:
         depth = self.config.new_session_retain_depth if retain_depth is None else retain_depth
         if self.access(session) is not Access.FULL:
             return Pruned(depth)
-        return self._lifecycle.prune(self._keyed(session), depth)
+        return self._lifecycle.prune(self._sessions.keyed(session), depth)
 
     def preview_new(self, session: Session, retain_depth: int | None = None) -> Pruned:
         """What `new_session` would keep and take out."""
@@ -388,19 +335,21 @@ class Engine:
         depth = self.config.new_session_retain_depth if retain_depth is None else retain_depth
         if self.access(session) is not Access.FULL:
             return Pruned(depth)
-        return self._lifecycle.preview(self._keyed(session), depth)
+        return self._lifecycle.preview(self._sessions.keyed(session), depth)
 
     def undo_new(self, session: Session) -> int:
         """Puts back what the last ``/new`` pruned and returns how many items; 0 when it is too late."""
         self._check_open()
-        return self._lifecycle.undo(self._keyed(session)) if self.access(session) is Access.FULL else 0
+        return (
+            self._lifecycle.undo(self._sessions.keyed(session)) if self.access(session) is Access.FULL else 0
+        )
 
     def reset_session(self, session: Session) -> Conversation | None:
         """``/reset``: archives the conversation and starts a fresh one; returns what was archived."""
         self._check_open()
         if self.access(session) is not Access.FULL:
             return None
-        return self._lifecycle.reset(self._keyed(session))
+        return self._lifecycle.reset(self._sessions.keyed(session))
 
     def end_session(self, session: Session, reason: str) -> Conversation | None:
         """A run ended: ``deleted`` archives, ``restart``, ``shutdown``, ``idle``, ``rollover`` change nothing.
@@ -408,7 +357,7 @@ class Engine:
         What a sub-agent was granted ends with it, for whatever reason.
         """
         self._check_open()
-        keyed = self._keyed(session)
+        keyed = self._sessions.keyed(session)
         self.subagents.end(keyed.key)
         if self.access(session) is not Access.FULL:
             return None
@@ -469,15 +418,7 @@ class Engine:
 
     def count_tokens(self, value: Any) -> int:
         """Tokens of a text, a message, a list of messages or any JSON value."""
-        if isinstance(value, str):
-            return self.counter.text(value)
-        if isinstance(value, Mapping) and "role" in value:
-            return self.counter.message(value)
-        if isinstance(value, (list, tuple)) and all(
-            isinstance(item, Mapping) and "role" in item for item in value
-        ):
-            return sum(self.counter.message(item) for item in value)
-        return self.counter.value(value)
+        return self.counter.anything(value)
 
     # -- life
 
@@ -517,30 +458,7 @@ class Engine:
 
     def access(self, session: Session) -> Access:
         """Whether a session may be read and written, only read, or neither."""
-        if session.key or not self.gate.needs_lookup:
-            return self.gate.access(session)
-        with self.store.read() as reader:
-            return self.gate.access(session, reader)
-
-    def _keyed(self, session: Session) -> Session:
-        """The session with a key: for a bare id the key it was seen under, else the id."""
-        if session.key:
-            return session
-        with self.store.read() as reader:
-            return Session(self.gate.key_of(session, reader), session.id)
-
-    def _conversation(self, reader: Reader, session: Session) -> Conversation | None:
-        if not session.key and not session.id:
-            return None
-        if self.gate.access(session, reader) is Access.NONE:
-            return None
-        return find_conversation(reader, Session(self.gate.key_of(session, reader), session.id))
-
-    def _writable_conversation(self, session: Session) -> Conversation | None:
-        if self.access(session) is not Access.FULL:
-            return None
-        with self.store.read() as reader:
-            return self._conversation(reader, session)
+        return self._sessions.access(session)
 
     def _call(self, budget: int | None, overhead: int, model: str | None, window: int | None) -> Call:
         return Call(self._budget(budget), overhead, model, window)
@@ -549,15 +467,3 @@ class Engine:
         if budget is not None and budget < 1:
             raise InputError(f"a budget must be at least 1 token, not {budget}")
         return min(budget or DEFAULT_BUDGET, self.config.max_assembly_token_budget or 1 << 62)
-
-    def _read_part(self, part: Part) -> str:
-        with self.store.read() as reader:
-            return self.payloads.read_part(reader, part)
-
-
-def _folder(config: LcmConfig, store: Store) -> FileFolder | None:
-    """Where payloads lie: the configured folder, beside the database, or None for inside it."""
-    setting = config.large_files_dir
-    if setting == "db" or (not setting and "://" in store.location):
-        return None
-    return FileFolder(Path(setting).expanduser() if setting else Path(store.location).with_name("lcm-files"))

@@ -52,6 +52,18 @@ class TokenCounter:
         """Tokens of a message: content, calls and keys that reach a model, plus a fixed overhead."""
         return MESSAGE_OVERHEAD + sum(self.value(value) for key, value in message.items() if key != "role")
 
+    def anything(self, value: Any) -> int:
+        """Tokens of a text, a message, a list of messages or any JSON value."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, Mapping) and "role" in value:
+            return self.message(value)
+        if isinstance(value, (list, tuple)) and all(
+            isinstance(item, Mapping) and "role" in item for item in value
+        ):
+            return sum(self.message(item) for item in value)
+        return self.value(value)
+
     def value(self, value: Any, key: str = "") -> int:
         """Tokens of any JSON-like value, an image or other binary at a flat price."""
         if value is None or isinstance(value, bool):

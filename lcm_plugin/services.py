@@ -1,0 +1,122 @@
+"""Wiring: which service gets what. One set of services per engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from lcm_plugin.assembly.assembler import Assembler
+from lcm_plugin.assembly.render import Renderer
+from lcm_plugin.calibration import Calibration
+from lcm_plugin.compaction.background import Background
+from lcm_plugin.compaction.service import Compaction
+from lcm_plugin.config import LcmConfig
+from lcm_plugin.events import EventBus
+from lcm_plugin.health.troubles import Troubles
+from lcm_plugin.ingest.externalise import PayloadStore
+from lcm_plugin.ingest.files import FileFolder
+from lcm_plugin.ingest.ingestor import Ingestor
+from lcm_plugin.ingest.prose import ProseWriter
+from lcm_plugin.ingest.redact import Redactor
+from lcm_plugin.ingest.standing import StandingTexts
+from lcm_plugin.library import Library
+from lcm_plugin.recall.service import Recall
+from lcm_plugin.sessions.directory import SessionDirectory
+from lcm_plugin.sessions.gate import SessionGate
+from lcm_plugin.sessions.lifecycle import Lifecycle
+from lcm_plugin.sessions.subagents import Subagents
+from lcm_plugin.store.base import Store
+from lcm_plugin.store.guards import StoredGuards
+from lcm_plugin.store.records import Part
+from lcm_plugin.summarize.file_prose import FileProse
+from lcm_plugin.summarize.summarizer import Summarizer
+from lcm_plugin.tokens import TokenCounter
+from lcm_plugin.types import Completer
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """Everything an engine delegates to."""
+
+    events: EventBus
+    troubles: Troubles
+    counter: TokenCounter
+    gate: SessionGate
+    directory: SessionDirectory
+    payloads: PayloadStore
+    summarizer: Summarizer
+    library: Library
+    background: Background
+    calibration: Calibration
+    ingestor: Ingestor
+    subagents: Subagents
+    recall: Recall
+    lifecycle: Lifecycle
+    assembler: Assembler
+    compaction: Compaction
+    read_part: Callable[[Part], str]
+
+
+def build_services(
+    config: LcmConfig, store: Store, completer: Completer | None, clock: Callable[[], int]
+) -> Services:
+    """The services over one store. Nothing is read or started here."""
+    events, counter, background = EventBus(), TokenCounter(), Background()
+    troubles = Troubles(clock)
+    events.subscribe(troubles.note)
+    gate = SessionGate(config)
+    payloads = PayloadStore(config, counter.text, payload_folder(config, store))
+    guards = StoredGuards(store)
+    summarizer = Summarizer(config, counter, events, completer, guards, clock)
+    completions = summarizer.completions
+    calibration = Calibration(StoredGuards(store))
+
+    def read_part(part: Part) -> str:
+        with store.read() as reader:
+            return payloads.read_part(reader, part)
+
+    prose = ProseWriter(
+        store, payloads, FileProse(config, counter, completions, events), events, background.submit
+    )
+    ingestor = Ingestor(
+        store,
+        counter,
+        payloads,
+        Redactor(config.redact_patterns),
+        events,
+        clock,
+        prune_heartbeats=config.prune_heartbeat_ok,
+        standing=StandingTexts(config.host_note_patterns, config.control_message_patterns),
+        files_stored=prose.stored,
+    )
+    subagents = Subagents(store, gate, ingestor, events, read_part, config.bootstrap_tokens)
+    return Services(
+        events=events,
+        troubles=troubles,
+        counter=counter,
+        gate=gate,
+        directory=SessionDirectory(store, gate),
+        payloads=payloads,
+        summarizer=summarizer,
+        library=Library(store, read_part),
+        background=background,
+        calibration=calibration,
+        ingestor=ingestor,
+        subagents=subagents,
+        recall=Recall(
+            config, store, gate, payloads, completions, counter.text, events, clock, subagents.granted
+        ),
+        lifecycle=Lifecycle(store, events, clock),
+        assembler=Assembler(Renderer(counter, config.timezone, read_part), counter),
+        compaction=Compaction(config, store, summarizer, counter, calibration, background, events, clock),
+        read_part=read_part,
+    )
+
+
+def payload_folder(config: LcmConfig, store: Store) -> FileFolder | None:
+    """Where payloads lie: the configured folder, beside the database, or None for inside it."""
+    setting = config.large_files_dir
+    if setting == "db" or (not setting and "://" in store.location):
+        return None
+    return FileFolder(Path(setting).expanduser() if setting else Path(store.location).with_name("lcm-files"))
