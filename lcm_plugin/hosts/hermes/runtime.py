@@ -30,21 +30,26 @@ _EXIT_SECONDS = 5.0
 
 
 class Runtime:
-    """What the host's copies of the engine share. Making one opens and writes nothing."""
+    """What the host's copies of the engine share. Making one opens and writes nothing.
+
+    ``patience`` is how many seconds a hook may wait for the database.
+    """
 
     def __init__(
         self,
         load_config: Callable[[], LcmConfig] = hermes_config,
         completer: AuxiliaryCompleter | None = None,
+        patience: float = PATIENCE,
     ) -> None:
         self.completer = completer or AuxiliaryCompleter()
         self.lanes = Lanes(self.stored_key)
         self.live = LiveEngines()
-        self.outbox = Outbox()
+        self.outbox = Outbox(patience)
         self.hooks_registered = False
         self.problem = ""
         self.times = Times()
         self.measures: dict[tuple[str, str], Measure] = {}
+        self._patience = patience
         self._load_config = load_config
         self._config: LcmConfig | None = None
         self._engine: Engine | None = None
@@ -64,7 +69,7 @@ class Runtime:
                 return self._engine
             patience = _BRIEF
             if self._opener is None or not self._opener.is_alive():
-                patience = _BRIEF if self._busy else PATIENCE
+                patience = _BRIEF if self._busy else self._patience
                 self._opener = threading.Thread(target=self._open, name="lcm-open", daemon=True)
                 self._opener.start()
             opener = self._opener

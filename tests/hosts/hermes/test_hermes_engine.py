@@ -35,7 +35,7 @@ def make_runtime(tmp_path: Path) -> Iterator[Callable[..., Runtime]]:
 
     def make(**settings: Any) -> Runtime:
         values = {"database": str(tmp_path / "lcm.db"), "fresh_tail_count": 4, "leaf_chunk_tokens": 2_000}
-        made.append(Runtime(lambda: LcmConfig(**{**values, **settings}), Summaries()))
+        made.append(Runtime(lambda: LcmConfig(**{**values, **settings}), Summaries(), patience=30))
         return made[-1]
 
     yield make
