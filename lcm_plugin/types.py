@@ -41,6 +41,7 @@ class Turn:
     ``mode`` says what ``messages`` is: ``sync`` the host's whole list, ``append`` what is new in it.
     ``window`` is the model's context size; ``overhead_tokens`` is what the host adds itself
     (system prompt, tool schemas). ``usage`` belongs to the turn's last model call.
+    ``metadata["overflow"]``, true or the provider's error text, says that it refused the last context as too long.
     """
 
     session: Session

@@ -17,7 +17,7 @@ LEAF_TRIGGER_TOKENS = 8_000
 """Raw tokens outside the tail that start a pass: the optimum is flat between 6,000 and 14,000."""
 PREFIX_TOKENS = 6_000
 """Most tokens that summaries should take in the context, in windows of 24,000 tokens and more."""
-EARLY_SHARE = 0.55
+EARLY_SHARE = 0.6
 """Share of the budget at which a small window compacts before the trigger amount is there."""
 EMERGENCY_TAIL_SHARES = (0.4, 0.2, 0.0)
 """What the tail may hold in an emergency, as shares of the room; each is tried only if the last was not enough."""
@@ -28,7 +28,7 @@ _NODES = 8
 _LEAST_TARGET = 96
 _TAIL_SHARE_OF_SOFT = 2 / 3
 _LEAST_ROOM_SHARE = 0.1
-_EARLY_OUTSIDE_TOKENS = 3_000
+_EARLY_OUTSIDE_TOKENS = 4_000
 _EMERGENCY_LEAF_FANOUT = 2
 _MIN_CONDENSED_SHARE = 0.1
 _SOURCE_PER_TARGET = 16

@@ -85,9 +85,9 @@ def test_reasons_in_order_of_their_weight() -> None:
 
 def test_a_small_window_compacts_early_but_not_for_crumbs() -> None:
     small = limits(32_000)
-    assert verdict(17_700, small, outside=3_000) is Reason.LEAF_CHUNK_READY
-    assert verdict(17_700, small, outside=2_900) is Reason.BELOW_THRESHOLD
-    assert verdict(17_000, small, outside=3_000) is Reason.BELOW_THRESHOLD
+    assert verdict(19_300, small, outside=3_200) is Reason.LEAF_CHUNK_READY
+    assert verdict(19_300, small, outside=3_100) is Reason.BELOW_THRESHOLD
+    assert verdict(19_100, small, outside=3_200) is Reason.BELOW_THRESHOLD
 
 
 def debt(state: str, reason: str, *, next_attempt_at: int = 0, next_seq: int = 100) -> Debt:
