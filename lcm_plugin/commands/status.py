@@ -29,7 +29,8 @@ def status(engine: Engine, session: Session, words: list[str]) -> CommandResult:
     with engine.store.read() as reader:
         data = _whole(engine, reader)
         data["session"] = _session(engine, reader, session)
-    data["last_error"] = engine.troubles.of(session.key, data["session"].get("conversation_id"))
+    own = data["session"]
+    data["last_error"] = engine.troubles.of(own.get("key", session.key), own.get("conversation_id"))
     lines = _whole_lines(data) + _session_lines(data["session"], engine.config.timezone)
     lines.append(_trouble_line(data["last_error"], engine.config.timezone))
     return CommandResult("\n".join(lines), data)

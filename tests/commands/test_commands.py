@@ -149,6 +149,7 @@ def test_status_shows_the_newest_trouble_of_this_session_only(
     busy.events.emit("compaction.pass", level=20, session_key=session.key, reason="not a trouble")
     text = ask(busy, session, "/lcm").text
     assert "summary rejected: reason an \\*echo\\*" in text
+    assert "summary rejected" in ask(busy, Session("", session.id), "/lcm").text
     assert "someone else" not in text
     busy.events.emit("index.failed", level=40, error="of the whole database")
     assert "of the whole database" in ask(busy, session, "/lcm").text
