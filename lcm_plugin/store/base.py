@@ -84,7 +84,7 @@ class Reader(SearchReader, AuditReader, Protocol):
         """A conversation's messages by seq; unknown seqs are left out."""
 
     def newest_system(self, conversation_id: int) -> MessageHead | None:
-        """The newest system message."""
+        """The newest system (or developer) message."""
 
     def users_within(self, conversation_id: int, spans: Sequence[tuple[int, int]]) -> set[tuple[int, int]]:
         """Which spans of seqs hold a user's own message after their first seq."""

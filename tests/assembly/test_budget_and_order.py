@@ -138,6 +138,18 @@ def test_only_the_newest_system_message_stands_at_the_front(engine: Engine, sess
     assert engine.assemble(session, 1_000).messages == [new, user("a"), assistant("b"), user("c")]
 
 
+def test_a_developer_message_counts_as_system_message(engine: Engine, session: Session) -> None:
+    rules = {"role": "developer", "content": "be brief"}
+    tell(engine, session, rules, user("a"), assistant("b"), user("c"))
+    assert engine.assemble(session, 1_000).messages == [rules, user("a"), assistant("b"), user("c")]
+    with engine.store.read() as reader:
+        plan = reader.db.execute(
+            "EXPLAIN QUERY PLAN SELECT seq FROM messages m WHERE m.conversation_id = 1 "
+            "AND m.role IN ('system', 'developer') ORDER BY m.seq DESC LIMIT 1"
+        ).fetchall()
+    assert "messages_system" in str(plan)
+
+
 def test_what_is_left_out_is_said_with_the_ids_that_cover_it(engine: Engine, session: Session) -> None:
     long_talk(engine, session, 30)
     tell(engine, session, user("now"))

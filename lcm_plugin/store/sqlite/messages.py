@@ -110,8 +110,8 @@ class MessageQueries(Handle):
 
     def newest_system(self, conversation_id: int) -> MessageHead | None:
         row = self._one(
-            f"SELECT {HEAD_COLUMNS} FROM messages m WHERE m.conversation_id = ? AND m.role = 'system' "
-            "ORDER BY m.seq DESC LIMIT 1",
+            f"SELECT {HEAD_COLUMNS} FROM messages m WHERE m.conversation_id = ? "
+            "AND m.role IN ('system', 'developer') ORDER BY m.seq DESC LIMIT 1",
             (conversation_id,),
         )
         return message_head(row) if row else None

@@ -74,7 +74,7 @@ CREATE UNIQUE INDEX messages_seq ON messages (conversation_id, seq);
 CREATE INDEX messages_identity ON messages (conversation_id, identity);
 CREATE UNIQUE INDEX messages_host_id ON messages (conversation_id, host_id) WHERE host_id IS NOT NULL;
 CREATE INDEX messages_calls ON messages (conversation_id, seq) WHERE calls IS NOT NULL OR answers IS NOT NULL;
-CREATE INDEX messages_system ON messages (conversation_id, seq) WHERE role = 'system';
+CREATE INDEX messages_system ON messages (conversation_id, seq) WHERE role IN ('system', 'developer');
 CREATE INDEX messages_user ON messages (conversation_id, seq) WHERE role = 'user' AND hidden = 0;
 
 CREATE TABLE message_parts (
