@@ -315,7 +315,7 @@ def _repeated_head(items: Sequence[Incoming], stored: Sequence[MessageHead]) -> 
         return 0
     if overlap == len(items):
         return overlap if _is_whole_turn(items) else 0
-    answered_next = stored[-1].role == "user" and items[overlap].role != "user"
+    answered_next = stored[-1].role == "user" and items[overlap].role == "assistant" and items[0].text.strip()
     return overlap if overlap > 1 or answered_next else 0
 
 
