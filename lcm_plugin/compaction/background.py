@@ -24,7 +24,7 @@ class Background:
     A key that is already waiting is not queued twice; one that is running runs once more afterwards.
     """
 
-    def __init__(self, workers: int = 2) -> None:
+    def __init__(self, workers: int = 4) -> None:
         self._limit = workers
         self._condition = threading.Condition()
         self._queue: deque[tuple[Hashable, Job]] = deque()

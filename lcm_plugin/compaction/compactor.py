@@ -60,6 +60,7 @@ class Compactor:
         calibration: Calibration,
         *,
         calls_models: Callable[[], bool],
+        spent_until: Callable[[str], int],
     ) -> None:
         self._store = store
         self._sweeper = sweeper
@@ -68,6 +69,7 @@ class Compactor:
         self._clock = clock
         self._calibration = calibration
         self._calls_models = calls_models
+        self._spent_until = spent_until
 
     def limits(self, call: Call, session_key: str) -> Limits:
         """The settings for a call, its budget corrected by what the provider counts."""
@@ -145,6 +147,7 @@ class Compactor:
             deadline=time.monotonic() + self._config.sweep_deadline_ms / 1000,
             pass_seconds=self._config.summary_timeout_ms / 1000,
             alive=lambda: lease.held and not cancelled(),
+            spent_until=self._spent_until,
         )
 
     def _settle(
@@ -162,7 +165,7 @@ class Compactor:
             reason = _verdict(progress, after, limits, failure)
             state = _STATES.get(reason, "done")
             rest = _rest(reason, lease.attempts, failure)
-            next_attempt = self._clock() + rest if rest else 0
+            next_attempt = self._clock() + rest if rest else progress.spent_until
             lease.settle(state, reason=str(reason), error=detail, next_attempt_at=next_attempt)
         except LcmError as error:
             # The lease expires by itself; what was published stands.
@@ -238,6 +241,8 @@ def _verdict(progress: Progress, after: int, limits: Limits, failure: LcmError |
         return progress.stopped
     if after > limits.hard:
         return Reason.BUDGET_UNREACHABLE
+    if progress.spent_until:
+        return Reason.DEFERRED
     if progress.passes:
         return Reason.DONE
     return Reason.NO_PROGRESS if progress.tried else Reason.NOTHING_ELIGIBLE

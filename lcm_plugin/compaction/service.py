@@ -57,6 +57,7 @@ class Compaction:
             clock,
             calibration,
             calls_models=summarizer.completions.available,
+            spent_until=summarizer.spent_until,
         )
         self._scheduler = Scheduler(
             store, self._compactor, background, events, clock, hard_wait_ms=config.hard_wait_ms

@@ -27,7 +27,10 @@ _RETRIES = 3
 
 @dataclass(slots=True)
 class Progress:
-    """What a series of passes has done so far. ``tried`` counts passes, the vain ones too."""
+    """What a series of passes has done so far. ``tried`` counts passes, the vain ones too.
+
+    ``spent_until`` is set when the session's summary calls were used up: milliseconds since the epoch.
+    """
 
     passes: int = 0
     tried: int = 0
@@ -35,6 +38,7 @@ class Progress:
     fallbacks: int = 0
     summaries: list[str] = field(default_factory=list)
     stopped: Reason | None = None
+    spent_until: int = 0
 
     def add(self, node: Item, saved: int) -> None:
         """Notes a published summary."""
@@ -49,13 +53,15 @@ class Bounds:
     """Where a series must stop.
 
     ``deadline`` is a `time.monotonic` value after which no pass starts; one that has started may take
-    ``pass_seconds``. ``alive`` is False once the work was cancelled or its lease lost.
+    ``pass_seconds``. ``alive`` is False once the work was cancelled or its lease lost. ``spent_until`` tells
+    when a session may call a model again; 0 when it may now.
     """
 
     max_passes: int
     deadline: float
     pass_seconds: float
     alive: Callable[[], bool] = lambda: True
+    spent_until: Callable[[str], int] = lambda scope: 0
 
     def stop(self, progress: Progress) -> Reason | None:
         """Why no further pass may start; None when one may."""
@@ -204,10 +210,17 @@ class _Series:
             return None
         with self._store.read() as reader:
             conversation = reader.conversation(self._conversation_id)
-            if conversation is None or not conversation.active:
+            if conversation is None or not conversation.active or self._is_spent(conversation):
                 return None
             chunk = choose(reader, self._tail(reader, conversation))
         return None if chunk is None else (conversation, chunk)
+
+    def _is_spent(self, conversation: Conversation) -> bool:
+        """Whether this can wait until a model may be called again, rather than be done without one now."""
+        if self._pressure.forced:
+            return False
+        self._progress.spent_until = self._bounds.spent_until(conversation.session_key)
+        return self._progress.spent_until > 0
 
     def _note(self, chunk: Chunk, result: PassResult) -> bool:
         self._lost_races = 0

@@ -144,6 +144,15 @@ class SpendGuard:
         """Calls, forced calls and accepted summaries of the window, and when a pause ends (0: none)."""
         return self._load(scope)
 
+    def spent_until(self, scope: str) -> int:
+        """When unforced calls may be made again; 0 when they may now."""
+        state, now = self._load(scope), self._clock()
+        if now < state["paused_until"]:
+            return int(state["paused_until"])
+        if state["calls"] >= self._config.summary_max_calls_per_window:
+            return int(state["window_start"]) + self._config.summary_call_window_ms
+        return 0
+
     def _load(self, scope: str) -> dict[str, Any]:
         now = self._clock()
         empty = {"window_start": now, "calls": 0, "forced": 0, "accepted": 0, "paused_until": 0}

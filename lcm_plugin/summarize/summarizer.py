@@ -111,6 +111,13 @@ class Summarizer:
         ]
         return {"models": models, "spend": self._spend.state(scope)}
 
+    def spent_until(self, scope: str) -> int:
+        """When a session whose summary calls are used up may call a model again; 0 when it may now, or has none.
+
+        Milliseconds since the epoch.
+        """
+        return self._spend.spent_until(scope) if self.completions.available() else 0
+
     def _job(self, task: SummaryTask, blocks: tuple[SourceBlock, ...]) -> _Job:
         target = min(task.target_tokens, max(16, int(task.source_tokens * _SHRINK)))
         cap = min(math.ceil(target * self._config.summary_max_overage_factor), task.source_tokens - 1)

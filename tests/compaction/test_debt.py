@@ -120,6 +120,36 @@ def test_after_vain_passes_nothing_is_tried_before_the_next_time(
     assert debt_of(engine).attempts == 0
 
 
+def test_used_up_summary_calls_defer_what_can_wait_until_the_window_ends(
+    open_engine: Open, session: Session, clock: Clock
+) -> None:
+    model = Model()
+    engine = open_engine(model, **SMALL, summary_max_calls_per_window=2, max_sweep_passes=100)
+    engine.ingest(session, turns(60))
+    budget = int(engine.evaluate(session).tokens * 1.2)
+    first = engine.compact(session, budget=budget)
+    assert (first.passes, first.reason) == (2, Reason.DEFERRED)
+    debt = debt_of(engine)
+    assert debt.state == "deferred"
+    assert debt.next_attempt_at == clock() + 600_000
+    engine.ingest(session, turns(2, start=90))
+    assert engine.evaluate(session, budget).reason is Reason.DEFERRED
+    clock.advance(601)
+    second = engine.compact(session, budget=budget)
+    assert second.passes == 2
+    assert len(model.calls) == 4
+
+
+def test_past_the_hard_limit_used_up_calls_do_not_let_a_session_die(
+    open_engine: Open, session: Session
+) -> None:
+    engine = open_engine(Model(), **SMALL, summary_max_calls_per_window=2, max_sweep_passes=100)
+    engine.ingest(session, turns(60))
+    outcome = engine.compact(session, budget=4_000)
+    assert outcome.tokens_after <= 3_800
+    assert "by extraction" in outcome.detail
+
+
 def test_debt_survives_a_restart_and_a_worker_pays_it(database: Path, session: Session, clock: Clock) -> None:
     config = LcmConfig(database=str(database), **SMALL, summary_max_calls_per_window=1_000)
     with Engine.open(config, clock=clock) as engine:
