@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -21,6 +22,7 @@ from lcm_plugin.compaction.worker import WorkReport
 from lcm_plugin.config import DEFAULT_BUDGET, LcmConfig
 from lcm_plugin.errors import EngineClosed, InputError
 from lcm_plugin.events import Listener
+from lcm_plugin.health.resummarise import Rewriter
 from lcm_plugin.ingest.messages import rebuild
 from lcm_plugin.recall.catchup import index_in_background
 from lcm_plugin.services import build_services
@@ -41,6 +43,7 @@ from lcm_plugin.types import (
     IntegrityReport,
     Message,
     Reason,
+    RepairOutcome,
     RepairPlan,
     Session,
     Turn,
@@ -411,6 +414,26 @@ class Engine:
 
         return plan_repairs(report)
 
+    def repair(self, plan: RepairPlan, *, backup: bool = True) -> RepairOutcome:
+        """Carries out a plan, step by step, after a checked copy of the database.
+
+        Raises `StoreUnavailable` when the copy cannot be made; then nothing was changed.
+        """
+        self._check_open()
+        from lcm_plugin.health.repair import apply_repairs
+
+        copy = self.backup() if backup and plan.steps else ""
+        return RepairOutcome(tuple(apply_repairs(self.store, self._rewriter(), plan)), copy)
+
+    def backup(self, target: str | None = None) -> str:
+        """Writes a checked copy of the database and returns its path; beside it, with the time, unless named.
+
+        Raises `StoreUnavailable` for a server's database, which is copied with its own tools.
+        """
+        self._check_open()
+        stamp = datetime.fromtimestamp(self.clock() / 1000, UTC).strftime("%Y%m%dT%H%M%S")
+        return self.store.backup(target or f"{self.store.location}.{stamp}Z.bak")
+
     @property
     def default_budget(self) -> int:
         """The token budget when a host names none."""
@@ -459,6 +482,16 @@ class Engine:
     def access(self, session: Session) -> Access:
         """Whether a session may be read and written, only read, or neither."""
         return self._sessions.access(session)
+
+    def _rewriter(self) -> Rewriter:
+        return Rewriter(
+            self.store,
+            self.summarizer,
+            self.counter,
+            self.config.leaf_target_tokens,
+            self.config.condensed_target_tokens,
+            self.config.timezone,
+        )
 
     def _call(self, budget: int | None, overhead: int, model: str | None, window: int | None) -> Call:
         return Call(self._budget(budget), overhead, model, window)

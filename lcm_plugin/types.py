@@ -228,6 +228,29 @@ class RepairStep:
 
 
 @dataclass(frozen=True, slots=True)
+class RepairResult:
+    """What one step did: how many rows or summaries it mended, how many it could not, and why."""
+
+    step: RepairStep
+    mended: int
+    failed: int = 0
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RepairOutcome:
+    """What ``doctor apply`` did, and where the copy of the database is that was made before."""
+
+    results: tuple[RepairResult, ...]
+    backup: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether every step did all it should."""
+        return not any(result.failed or result.error for result in self.results)
+
+
+@dataclass(frozen=True, slots=True)
 class RepairPlan:
     """What ``doctor apply`` would do, and which findings it cannot mend."""
 

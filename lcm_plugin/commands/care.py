@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING
 from lcm_plugin.commands.texts import DEFERRED, DONE, FAILED, NOOP, inline, plural, size
 from lcm_plugin.recall.times import format_instant
 from lcm_plugin.sessions.gate import Access
-from lcm_plugin.types import CommandResult, CompactionResult, Finding, Reason, Session, Severity
+from lcm_plugin.types import (
+    CommandResult,
+    CompactionResult,
+    Finding,
+    IntegrityReport,
+    Reason,
+    Session,
+    Severity,
+)
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
@@ -69,8 +77,12 @@ def undo(engine: Engine, session: Session, words: list[str]) -> CommandResult:
 
 
 def doctor(engine: Engine, session: Session, words: list[str]) -> CommandResult:
-    """Checks this session's conversations and their files."""
+    """Checks this session's conversations and their files; with ``apply``, mends what can be mended."""
+    if words and words[0].lower() != "apply":
+        return CommandResult("`/lcm doctor` checks, `/lcm doctor apply` mends.", {"outcome": NOOP}, ok=False)
     report = engine.check(session)
+    if words:
+        return _apply_repairs(engine, report)
     counts = Counter(finding.severity for finding in report.findings)
     data = {
         "outcome": DONE if report.complete else DEFERRED,
@@ -94,10 +106,38 @@ def doctor(engine: Engine, session: Session, words: list[str]) -> CommandResult:
     hidden = len(lines) - _MOST_FINDINGS
     more = [f"- … and {hidden:,} more"] if hidden > 0 else []
     unfinished = [] if report.complete else ["The check was ended early; run it again."]
-    repair = ["Nothing was changed; `lcm doctor` in a shell can repair."] if report.findings else []
+    repair = ["Nothing was changed; `/lcm doctor apply` mends what can be mended."] if report.findings else []
     return CommandResult(
         "\n".join([head, *lines[:_MOST_FINDINGS], *more, *unfinished, *repair]), data, ok=report.ok
     )
+
+
+def _apply_repairs(engine: Engine, report: IntegrityReport) -> CommandResult:
+    plan = engine.plan_repairs(report)
+    refused = [f"- not mended, `{one.code}`: {inline(one.message)}" for one in plan.refused[:_MOST_FINDINGS]]
+    if not plan.steps:
+        text = "\n".join(
+            ["There is nothing to mend." if not refused else "Nothing of it can be mended.", *refused]
+        )
+        return CommandResult(text, {"outcome": NOOP, "refused": len(plan.refused)}, ok=not refused)
+    outcome = engine.repair(plan, backup="://" not in engine.store.location)
+    lines = [
+        f"- {'failed' if one.error or one.failed else 'done'}, `{one.step.code}`: {one.step.description}; "
+        f"{one.mended:,} mended"
+        + (f", {one.failed:,} not" if one.failed else "")
+        + (f" ({one.error})" if one.error else "")
+        for one in outcome.results
+    ]
+    copied = [f"A copy from before is at `{outcome.backup}`."] if outcome.backup else []
+    data = {
+        "outcome": DONE if outcome.ok else FAILED,
+        "backup": outcome.backup,
+        "steps": [
+            {"code": one.step.code, "mended": one.mended, "failed": one.failed} for one in outcome.results
+        ],
+        "refused": len(plan.refused),
+    }
+    return CommandResult("\n".join([*lines, *refused, *copied]), data, ok=outcome.ok)
 
 
 def backup(engine: Engine, session: Session, words: list[str]) -> CommandResult:

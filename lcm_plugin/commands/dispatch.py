@@ -55,7 +55,12 @@ COMMANDS: dict[str, Command] = {
     "config": Command(
         settings.config, "the settings, or one of them: value, source, range", "[KEY]", 1, needs_session=False
     ),
-    "doctor": Command(care.doctor, "check that everything of this session is whole"),
+    "doctor": Command(
+        care.doctor,
+        "check that everything of this session is whole; apply mends what can be mended",
+        "[apply]",
+        1,
+    ),
     "backup": Command(care.backup, "write a checked copy of the database beside it", needs_session=False),
 }
 

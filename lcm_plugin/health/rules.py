@@ -61,10 +61,10 @@ RULES: dict[str, Rule] = {
     "summary_sums": Rule(
         Severity.WARNING, "a summary's counts differ from its sources", "count the sources again"
     ),
+    "summary_fallback": Rule(
+        Severity.WARNING, "a summary was written by extraction because a model failed", "ask the model again"
+    ),
     "summary_oversize": Rule(Severity.WARNING, "a summary is not smaller than its source"),
     "debt_stale": Rule(Severity.WARNING, "a compaction lease ended long ago", "give the lease back"),
-    "index_unusable": Rule(
-        Severity.WARNING, "the full-text index does not answer; searches scan", "build the index again"
-    ),
     "interrupted": Rule(Severity.INFO, "the check stopped before it was through"),
 }

@@ -22,6 +22,7 @@ AUDITS = (
     "summary_depth",
     "summary_orphan",
     "summary_sums",
+    "summary_fallback",
     "summary_oversize",
     "debt_stale",
 )

@@ -28,6 +28,7 @@ from lcm_plugin.store.records import (
     StoreStatus,
     Summary,
 )
+from lcm_plugin.store.repair_base import RepairWriter
 from lcm_plugin.store.search_base import SearchReader, SearchWriter
 from lcm_plugin.types import Session
 
@@ -176,7 +177,7 @@ class Reader(SearchReader, AuditReader, Protocol):
         """How many summaries a conversation has, by depth."""
 
 
-class Writer(Reader, SearchWriter, Protocol):
+class Writer(Reader, SearchWriter, RepairWriter, Protocol):
     """Changes within one write transaction."""
 
     def open_conversation(self, session: Session, now: int) -> Conversation:

@@ -16,7 +16,7 @@ from lcm_plugin.cli.exits import INTERNAL
 from lcm_plugin.cli.opening import reading, writing
 from lcm_plugin.cli.options import AsJson, ConversationName, Database
 from lcm_plugin.cli.output import print_json, print_table, size, working
-from lcm_plugin.types import Finding, IntegrityReport, RepairPlan, Severity
+from lcm_plugin.types import Finding, IntegrityReport, RepairOutcome, RepairPlan, Severity
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
@@ -46,30 +46,54 @@ def doctor(
     host: Annotated[
         Host | None, typer.Option(help="Check instead whether this host really uses lcm.")
     ] = None,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Mend what can be mended, after a checked copy of the database.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Check a database and say what could be mended; nothing is changed. Exit code 1 when something is broken.
+    """Check a database and say what could be mended; nothing is changed without --apply.
 
-    Examples: `lcm doctor` · `lcm doctor agent:main:main --json` · `lcm doctor --host hermes`
+    Exit code 1 when something is broken, or could not be mended.
+
+    Examples: `lcm doctor` · `lcm doctor agent:main:main --apply` · `lcm doctor --host hermes`
     """
     from lcm_plugin.types import Session
 
     if host is not None:
         _check_host(host, as_json)
         return
-    with reading(database) as engine:
+    outcome = None
+    with writing(database) if apply else reading(database) as engine:
         session = None
         if conversation is not None:
             session = Session(engine.library.conversation(conversation).session_key)
         with working("checking"):
             report = engine.check(session)
         plan = engine.plan_repairs(report)
+        if apply and plan.steps:
+            with working("mending"):
+                outcome = engine.repair(plan, backup="://" not in engine.store.location)
+                report = engine.check(session)
     if as_json:
-        print_json({"ok": report.ok, **asdict(report), "plan": asdict(plan)})
+        done = None if outcome is None else asdict(outcome)
+        print_json({"ok": report.ok, **asdict(report), "plan": asdict(plan), "outcome": done})
+    elif outcome is not None:
+        _print_outcome(outcome, plan)
     else:
         _print_findings(report, plan)
-    if not report.ok:
+    if not report.ok or (outcome is not None and not outcome.ok):
         raise typer.Exit(INTERNAL)
+
+
+def _print_outcome(outcome: RepairOutcome, plan: RepairPlan) -> None:
+    for result in outcome.results:
+        left = f", {result.failed:,} not" if result.failed else ""
+        why = f" ({result.error})" if result.error else ""
+        print(f"{result.step.code}: {result.step.description}; {result.mended:,} mended{left}{why}")
+    for finding in plan.refused:
+        print(f"not mended, {finding.code}: {finding.message}")
+    if outcome.backup:
+        print(f"A copy from before is at {outcome.backup}")
 
 
 def compact(

@@ -14,7 +14,7 @@ _LEASE_GRACE_MS = 3_600_000
 _cursor_names = itertools.count()
 
 # `here` restricts a query to one conversation; NULL means all of them.
-_QUERIES = {
+QUERIES = {
     "context_dangling": """
         SELECT c.conversation_id, coalesce('msg_' || c.message_id, c.summary_id), 'ordinal ' || c.ordinal
         FROM context_items c LEFT JOIN messages m ON m.message_id = c.message_id
@@ -121,6 +121,9 @@ _QUERIES = {
         WHERE (%(here)s::bigint IS NULL OR s.conversation_id = %(here)s)
         GROUP BY s.conversation_id, s.summary_id HAVING sum(q.message_count) <> s.message_count
             OR sum(q.descendant_count + 1) <> s.descendant_count""",
+    "summary_fallback": """
+        SELECT s.conversation_id, s.summary_id, 'depth ' || s.depth FROM summaries s
+        WHERE (%(here)s::bigint IS NULL OR s.conversation_id = %(here)s) AND s.fallback""",
     "summary_oversize": """
         SELECT s.conversation_id, s.summary_id, s.tokens || ' tokens from ' || s.source_tokens FROM summaries s
         WHERE (%(here)s::bigint IS NULL OR s.conversation_id = %(here)s) AND s.tokens >= s.source_tokens""",
@@ -150,7 +153,7 @@ class AuditQueries(Handle):
                 if not _is_json(text):
                     yield Breach(*found)
             return
-        for row in self._stream(_QUERIES[name], values):
+        for row in self._stream(QUERIES[name], values):
             yield Breach(*row)
 
     def structure_faults(self) -> list[str]:

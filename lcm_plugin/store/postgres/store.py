@@ -13,8 +13,9 @@ from lcm_plugin.store.postgres.conversations import ConversationChanges, Convers
 from lcm_plugin.store.postgres.debt import DebtChanges, DebtQueries
 from lcm_plugin.store.postgres.files import FileChanges, FileQueries
 from lcm_plugin.store.postgres.messages import MessageChanges, MessageQueries
+from lcm_plugin.store.postgres.repair import RepairChanges
 from lcm_plugin.store.postgres.schema import prepare_schema, require_schema
-from lcm_plugin.store.postgres.search import SearchChanges, SearchQueries
+from lcm_plugin.store.postgres.search import SearchQueries
 from lcm_plugin.store.postgres.status import StatusQueries
 
 OLDEST_SERVER = 140_000
@@ -43,7 +44,7 @@ class PostgresWriter(
     ContextChanges,
     FileChanges,
     DebtChanges,
-    SearchChanges,
+    RepairChanges,
     StatusQueries,
     AuditQueries,
 ):

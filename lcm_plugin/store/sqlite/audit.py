@@ -10,7 +10,7 @@ from lcm_plugin.store.sqlite.conversations import Handle
 _LEASE_GRACE_MS = 3_600_000
 
 # `here` restricts a query to one conversation; NULL means all of them.
-_QUERIES = {
+QUERIES = {
     "context_dangling": """
         SELECT c.conversation_id, coalesce('msg_' || c.message_id, c.summary_id), 'ordinal ' || c.ordinal
         FROM context_items c LEFT JOIN messages m ON m.message_id = c.message_id
@@ -124,6 +124,9 @@ _QUERIES = {
         WHERE (:here IS NULL OR s.conversation_id = :here)
         GROUP BY s.summary_id HAVING sum(q.message_count) <> s.message_count
             OR sum(q.descendant_count + 1) <> s.descendant_count""",
+    "summary_fallback": """
+        SELECT s.conversation_id, s.summary_id, 'depth ' || s.depth FROM summaries s
+        WHERE (:here IS NULL OR s.conversation_id = :here) AND s.fallback = 1""",
     "summary_oversize": """
         SELECT s.conversation_id, s.summary_id, s.tokens || ' tokens from ' || s.source_tokens FROM summaries s
         WHERE (:here IS NULL OR s.conversation_id = :here) AND s.tokens >= s.source_tokens""",
@@ -138,7 +141,7 @@ class AuditQueries(Handle):
     """Reads of the integrity checker."""
 
     def audit(self, name: str, *, conversation_id: int | None = None, now: int = 0) -> Iterator[Breach]:
-        for row in self.db.execute(_QUERIES[name], {"here": conversation_id, "now": now}):
+        for row in self.db.execute(QUERIES[name], {"here": conversation_id, "now": now}):
             yield Breach(*row)
 
     def structure_faults(self) -> list[str]:

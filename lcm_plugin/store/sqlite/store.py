@@ -20,8 +20,8 @@ from lcm_plugin.store.sqlite.conversations import ConversationChanges
 from lcm_plugin.store.sqlite.debt import DebtChanges
 from lcm_plugin.store.sqlite.files import FileChanges
 from lcm_plugin.store.sqlite.messages import MessageChanges
+from lcm_plugin.store.sqlite.repair import RepairChanges
 from lcm_plugin.store.sqlite.schema import SCHEMA_VERSION, migrate, schema_version
-from lcm_plugin.store.sqlite.search import SearchChanges
 from lcm_plugin.store.sqlite.status import StatusQueries
 from lcm_plugin.store.sqlite.summaries import SummaryQueries
 
@@ -33,7 +33,7 @@ class SqliteTransaction(
     SummaryQueries,
     FileChanges,
     DebtChanges,
-    SearchChanges,
+    RepairChanges,
     StatusQueries,
     AuditQueries,
 ):
