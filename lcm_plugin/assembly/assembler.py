@@ -234,16 +234,20 @@ class _Assembly:
             self._alone(newest, instruction) if newest else _nothing(self._view.conversation.conversation_id)
         )
 
-    def _newest_request(self) -> Rendered | None:
+    def _newest_request(self, before: int = _EVERYTHING) -> Rendered | None:
+        """The newest message before an ordinal in which a user speaks."""
+        view = self._view
         while True:
-            found = next((item for item in reversed(self._view.shown) if item and item.is_request), None)
-            if found or len(self._view.items) > _FAR or not self._views.reach(self._reader, self._view):
+            spoken = (one for one in reversed(view.shown) if one and one.is_request and one.ordinal < before)
+            found = next(spoken, None)
+            if found or len(view.items) > _FAR or not self._views.reach(self._reader, view):
                 break
-        if found is None and not self._view.complete:
-            item = older_request(self._reader, self._view, self._view.items[0].ordinal)
+        if found is None and not view.complete:
+            item = older_request(self._reader, view, min(before, view.items[0].ordinal))
             found = self._renderer.render(self._reader, [item])[0] if item else None
-        if self._opening and (found is None or found.ordinal < self._opening.ordinal):
-            found = self._opening
+        opening = self._opening
+        if opening and opening.ordinal < before and (found is None or found.ordinal < opening.ordinal):
+            found = opening
         return next(iter(self._for_model([found])), None)
 
     def _words(self, newest: Rendered) -> Rendered:
@@ -261,8 +265,11 @@ class _Assembly:
             older = view.items[horizon.start].ref if horizon.start < len(view.items) else None
             items = [*self._older(first, items), *items]
         newer = self._shown(horizon.end, len(view.items))
-        if newest is not None and not any(item.ref == newest.ref for item in (*items, *newer)):
-            items = sorted([*items, newest], key=lambda item: item.ordinal)
+        # The request that was the newest at the plan's end stays in it until the next step.
+        asked = self._newest_request(view.items[horizon.end].ordinal) if newer else newest
+        for one in (asked, newest):
+            if one is not None and not any(item.ref == one.ref for item in (*items, *newer)):
+                items = sorted([*items, one], key=lambda item: item.ordinal)
         relevance = scorer(request.prompt) if request.by_relevance and request.prompt else None
         wanted = Wanted(budget, request.tail_messages, relevance)
         selection = select(items, wanted, self._renderer.stub, self._renderer.words_only)
@@ -272,7 +279,7 @@ class _Assembly:
         begins = chosen[0].ref if chosen else None
         left_out = [item.ref for item in selection.left_out]
         missing = left_out_text(items, selection.left_out, older)
-        decisions = (begins, older, left_out, selection.stubbed, silent)
+        decisions = (begins, asked and asked.ref, older, left_out, selection.stubbed, silent)
         return _Choice((*chosen, *newer), missing, decisions, silent)
 
     def _from_a_user(self, items: Sequence[Rendered]) -> list[Rendered]:

@@ -30,7 +30,7 @@ def users(draw: Any) -> Message:
     if kind == 0:
         return {"role": "user", "content": draw(st.sampled_from(["", "  ", []]))}
     if kind == 1:
-        blocks = [{"type": "text", "text": text}, {"type": "image_url", "image_url": {"url": PIXEL}}]
+        blocks = [{"type": "text", "text": "see " + text}, {"type": "image_url", "image_url": {"url": PIXEL}}]
         return {"role": "user", "content": blocks}
     if kind == 2:
         return {"role": "user", "content": [{"type": "text", "text": " "}, {"type": "text", "text": text}]}

@@ -343,3 +343,18 @@ def test_old_system_messages_take_no_room(engine: Engine, session: Session) -> N
     context = engine.assemble(session, 2_100)
     assert not context.notices
     assert len(context.messages) == 1 + 2 * 12 + 1
+
+
+def test_a_request_from_before_the_window_stays_until_the_next_step(
+    engine: Engine, session: Session
+) -> None:
+    tell(engine, session, user("the long task"))
+    before = None
+    for number in range(120):
+        tell(engine, session, call(f"c{number}"), result(f"c{number}", "found " * 40))
+        if number % 40 == 39:
+            tell(engine, session, assistant("done"), user(f"task {number}"))
+        context = engine.assemble(session, 2_500)
+        if before is not None:
+            assert is_prefix(before, context) == (before.prefix_epoch == context.prefix_epoch)
+        before = context
