@@ -1,0 +1,50 @@
+"""``lcm worker``."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from lcm_plugin.cli.opening import writing
+from lcm_plugin.cli.options import AsJson, Database
+from lcm_plugin.cli.output import print_json
+
+
+def add_to(app: typer.Typer) -> None:
+    """Registers the command."""
+    app.command(rich_help_panel="Look after")(worker)
+
+
+def worker(
+    database: Database = None,
+    until_idle: Annotated[
+        bool, typer.Option("--until-idle", help="End when nothing is due any more.")
+    ] = False,
+    poll: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks for work.")] = 2.0,
+    as_json: AsJson = False,
+) -> None:
+    """Work off compaction that hosts owe, in a process of its own; any number may run beside each other.
+
+    Each conversation is taken with a lease, so that a worker that dies holds nothing up for long. Ends after
+    the pass at hand on Ctrl-C or SIGTERM.
+
+    Examples: `lcm worker` · `lcm worker --until-idle --json`
+    """
+    stop = threading.Event()
+    for name in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(name, lambda *_: stop.set())
+    with writing(database) as engine:
+        report = engine.work(stop, until_idle=until_idle, poll_seconds=poll)
+    if as_json:
+        print_json(asdict(report))
+        return
+    verdicts = (
+        ", ".join(f"{count} {reason}" for reason, count in report.verdicts.items()) or "nothing was due"
+    )
+    print(
+        f"{report.compactions} compactions ({verdicts}), {report.passes} passes, {report.tokens_saved:,} tokens saved"
+    )
