@@ -274,7 +274,9 @@ def prepare_schema(connection: Connection, schema: str) -> None:
         version = schema_version(connection, schema)
         if version >= len(MIGRATIONS):
             return
-        connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
+        # Asked first, since making a schema that is there still needs the right to make one.
+        if connection.execute("SELECT to_regnamespace(%s)", (f'"{schema}"',)).fetchone() == (None,):
+            connection.execute(f'CREATE SCHEMA "{schema}"')
         connection.execute(
             "CREATE TABLE IF NOT EXISTS lcm_migrations (version integer PRIMARY KEY, applied_at timestamptz)"
         )
