@@ -153,9 +153,11 @@ def _align(
 def _may_be_stale(
     items: Sequence[Incoming], pairs: Sequence[tuple[int, int]], stored: Sequence[MessageHead]
 ) -> bool:
-    """Whether most of a list is unknown to the newest rows although there are older ones."""
+    """Whether most of a list is unknown to the newest rows, and none of it to the very newest."""
+    if not stored or stored[0].seq == 1 or (pairs and pairs[-1][1] >= len(stored) - _LOST_AT_END):
+        return False
     spoken = sum(item.role != "system" for item in items)
-    return bool(stored) and stored[0].seq > 1 and spoken > 1 and 2 * len(pairs) < spoken
+    return spoken > 1 and 2 * len(pairs) < spoken
 
 
 def _align_with_all(
