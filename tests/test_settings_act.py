@@ -34,9 +34,9 @@ SMALL = {
 ELSEWHERE = {
     "new_session_retain_depth": "sessions/test_new_and_undo.py",
     "bootstrap_max_tokens": "sessions/test_subagents.py",
-    "ignore_session_patterns": "sessions/test_gate.py",
-    "stateless_session_patterns": "sessions/test_gate.py",
-    "skip_stateless_sessions": "sessions/test_gate.py",
+    "ignore_session_patterns": "sessions/test_session_gate.py",
+    "stateless_session_patterns": "sessions/test_session_gate.py",
+    "skip_stateless_sessions": "sessions/test_session_gate.py",
     "control_message_patterns": "ingest/test_standing.py",
     "host_note_patterns": "ingest/test_standing.py",
     "prune_heartbeat_ok": "ingest/test_standing.py",
