@@ -22,6 +22,7 @@ KEY = Session("agent:chat:main", "chat-1")
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Accessing the 'model_:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:Pydantic serializer warnings:UserWarning"),
+    pytest.mark.filterwarnings("ignore:.*on TypedDict class:UserWarning"),
 ]
 
 
