@@ -6,8 +6,8 @@ decorated older messages and may have put in its own; honest repeats stay apart 
 aligns with one message only. ``append`` hands over a delta: all of it is new, except what the end of
 the store proves to be handed over again.
 
-The alignment is a global one with free ends (Needleman & Wunsch 1970, overlap variant): a stored row
-that the host dropped costs almost nothing, a host's message passed over costs more, above all a
+The alignment is a global one with free ends (Needleman & Wunsch 1970, overlap variant): stored rows
+that the host dropped cost little, a host's message passed over costs more, above all a
 user's. A host's own id decides wherever there is one.
 """
 
@@ -24,6 +24,8 @@ WINDOW_SLACK = 64
 _CONTIGUOUS = 8
 _LOST_AT_END = 3
 _STORED_GAP = 0.02
+_GAP_OPENS = 0.25
+_NEVER = float("-inf")
 _USER_GAP = 0.9
 _OTHER_GAP = 0.6
 _REPEATED = 0.5
@@ -190,7 +192,7 @@ def _proven_alignment(
         passed = [at for at in doubtful if at not in aligned and _is_said(items[at])]
         if not passed:
             return pairs
-        end = passed[-1]
+        end = min(position for position in aligned if position > passed[-1])
 
 
 def _is_said(item: Incoming) -> bool:
@@ -212,33 +214,68 @@ def _best_alignment(
     items: Sequence[Incoming], stored: Sequence[MessageHead], load_texts: LoadTexts
 ) -> list[tuple[int, int]]:
     score = _Scores(items, stored, load_texts)
-    width = len(stored) + 1
-    rows = [[0.0] * width]
-    for position, item in enumerate(items):
-        above, gap = rows[-1], score.gap(item)
-        row = [above[0] - gap]
-        for column in range(1, width):
-            best = max(above[column] - gap, row[column - 1] - _STORED_GAP)
-            match = score.match(position, column - 1)
-            row.append(max(best, above[column - 1] + match) if match else best)
-        rows.append(row)
-    ends = [row[-1] for row in rows]
-    return _trace(rows, ends.index(max(ends)), score)
+    grid = _Grid(items, len(stored), score)
+    return grid.trace(*grid.best_end())
 
 
-def _trace(rows: list[list[float]], end: int, score: _Scores) -> list[tuple[int, int]]:
-    pairs: list[tuple[int, int]] = []
-    row, column = end, len(rows[0]) - 1
-    while row > 0 and column > 0:
-        match = score.match(row - 1, column - 1)
-        if match and rows[row][column] == rows[row - 1][column - 1] + match:
-            pairs.append((row - 1, column - 1))
-            row, column = row - 1, column - 1
-        elif rows[row][column] == rows[row][column - 1] - _STORED_GAP:
+class _Grid:
+    """The scores of all beginnings of a list against all beginnings of the stored rows.
+
+    ``_best[i][j]`` is the best score for ``i`` items and ``j`` rows, ``_gap[i][j]`` the best that ends in
+    stored rows which the list lacks. Column 0 is the score while nothing is aligned yet; it holds for any
+    number of rows, since what a host dropped before its first message costs nothing. A gap between aligned
+    rows costs more to begin than to go on (affine, Gotoh 1982): a host drops a run, it does not pick.
+    """
+
+    def __init__(self, items: Sequence[Incoming], rows: int, score: _Scores) -> None:
+        self._score = score
+        width = rows + 1
+        self._best = [[0.0] * width]
+        self._gap = [[_NEVER] * width]
+        for position, item in enumerate(items):
+            above, passed = self._best[-1], score.gap(item)
+            start = above[0] - passed
+            best, gap = [start], [_NEVER]
+            for column in range(1, width):
+                gap.append(max(best[-1] - _GAP_OPENS, gap[-1]) - _STORED_GAP)
+                value = max(above[column] - passed, gap[-1], start)
+                match = score.match(position, column - 1)
+                best.append(max(value, above[column - 1] + match) if match else value)
+            self._best.append(best)
+            self._gap.append(gap)
+
+    def best_end(self) -> tuple[int, int]:
+        """Where the best alignment ends; rows at the end that the list lacks cost a little each."""
+        rows = len(self._best[0]) - 1
+        ends = [
+            (value - _STORED_GAP * (rows - column), -item, column)
+            for item, row in enumerate(self._best)
+            for column, value in enumerate(row)
+        ]
+        _, item, column = max(ends)
+        return -item, column
+
+    def trace(self, item: int, column: int) -> list[tuple[int, int]]:
+        """The aligned positions of items and rows on the way to a cell."""
+        pairs: list[tuple[int, int]] = []
+        while item > 0 and column > 0 and self._best[item][column] != self._best[item][0]:
+            value = self._best[item][column]
+            match = self._score.match(item - 1, column - 1)
+            if match and value == self._best[item - 1][column - 1] + match:
+                pairs.append((item - 1, column - 1))
+                item, column = item - 1, column - 1
+            elif value == self._gap[item][column]:
+                column = self._gap_start(item, column)
+            else:
+                item -= 1
+        return pairs[::-1]
+
+    def _gap_start(self, item: int, column: int) -> int:
+        """The column before a gap of stored rows that ends at a column."""
+        best, gap = self._best[item], self._gap[item]
+        while gap[column] != best[column - 1] - _GAP_OPENS - _STORED_GAP:
             column -= 1
-        else:
-            row -= 1
-    return pairs[::-1]
+        return column - 1
 
 
 class _Scores:
