@@ -345,9 +345,7 @@ def test_old_system_messages_take_no_room(engine: Engine, session: Session) -> N
     assert len(context.messages) == 1 + 2 * 12 + 1
 
 
-def test_a_request_from_before_the_window_stays_until_the_next_step(
-    engine: Engine, session: Session
-) -> None:
+def test_a_request_from_before_the_window_stays_until_the_next_step(engine: Engine, session: Session) -> None:
     tell(engine, session, user("the long task"))
     before = None
     for number in range(120):
