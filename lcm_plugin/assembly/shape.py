@@ -200,8 +200,18 @@ def _with_sound_calls(message: Message) -> Message:
     calls = message["tool_calls"]
     if not isinstance(calls, list):
         return {key: value for key, value in message.items() if key != "tool_calls"}
-    sound = [_sound_call(call) for call in calls]
-    return message if all(map(_is_same, sound, calls)) else {**message, "tool_calls": sound}
+    sound = [_sound_call(call) for call in calls if _is_call(call)]
+    if len(sound) == len(calls):
+        return message if all(map(_is_same, sound, calls)) else {**message, "tool_calls": sound}
+    rest = {key: value for key, value in message.items() if key != "tool_calls"}
+    return {**rest, "tool_calls": sound} if sound else rest
+
+
+def _is_call(call: Any) -> bool:
+    """Whether something in ``tool_calls`` names what is called."""
+    if not isinstance(call, dict):
+        return False
+    return any(isinstance(call.get(holder), dict) for holder in ("function", "custom")) or "name" in call
 
 
 def _sound_call(call: Any) -> Any:

@@ -214,3 +214,12 @@ def test_a_chain_stays_valid_for_twenty_turns_after_compaction(engine: Engine, s
     for number in range(6, 26):
         context(engine, session, user(f"q{number}"), call(f"c{number}"), result(f"c{number}", "r" * 50))
         engine.assemble(session, 300)
+
+
+def test_what_names_nothing_to_call_is_no_call(engine: Engine, session: Session) -> None:
+    odd = {"role": "assistant", "content": [], "tool_call_id": "c1", "tool_calls": [{"id": "c1"}, "text"]}
+    engine.ingest(session, [user("look"), odd, user("and now?")])
+    assert [message["content"] for message in engine.assemble(session, 8_000).messages] == [
+        "look",
+        "and now?",
+    ]
