@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lcm_plugin.commands.texts import DEFERRED, DONE, FAILED, NOOP, inline, plural, size
-from lcm_plugin.recall.times import format_instant
 from lcm_plugin.sessions.gate import Access
 from lcm_plugin.types import (
     CommandResult,
@@ -153,8 +152,7 @@ def backup(engine: Engine, session: Session, words: list[str]) -> CommandResult:
     if free < needed:
         text = f"Failed: the copy needs {size(needed)}, and only {size(free)} are free on that disk."
         return CommandResult(text, {"outcome": FAILED, "needed": needed, "free": free}, ok=False)
-    stamp = format_instant(engine.clock(), "UTC")[:19].replace(":", "").replace("-", "")
-    target = engine.store.backup(str(source.with_name(f"{source.name}.{stamp}Z.bak")))
+    target = engine.backup()
     return CommandResult(f"Done: a checked copy is at `{target}`.", {"outcome": DONE, "path": target})
 
 

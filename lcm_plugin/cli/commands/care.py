@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from datetime import UTC, datetime
 from enum import StrEnum
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated
@@ -137,10 +136,8 @@ def backup(
     """
     from pathlib import Path
 
-    with reading(database) as engine:
-        stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-        with working("copying"):
-            written = engine.store.backup(target or f"{engine.store.location}.{stamp}.backup")
+    with reading(database) as engine, working("copying"):
+        written = engine.backup(target)
     count = Path(written).stat().st_size if Path(written).exists() else None
     if as_json:
         print_json({"path": written, "bytes": count})
