@@ -259,12 +259,39 @@ CREATE TABLE guards (
 """
 
 _TRIGRAMS = b"""
-CREATE INDEX message_parts_trigrams ON message_parts USING gin (text gin_trgm_ops)
+CREATE INDEX IF NOT EXISTS message_parts_trigrams ON message_parts USING gin (text gin_trgm_ops)
     WHERE type NOT IN ('reasoning', 'compaction') AND text NOT LIKE 'data:%;base64,%';
-CREATE INDEX summaries_trigrams ON summaries USING gin (content gin_trgm_ops);
+CREATE INDEX IF NOT EXISTS summaries_trigrams ON summaries USING gin (content gin_trgm_ops);
 """
 
-MIGRATIONS: tuple[str, ...] = (_BASE,)
+_REMOVALS = """
+CREATE TABLE removals (
+    removal_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    kind text NOT NULL CHECK (kind IN ('prune', 'redact')),
+    created_at bigint NOT NULL,
+    requested_by text NOT NULL,
+    conversations bigint NOT NULL DEFAULT 0,
+    messages bigint NOT NULL DEFAULT 0,
+    summaries bigint NOT NULL DEFAULT 0,
+    files bigint NOT NULL DEFAULT 0,
+    bytes bigint NOT NULL DEFAULT 0
+);
+
+CREATE TABLE removed_messages (
+    conversation_id bigint NOT NULL,
+    message_id bigint NOT NULL,
+    removal_id bigint NOT NULL,
+    whole boolean NOT NULL,
+    former_identity bigint,
+    PRIMARY KEY (conversation_id, message_id),
+    FOREIGN KEY (conversation_id, message_id) REFERENCES messages ON DELETE CASCADE
+);
+CREATE INDEX removed_messages_former ON removed_messages (conversation_id, former_identity)
+    WHERE former_identity IS NOT NULL;
+CREATE INDEX removed_messages_removal ON removed_messages (removal_id);
+"""
+
+MIGRATIONS: tuple[str, ...] = (_BASE, _REMOVALS)
 
 
 def prepare_schema(connection: Connection, schema: str) -> None:

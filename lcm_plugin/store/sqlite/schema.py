@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sqlite_utils.migrations import Migrations
 
 MIGRATION_SET = "lcm"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 PART_ID_SHIFT = 16
 
 _TABLES = """
@@ -217,6 +217,31 @@ CREATE VIEW message_text AS
     FROM messages m;
 """
 
+_REMOVALS = """
+CREATE TABLE removals (
+    removal_id INTEGER PRIMARY KEY AUTOINCREMENT,
+    kind TEXT NOT NULL CHECK (kind IN ('prune', 'redact')),
+    created_at INTEGER NOT NULL,
+    requested_by TEXT NOT NULL,
+    conversations INTEGER NOT NULL DEFAULT 0,
+    messages INTEGER NOT NULL DEFAULT 0,
+    summaries INTEGER NOT NULL DEFAULT 0,
+    files INTEGER NOT NULL DEFAULT 0,
+    bytes INTEGER NOT NULL DEFAULT 0
+);
+
+CREATE TABLE removed_messages (
+    message_id INTEGER PRIMARY KEY REFERENCES messages ON DELETE CASCADE,
+    conversation_id INTEGER NOT NULL,
+    removal_id INTEGER NOT NULL REFERENCES removals,
+    whole INTEGER NOT NULL CHECK (whole IN (0, 1)),
+    former_identity INTEGER
+);
+CREATE INDEX removed_messages_former ON removed_messages (conversation_id, former_identity)
+    WHERE former_identity IS NOT NULL;
+CREATE INDEX removed_messages_removal ON removed_messages (removal_id);
+"""
+
 
 def migrations() -> Migrations:
     """The ordered set of schema changes."""
@@ -227,6 +252,11 @@ def migrations() -> Migrations:
     @steps()
     def base_tables(db: Database) -> None:
         for statement in _statements(_TABLES):
+            db.execute(statement)
+
+    @steps()
+    def removals(db: Database) -> None:
+        for statement in _statements(_REMOVALS):
             db.execute(statement)
 
     return steps

@@ -1,0 +1,153 @@
+"""The removal part of the store seam: what retention and redaction read and change.
+
+Stored texts are kept for ever unless a person has them removed. Each such act is a row of ``removals``: who,
+when, how much, never what. A message whose text was removed keeps its row, its place and its links, so that
+summaries still know what they were made of and a host that repeats it is recognised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from lcm_plugin.store.records import FileRecord, NewMessage, Summary
+
+RemovalKind = Literal["prune", "redact"]
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """What a conversation takes. ``uncovered`` counts messages that no summary covers.
+
+    ``text_bytes`` are those of messages and summaries, ``file_bytes`` those of its payloads.
+    """
+
+    messages: int
+    uncovered: int
+    summaries: int
+    files: int
+    text_bytes: int
+    file_bytes: int
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of texts and payloads together."""
+        return self.text_bytes + self.file_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """One act of removing, as it is recorded for ever."""
+
+    removal_id: int
+    kind: RemovalKind
+    created_at: int
+    requested_by: str
+    conversations: int = 0
+    messages: int = 0
+    summaries: int = 0
+    files: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Emptied:
+    """One batch of messages whose texts were removed; ``last_id`` is where the next batch begins."""
+
+    messages: int
+    bytes: int
+    last_id: int
+
+
+class RemovalReader(Protocol):
+    """Queries of retention and redaction."""
+
+    def footprint(self, conversation_id: int) -> Footprint:
+        """What a conversation takes; costs one pass over its rows."""
+
+    def text_bytes(self) -> int:
+        """Bytes of all stored texts; costs one pass over them."""
+
+    def removals(self, *, limit: int = 100) -> list[Removal]:
+        """What was removed, newest first."""
+
+    def removals_of(self, message_ids: Sequence[int]) -> dict[int, Removal]:
+        """The act that removed a message's text, or redacted part of it; other messages are left out."""
+
+    def removed_below(self, summary_id: str) -> int:
+        """How many of the messages below a summary have no text any more."""
+
+    def former_identities(self, conversation_ids: Sequence[int]) -> dict[int, int]:
+        """The identities that redacted messages had, and those they have now."""
+
+    def whole_text_removed(self, message_ids: Sequence[int]) -> set[int]:
+        """Which messages keep nothing but their row."""
+
+
+class RemovalWriter(Protocol):
+    """Changes of retention and redaction within one write transaction."""
+
+    def begin_removal(self, kind: RemovalKind, requested_by: str, now: int) -> int:
+        """Records that somebody removes something and returns the record's id."""
+
+    def add_to_removal(
+        self,
+        removal_id: int,
+        *,
+        conversations: int = 0,
+        messages: int = 0,
+        summaries: int = 0,
+        files: int = 0,
+        bytes_removed: int = 0,
+    ) -> None:
+        """Adds to a record's counts."""
+
+    def empty_messages(
+        self,
+        conversation_id: int,
+        removal_id: int,
+        notice: str,
+        *,
+        after_id: int = 0,
+        limit: int = 500,
+        keep_raw: bool = False,
+    ) -> Emptied:
+        """Removes the texts of a conversation's next messages; ``notice`` stands in their place.
+
+        Their rows, identities, token counts and links stay. Those that stand raw in the context are hidden
+        from then on, or left alone with ``keep_raw``. Nothing else of the conversation changes.
+        """
+
+    def delete_conversation(self, conversation_id: int) -> None:
+        """Deletes a conversation with all that belongs to it but payload records that others refer to."""
+
+    def drop_unused_files(self, conversation_id: int) -> list[FileRecord]:
+        """Deletes the payload records of a conversation that no message refers to any more."""
+
+    def unreferenced(self, records: Sequence[FileRecord]) -> list[FileRecord]:
+        """Those of deleted records whose bytes no other record needs; blobs are deleted here.
+
+        Until the transaction ends no new record can come to need them.
+        """
+
+    def replace_message(
+        self, message_id: int, message: NewMessage, removal_id: int | None, *, former_identity: int
+    ) -> int:
+        """Gives a message another content, identity and token count; returns by how much its tokens changed.
+
+        Its id, place, time, group, calls and links stay; the sums of the summaries above follow. Without a
+        removal the former identity is not kept.
+        """
+
+    def replace_summary(self, summary: Summary, item_tokens: int) -> None:
+        """Gives a summary another text and token count; the sums of those derived from it follow."""
+
+    def rename_files(self, conversation_id: int, names: dict[str, str]) -> None:
+        """Puts new payload ids in the place of old ones in what summaries list."""
+
+    def replace_file_words(self, file_id: str, name: str, exploration: str) -> None:
+        """Replaces what is told of a payload."""
+
+    def scrub_debt(self, conversation_id: int) -> None:
+        """Forgets the last error's text of a conversation's compaction."""
