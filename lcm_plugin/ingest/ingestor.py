@@ -12,7 +12,6 @@ from typing import Any
 
 from lcm_plugin.errors import InputError
 from lcm_plugin.events import EventBus
-from lcm_plugin.groups import GroupLinker
 from lcm_plugin.ingest.align import (
     WINDOW_SLACK,
     Incoming,
@@ -23,39 +22,28 @@ from lcm_plugin.ingest.align import (
 )
 from lcm_plugin.ingest.externalise import PayloadStore
 from lcm_plugin.ingest.heartbeat import idle_heartbeat_rows
-from lcm_plugin.ingest.identity import channel_of, host_id_of, identity_of, sender_of, text_of, time_of
+from lcm_plugin.ingest.identity import host_id_of, identity_of, text_of
 from lcm_plugin.ingest.messages import (
     calls_answered,
     calls_made,
     check_message,
     has_reasoning,
-    lift,
-    lift_deeper,
-    make_parts,
     rebuild,
-    skeleton_of,
 )
 from lcm_plugin.ingest.past import past_of
 from lcm_plugin.ingest.payloads import mentions_reference
 from lcm_plugin.ingest.redact import Redactor
+from lcm_plugin.ingest.rows import PreparedRow, RowMaker, append_rows
 from lcm_plugin.ingest.shown import shown_to_models
 from lcm_plugin.ingest.standing import StandingTexts
 from lcm_plugin.markup import is_notice, plain_text, stub_id_of, summary_id_of
 from lcm_plugin.sessions.lanes import open_conversation
 from lcm_plugin.store.base import Reader, Store, Writer
-from lcm_plugin.store.records import Conversation, FileRecord, MessageHead, NewMessage
+from lcm_plugin.store.records import Conversation, FileRecord, MessageHead
 from lcm_plugin.tokens import TokenCounter
 from lcm_plugin.types import IngestMode, IngestReport, Message, Session
 
-_RECENT_CALLS = 128
 _CYCLE = 4
-
-
-@dataclass(frozen=True, slots=True)
-class _Prepared:
-    row: NewMessage
-    files: tuple[FileRecord, ...] = ()
-    blobs: Mapping[str, bytes] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +83,6 @@ class Ingestor:
     ) -> None:
         """``files_stored`` is told of the files of every ingest, after they are committed."""
         self._store = store
-        self._counter = counter
         self._payloads = payloads
         self._redactor = redactor
         self._events = events
@@ -103,11 +90,12 @@ class Ingestor:
         self._prune_heartbeats = prune_heartbeats
         self._files_stored = files_stored
         self._standing = standing or StandingTexts((), ())
+        self._rows = RowMaker(counter, payloads)
 
     def ingest(self, session: Session, messages: Sequence[Message], mode: IngestMode) -> IngestReport:
         """Stores what is new of ``messages``; all of it or, on any error, nothing."""
-        if mode not in ("append", "sync"):
-            raise InputError(f"mode must be 'append' or 'sync', not {mode!r}")
+        if mode not in ("append", "sync", "all"):
+            raise InputError(f"mode must be 'append', 'sync' or 'all', not {mode!r}")
         given = [check_message(message, f"message {index}") for index, message in enumerate(messages)]
         if self._redactor.active:
             given = [self._redactor.message(message) for message in given]
@@ -128,7 +116,7 @@ class Ingestor:
                 plan = self._plan(writer, session, incoming, mode)
                 missing = [index for index in plan.new if index not in prepared]
                 prepared |= self._prepare(given, incoming, missing, session, now)
-            self._append(writer, conversation, [prepared[index] for index in plan.new], now)
+            append_rows(writer, conversation, [prepared[index] for index in plan.new], now)
             if self._prune_heartbeats or self._standing.has_controls:
                 self._hide_idle(writer, conversation, len(plan.new), now)
         self._events.emit(
@@ -159,7 +147,7 @@ class Ingestor:
             conversation = open_conversation(writer, session, now)
             if conversation.message_count:
                 return 0
-            self._append(writer, conversation, rows, now)
+            append_rows(writer, conversation, rows, now)
         return len(rows)
 
     def _reduce(self, reader: Reader, given: Sequence[Message]) -> list[Incoming]:
@@ -209,6 +197,8 @@ class Ingestor:
         refers = any(item.refers for item in incoming)
         window = len(incoming) + (WINDOW_SLACK if mode == "sync" or refers else 0)
         past = past_of(reader, session, window)
+        if mode == "all":
+            return _Plan(list(range(len(incoming))), past.conversation)
         host_ids = [item.host_id for item in incoming if item.host_id]
         known_ids = reader.known_host_ids(past.lane, host_ids) if past.lane and host_ids else set()
         if refers and past.stored:
@@ -260,7 +250,7 @@ class Ingestor:
         indices: Sequence[int],
         session: Session,
         now: int,
-    ) -> dict[int, _Prepared]:
+    ) -> dict[int, PreparedRow]:
         calls: dict[str, Mapping[str, Any]] = {
             call["id"]: call
             for message in given
@@ -268,54 +258,7 @@ class Ingestor:
             if isinstance(call, dict) and isinstance(call.get("id"), str)
         }
         lane = session.key or session.id or ""
-        return {
-            index: self._prepare_one(given[index], incoming[index], lane, now, calls) for index in indices
-        }
-
-    def _prepare_one(
-        self, message: Message, item: Incoming, lane: str, now: int, calls: Mapping[str, Mapping[str, Any]]
-    ) -> _Prepared:
-        call = calls.get(item.answers[0]) if len(item.answers) == 1 else None
-        moved = self._payloads.move_out(message, lane, now, call)
-        lifted = lift_deeper(message, lift(message), moved.stand_ins)
-        parts = make_parts(lifted, moved.stand_ins)
-        if call is not None and (name := _name_of(call)):
-            parts = tuple(
-                replace(part, tool_name=name) if part.type == "tool" and not part.tool_name else part
-                for part in parts
-            )
-        row = NewMessage(
-            role=message["role"],
-            skeleton=skeleton_of(message, lifted),
-            tokens=self._counter.message(moved.visible),
-            identity=item.identity,
-            created_at=time_of(message, now),
-            parts=parts,
-            host_id=item.host_id,
-            sender=sender_of(message),
-            channel=channel_of(message),
-            calls=item.calls,
-            answers=item.answers,
-            hidden=_is_blank(message, item),
-        )
-        return _Prepared(row, moved.files, moved.blobs)
-
-    def _append(
-        self, writer: Writer, conversation: Conversation, prepared: Sequence[_Prepared], now: int
-    ) -> None:
-        rows = [item.row for item in prepared]
-        if any(row.calls or row.answers for row in rows):
-            linker = GroupLinker(writer.call_rows(conversation.conversation_id, limit=_RECENT_CALLS))
-            rows = [
-                replace(row, group_seq=linker.link(conversation.next_seq + offset, row.calls, row.answers))
-                for offset, row in enumerate(rows)
-            ]
-        writer.append(conversation, rows, now)
-        for item in prepared:
-            for record in item.files:
-                writer.add_file(replace(record, conversation_id=conversation.conversation_id))
-            for digest, data in (item.blobs or {}).items():
-                writer.put_blob(digest, data)
+        return {index: self._rows.make(given[index], incoming[index], lane, now, calls) for index in indices}
 
     def _hide_idle(self, writer: Writer, conversation: Conversation, added: int, now: int) -> None:
         """Takes polls about which nothing was done out of the context; their rows stay."""
@@ -329,26 +272,3 @@ class Ingestor:
         fresh = [ordered[index].head.message_id for index in sorted(idle) if not ordered[index].head.hidden]
         if fresh:
             writer.hide(conversation.conversation_id, fresh, now)
-
-
-def _name_of(call: Mapping[str, Any]) -> str | None:
-    function = call.get("function")
-    name = function.get("name") if isinstance(function, dict) else call.get("name")
-    return name if isinstance(name, str) else None
-
-
-def _is_blank(message: Message, item: Incoming) -> bool:
-    """Whether there is nothing in a message that a model could be shown."""
-    if item.text.strip() or item.calls or item.answers or item.role in ("tool", "function", "system"):
-        return False
-    if message.get("function_call") or message.get("tool_calls") or message.get("refusal"):
-        return False
-    content = message.get("content")
-    return not isinstance(content, list) or not any(_is_media(block) for block in content)
-
-
-def _is_media(block: Any) -> bool:
-    if not isinstance(block, dict):
-        return False
-    words = {"text", "input_text", "output_text", "thinking", "reasoning", "redacted_thinking"}
-    return bool(block) and str(block.get("type")) not in words

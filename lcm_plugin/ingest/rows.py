@@ -1,0 +1,107 @@
+"""Rows from messages: parts, token counts and payloads, and how they are appended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lcm_plugin.groups import GroupLinker
+from lcm_plugin.ingest.align import Incoming
+from lcm_plugin.ingest.externalise import PayloadStore
+from lcm_plugin.ingest.identity import channel_of, sender_of, time_of
+from lcm_plugin.ingest.messages import lift, lift_deeper, make_parts, skeleton_of
+from lcm_plugin.store.base import Writer
+from lcm_plugin.store.records import Conversation, FileRecord, NewMessage
+from lcm_plugin.tokens import TokenCounter
+from lcm_plugin.types import Message
+
+_RECENT_CALLS = 128
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedRow:
+    """A message ready to be stored, with the payloads that moved out of it."""
+
+    row: NewMessage
+    files: tuple[FileRecord, ...] = ()
+    blobs: Mapping[str, bytes] | None = None
+
+
+class RowMaker:
+    """Turns messages into rows; that costs most of an ingest and needs no transaction. Thread-safe."""
+
+    def __init__(self, counter: TokenCounter, payloads: PayloadStore) -> None:
+        self._counter = counter
+        self._payloads = payloads
+
+    def make(
+        self, message: Message, item: Incoming, lane: str, now: int, calls: Mapping[str, Mapping[str, Any]]
+    ) -> PreparedRow:
+        """A message's row. ``calls`` are the tool calls handed over with it, by id."""
+        call = calls.get(item.answers[0]) if len(item.answers) == 1 else None
+        moved = self._payloads.move_out(message, lane, now, call)
+        lifted = lift_deeper(message, lift(message), moved.stand_ins)
+        parts = make_parts(lifted, moved.stand_ins)
+        if call is not None and (name := _name_of(call)):
+            parts = tuple(
+                replace(part, tool_name=name) if part.type == "tool" and not part.tool_name else part
+                for part in parts
+            )
+        row = NewMessage(
+            role=message["role"],
+            skeleton=skeleton_of(message, lifted),
+            tokens=self._counter.message(moved.visible),
+            identity=item.identity,
+            created_at=time_of(message, now),
+            parts=parts,
+            host_id=item.host_id,
+            sender=sender_of(message),
+            channel=channel_of(message),
+            calls=item.calls,
+            answers=item.answers,
+            hidden=_is_blank(message, item),
+        )
+        return PreparedRow(row, moved.files, moved.blobs)
+
+
+def append_rows(
+    writer: Writer, conversation: Conversation, prepared: Sequence[PreparedRow], now: int
+) -> None:
+    """Appends rows, links calls with their results, and keeps the payloads' records."""
+    rows = [item.row for item in prepared]
+    if any(row.calls or row.answers for row in rows):
+        linker = GroupLinker(writer.call_rows(conversation.conversation_id, limit=_RECENT_CALLS))
+        rows = [
+            replace(row, group_seq=linker.link(conversation.next_seq + offset, row.calls, row.answers))
+            for offset, row in enumerate(rows)
+        ]
+    writer.append(conversation, rows, now)
+    for item in prepared:
+        for record in item.files:
+            writer.add_file(replace(record, conversation_id=conversation.conversation_id))
+        for digest, data in (item.blobs or {}).items():
+            writer.put_blob(digest, data)
+
+
+def _name_of(call: Mapping[str, Any]) -> str | None:
+    function = call.get("function")
+    name = function.get("name") if isinstance(function, dict) else call.get("name")
+    return name if isinstance(name, str) else None
+
+
+def _is_blank(message: Message, item: Incoming) -> bool:
+    """Whether there is nothing in a message that a model could be shown."""
+    if item.text.strip() or item.calls or item.answers or item.role in ("tool", "function", "system"):
+        return False
+    if message.get("function_call") or message.get("tool_calls") or message.get("refusal"):
+        return False
+    content = message.get("content")
+    return not isinstance(content, list) or not any(_is_media(block) for block in content)
+
+
+def _is_media(block: Any) -> bool:
+    if not isinstance(block, dict):
+        return False
+    words = {"text", "input_text", "output_text", "thinking", "reasoning", "redacted_thinking"}
+    return bool(block) and str(block.get("type")) not in words
