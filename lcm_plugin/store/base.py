@@ -75,6 +75,9 @@ class Reader(SearchReader, AuditReader, Protocol):
     def known_host_ids(self, conversation_ids: Sequence[int], host_ids: Sequence[str]) -> set[str]:
         """Which of a host's own message ids are stored already."""
 
+    def heads_with_host_ids(self, conversation_id: int, host_ids: Sequence[str]) -> dict[str, MessageHead]:
+        """A conversation's messages by the host's own ids; unknown ids are left out."""
+
     def call_rows(self, conversation_id: int, *, limit: int) -> list[CallRow]:
         """The newest ``limit`` messages that make or answer tool calls, in order."""
 
@@ -182,6 +185,9 @@ class Writer(Reader, SearchWriter, RepairWriter, Protocol):
 
     def open_conversation(self, session: Session, now: int) -> Conversation:
         """The session's active conversation, made when there is none; records the session id."""
+
+    def open_archived(self, session: Session, cause: ArchiveCause, now: int) -> Conversation:
+        """A new conversation of the key that is archived from the start, beside an active one."""
 
     def append(self, conversation: Conversation, messages: Sequence[NewMessage], now: int) -> list[int]:
         """Stores messages after the conversation's last one and returns their ids.

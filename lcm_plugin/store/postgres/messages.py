@@ -70,6 +70,13 @@ class MessageQueries(Handle):
         )
         return {row[0] for row in rows}
 
+    def heads_with_host_ids(self, conversation_id: int, host_ids: Sequence[str]) -> dict[str, MessageHead]:
+        rows = self._all(
+            f"SELECT {HEAD_COLUMNS} FROM messages m WHERE m.conversation_id = %s AND m.host_id = ANY(%s)",
+            (conversation_id, list(host_ids)),
+        )
+        return {str(head.host_id): head for head in map(message_head, rows)}
+
     def call_rows(self, conversation_id: int, *, limit: int) -> list[CallRow]:
         rows = self._all(
             "SELECT seq, group_seq, calls, answers FROM messages WHERE conversation_id = %s "

@@ -101,6 +101,14 @@ class ConversationChanges(ConversationQueries):
             self.note_run(session, found.conversation_id, now)
         return found
 
+    def open_archived(self, session: Session, cause: ArchiveCause, now: int) -> Conversation:
+        row = self._one(
+            "INSERT INTO conversations (session_key, session_id, active, created_at, updated_at, archived_at, "
+            f"archive_cause) VALUES (?, ?, 0, ?, ?, ?, ?) RETURNING {_COLUMNS}",
+            (session.key, session.id, now, now, now, cause),
+        )
+        return _conversation(row)
+
     def note_run(self, session: Session, conversation_id: int | None, now: int) -> None:
         """Remembers under which key a session id was seen."""
         self.db.execute(

@@ -75,6 +75,14 @@ class MessageQueries(Handle):
         )
         return {row[0] for row in rows}
 
+    def heads_with_host_ids(self, conversation_id: int, host_ids: Sequence[str]) -> dict[str, MessageHead]:
+        rows = self._all(
+            f"SELECT {HEAD_COLUMNS} FROM json_each(?) h CROSS JOIN messages m "
+            "WHERE m.conversation_id = ? AND m.host_id = h.value",
+            (json.dumps(list(host_ids)), conversation_id),
+        )
+        return {str(head.host_id): head for head in map(message_head, rows)}
+
     def call_rows(self, conversation_id: int, *, limit: int) -> list[CallRow]:
         rows = self._all(
             "SELECT seq, group_seq, calls, answers FROM messages WHERE conversation_id = ? "
