@@ -12,8 +12,11 @@ from enum import StrEnum
 from typing import Any, Literal, TypeAlias
 
 Message: TypeAlias = dict[str, Any]
-IngestMode: TypeAlias = Literal["append", "sync"]
+IngestMode: TypeAlias = Literal["append", "sync", "all"]
 ItemKind: TypeAlias = Literal["message", "summary"]
+
+HOST_DATA = "host_data"
+"""The key under which a host keeps what belongs to a message but never reaches a model: it is not counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +120,7 @@ class Reason(StrEnum):
     NO_PROGRESS = "no_progress"
     LOCKED = "locked"
     DEFERRED = "deferred"
+    CALLS_USED_UP = "calls_used_up"
     MODEL_FAILED = "model_failed"
     BUDGET_UNREACHABLE = "budget_unreachable"
     CANCELLED = "cancelled"

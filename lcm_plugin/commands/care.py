@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _MOST_FINDINGS = 10
 _SPACE_FACTOR = 1.2
-_DEFERRED = frozenset({Reason.LOCKED, Reason.DEFERRED, Reason.CANCELLED})
+_DEFERRED = frozenset({Reason.LOCKED, Reason.DEFERRED, Reason.CALLS_USED_UP, Reason.CANCELLED})
 _SENTENCES = {
     DONE: "Compacted",
     NOOP: "There was nothing to compact",

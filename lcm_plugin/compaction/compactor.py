@@ -31,6 +31,7 @@ _STATES = {
     Reason.BUDGET_UNREACHABLE: "failed",
     Reason.NO_PROGRESS: "failed",
     Reason.DEFERRED: "deferred",
+    Reason.CALLS_USED_UP: "deferred",
     Reason.CANCELLED: "deferred",
 }
 
@@ -242,7 +243,7 @@ def _verdict(progress: Progress, after: int, limits: Limits, failure: LcmError |
     if after > limits.hard:
         return Reason.BUDGET_UNREACHABLE
     if progress.spent_until:
-        return Reason.DEFERRED
+        return Reason.CALLS_USED_UP
     if progress.passes:
         return Reason.DONE
     return Reason.NO_PROGRESS if progress.tried else Reason.NOTHING_ELIGIBLE

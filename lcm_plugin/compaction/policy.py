@@ -156,7 +156,7 @@ def decide(
 
     The context's own tokens are compared with what the budget leaves after the host's overhead. A
     verdict that nothing could be done stands until a message or the context changes; after a failure
-    nothing is due before the next try.
+    nothing is due before the next try. Used-up summary calls hold back only what can wait.
     """
     tokens = conversation.context_tokens
     reason = _pressure(conversation, limits, raw_outside_tail)
@@ -164,9 +164,14 @@ def decide(
         return CompactionDecision(False, reason, tokens, limits.soft)
     if not limits.enabled:
         return CompactionDecision(False, Reason.DISABLED, tokens, limits.soft)
-    if debt is not None and _verdict_stands(debt, conversation, now):
+    if debt is not None and _verdict_stands(debt, conversation, reason, now):
         return CompactionDecision(False, Reason(debt.reason), tokens, limits.soft)
     return CompactionDecision(True, reason, tokens, limits.soft)
+
+
+def can_wait(conversation: Conversation, limits: Limits) -> bool:
+    """Whether only the cost of future calls asks for compaction: no limit of the settings is passed."""
+    return _pressure(conversation, limits, 0) is Reason.BELOW_THRESHOLD
 
 
 def _pressure(conversation: Conversation, limits: Limits, outside: int) -> Reason:
@@ -189,14 +194,17 @@ VERDICTS = frozenset(
         Reason.NO_PROGRESS,
         Reason.BUDGET_UNREACHABLE,
         Reason.DEFERRED,
+        Reason.CALLS_USED_UP,
         Reason.MODEL_FAILED,
         Reason.CANCELLED,
     }
 )
 
 
-def _verdict_stands(debt: Debt, conversation: Conversation, now: int) -> bool:
+def _verdict_stands(debt: Debt, conversation: Conversation, pressure: Reason, now: int) -> bool:
     if debt.reason not in VERDICTS:
+        return False
+    if debt.reason == Reason.CALLS_USED_UP and pressure is not Reason.LEAF_CHUNK_READY:
         return False
     if debt.state in ("deferred", "failed") and now < debt.next_attempt_at:
         return True

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from lcm_plugin.compaction.chunks import Chunk, leaf_chunk
 from lcm_plugin.compaction.frontier import CondensationRule, Frontier
 from lcm_plugin.compaction.passes import PassRequest, PassResult, PassRunner
-from lcm_plugin.compaction.policy import Limits
+from lcm_plugin.compaction.policy import Limits, can_wait
 from lcm_plugin.compaction.unshrinkable import Unshrinkable
 from lcm_plugin.errors import StoreConflict
 from lcm_plugin.store.base import Reader, Store
@@ -29,7 +29,8 @@ _RETRIES = 3
 class Progress:
     """What a series of passes has done so far. ``tried`` counts passes, the vain ones too.
 
-    ``spent_until`` is set when the session's summary calls were used up: milliseconds since the epoch.
+    ``spent_until`` is set when what is left waits for the session's next summary calls: milliseconds since
+    the epoch.
     """
 
     passes: int = 0
@@ -217,7 +218,7 @@ class _Series:
 
     def _is_spent(self, conversation: Conversation) -> bool:
         """Whether this can wait until a model may be called again, rather than be done without one now."""
-        if self._pressure.forced:
+        if self._pressure.forced or not can_wait(conversation, self._limits):
             return False
         self._progress.spent_until = self._bounds.spent_until(conversation.session_key)
         return self._progress.spent_until > 0

@@ -120,24 +120,44 @@ def test_after_vain_passes_nothing_is_tried_before_the_next_time(
     assert debt_of(engine).attempts == 0
 
 
-def test_used_up_summary_calls_defer_what_can_wait_until_the_window_ends(
+def test_used_up_summary_calls_hold_back_what_can_wait_until_the_window_ends(
     open_engine: Open, session: Session, clock: Clock
 ) -> None:
+    model = Model()
+    engine = open_engine(model, **SMALL, summary_max_calls_per_window=2)
+    engine.ingest(session, turns(60))
+    budget = 20 * engine.evaluate(session).tokens
+    first, second = (engine.compact(session, budget=budget) for _ in range(2))
+    assert (first.passes, first.reason) == (1, Reason.DONE)
+    assert (second.passes, second.reason) == (1, Reason.CALLS_USED_UP)
+    debt = debt_of(engine)
+    assert (debt.state, debt.next_attempt_at) == ("deferred", clock() + 600_000)
+    engine.ingest(session, turns(2, start=90))
+    waiting = engine.evaluate(session, budget)
+    assert (waiting.due, waiting.reason) == (False, Reason.CALLS_USED_UP)
+    clock.advance(601)
+    assert engine.compact(session, budget=budget).passes == 1
+    assert len(model.calls) == 3
+
+
+def test_used_up_summary_calls_leave_no_context_above_its_threshold(
+    open_engine: Open, session: Session
+) -> None:
+    """Without a call to pay, just so many chunks are extracted as bring the context below the threshold."""
     model = Model()
     engine = open_engine(model, **SMALL, summary_max_calls_per_window=2, max_sweep_passes=100)
     engine.ingest(session, turns(60))
     budget = int(engine.evaluate(session).tokens * 1.2)
-    first = engine.compact(session, budget=budget)
-    assert (first.passes, first.reason) == (2, Reason.DEFERRED)
-    debt = debt_of(engine)
-    assert debt.state == "deferred"
-    assert debt.next_attempt_at == clock() + 600_000
-    engine.ingest(session, turns(2, start=90))
-    assert engine.evaluate(session, budget).reason is Reason.DEFERRED
-    clock.advance(601)
-    second = engine.compact(session, budget=budget)
-    assert second.passes == 2
-    assert len(model.calls) == 4
+    for number in range(90, 130, 2):
+        outcome = engine.compact(session, budget=budget)
+        assert outcome.tokens_after <= 0.75 * budget
+        assert outcome.tokens_after > 0.5 * budget
+        assert debt_of(engine).reason == Reason.CALLS_USED_UP
+        engine.ingest(session, turns(2, start=number))
+    assert len(model.calls) == 2
+    levels = {summary.level for summary in engine.library.summaries(1)}
+    assert levels == {"normal", "extractive"}
+    assert {finding.code for finding in engine.check().findings} == {"summary_fallback"}
 
 
 def test_past_the_hard_limit_used_up_calls_do_not_let_a_session_die(
