@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from lcm_plugin.assembly.assembler import Request
 from lcm_plugin.assembly.recall_note import recall_note
@@ -49,9 +49,6 @@ from lcm_plugin.types import (
     Turn,
 )
 
-if TYPE_CHECKING:
-    pass
-
 
 def system_clock() -> int:
     """Milliseconds since the epoch."""
@@ -82,6 +79,7 @@ class Engine:
         self.payloads = services.payloads
         self.summarizer = services.summarizer
         self.library = services.library
+        self.record = services.record
         self.background = services.background
         self.calibration = services.calibration
         self.subagents = services.subagents
@@ -117,7 +115,7 @@ class Engine:
     ) -> IngestReport:
         """Stores what is new of a host's delta (``append``) or whole list (``sync``), all or nothing.
 
-        Raises `InputError` naming the message that cannot be stored.
+        With ``all`` every message is new. Raises `InputError` naming the message that cannot be stored.
         """
         self._check_open()
         access = self.access(session)

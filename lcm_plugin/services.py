@@ -25,6 +25,7 @@ from lcm_plugin.recall.service import Recall
 from lcm_plugin.sessions.directory import SessionDirectory
 from lcm_plugin.sessions.gate import SessionGate
 from lcm_plugin.sessions.lifecycle import Lifecycle
+from lcm_plugin.sessions.record import Record
 from lcm_plugin.sessions.subagents import Subagents
 from lcm_plugin.store.base import Store
 from lcm_plugin.store.guards import StoredGuards
@@ -47,6 +48,7 @@ class Services:
     payloads: PayloadStore
     summarizer: Summarizer
     library: Library
+    record: Record
     background: Background
     calibration: Calibration
     ingestor: Ingestor
@@ -90,16 +92,18 @@ def build_services(
         standing=StandingTexts(config.host_note_patterns, config.control_message_patterns),
         files_stored=prose.stored,
     )
+    directory, library = SessionDirectory(store, gate), Library(store, read_part)
     subagents = Subagents(store, gate, ingestor, events, read_part, config.bootstrap_tokens)
     return Services(
         events=events,
         troubles=troubles,
         counter=counter,
         gate=gate,
-        directory=SessionDirectory(store, gate),
+        directory=directory,
         payloads=payloads,
         summarizer=summarizer,
-        library=Library(store, read_part),
+        library=library,
+        record=Record(store, directory, library.whole, clock),
         background=background,
         calibration=calibration,
         ingestor=ingestor,

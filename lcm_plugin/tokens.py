@@ -17,6 +17,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from lcm_plugin.types import HOST_DATA
+
 ENCODING = "o200k_base"
 IMAGE_TOKENS = 1_600
 MESSAGE_OVERHEAD = 4
@@ -50,7 +52,9 @@ class TokenCounter:
 
     def message(self, message: Mapping[str, Any]) -> int:
         """Tokens of a message: content, calls and keys that reach a model, plus a fixed overhead."""
-        return MESSAGE_OVERHEAD + sum(self.value(value) for key, value in message.items() if key != "role")
+        return MESSAGE_OVERHEAD + sum(
+            self.value(value) for key, value in message.items() if key not in ("role", HOST_DATA)
+        )
 
     def anything(self, value: Any) -> int:
         """Tokens of a text, a message, a list of messages or any JSON value."""

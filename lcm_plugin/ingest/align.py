@@ -4,7 +4,7 @@
 position, and what follows the last aligned message is new. The host may have dropped, rewritten or
 decorated older messages and may have put in its own; honest repeats stay apart because a stored row
 aligns with one message only. ``append`` hands over a delta: all of it is new, except what the end of
-the store proves to be handed over again.
+the store proves to be handed over again. (``all`` needs no comparison: whatever is handed over is new.)
 
 The alignment is a global one with free ends (Needleman & Wunsch 1970, overlap variant): stored rows
 that the host dropped cost little, a host's message passed over costs more, above all a

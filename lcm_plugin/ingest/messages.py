@@ -119,7 +119,7 @@ def _lift_block(
             block[key] if key else block,
             "tool",
             _text_or_none(block.get("name")),
-            _text_or_none(block.get("id") or block.get("call_id")),
+            _text_or_none(block.get("call_id") or block.get("id")),
         )
     elif block_type in _RESULT_BLOCKS:
         yield from _lift_result(block, path)
@@ -173,7 +173,7 @@ def calls_made(message: Message) -> tuple[str, ...]:
     """Ids of the tool calls that a message makes."""
     found = [call.get("id") for call in _dicts(message.get("tool_calls"))]
     found += [
-        block.get("id") or block.get("call_id")
+        block.get("call_id") or block.get("id")
         for block in _dicts(message.get("content"))
         if str(block.get("type")) in _CALL_BLOCKS
     ]

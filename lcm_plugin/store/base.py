@@ -200,6 +200,9 @@ class Writer(Reader, SearchWriter, RepairWriter, Protocol):
         """Marks stored messages as never to be assembled; they stay readable and cost no context."""
 
     def archive(self, conversation_id: int, cause: ArchiveCause, now: int) -> None:
+    def show(self, conversation_id: int, message_ids: Sequence[int], now: int) -> None:
+        """Undoes `hide`: messages whose items still stand in the context are assembled again."""
+
         """Ends a conversation; its cause is written once. Rows and items stay."""
 
     def publish(self, publication: Publication, now: int) -> None:

@@ -303,7 +303,7 @@ def test_a_message_that_cannot_be_stored_is_named_and_nothing_is_stored(
 
 
 def test_an_unknown_mode_is_named(engine: Engine, session: Session) -> None:
-    with pytest.raises(InputError, match="'append' or 'sync'"):
+    with pytest.raises(InputError, match="'append', 'sync' or 'all'"):
         engine.ingest(session, [user("x")], "merge")
 
 

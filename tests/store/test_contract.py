@@ -219,6 +219,22 @@ def test_hidden_messages_cost_no_context(store: Store) -> None:
     assert current(store).raw_tokens == 20
 
 
+def test_hidden_messages_that_are_shown_again_cost_what_they_did(store: Store) -> None:
+    conversation = fill(store, 3)
+    before = current(store)
+    with store.write() as writer:
+        numbers = [head.message_id for head in writer.heads(conversation.conversation_id, limit=3)]
+        writer.hide(conversation.conversation_id, numbers[1:], 2)
+    with store.write() as writer:
+        writer.show(conversation.conversation_id, numbers, 3)
+        assert not any(head.hidden for head in writer.heads(conversation.conversation_id, limit=3))
+    assert current(store).raw_tokens == before.raw_tokens
+    with store.read() as reader:
+        assert [item.tokens for item in reader.newest_items(conversation.conversation_id, limit=3)] == [
+            10
+        ] * 3
+
+
 def test_a_summary_replaces_its_sources_and_links_to_them(store: Store) -> None:
     conversation = fill(store, 5)
     publication = publish(store, 1, 4)

@@ -216,6 +216,29 @@ class MessageChanges(MessageQueries):
             (freed, now, conversation_id),
         )
 
+    def show(self, conversation_id: int, message_ids: Sequence[int], now: int) -> None:
+        ids = list(message_ids)
+        regained = self._one(
+            "WITH regained AS (UPDATE context_items i SET tokens = CASE WHEN m.role = 'system' THEN 0 ELSE m.tokens END "
+            "FROM messages m WHERE i.conversation_id = %s AND i.message_id = ANY(%s) AND m.hidden "
+            "AND m.conversation_id = i.conversation_id AND m.message_id = i.message_id RETURNING i.tokens) "
+            "SELECT coalesce(sum(tokens), 0)::bigint FROM regained",
+            (conversation_id, ids),
+        )[0]
+        self._run(
+            "UPDATE messages SET hidden = false WHERE conversation_id = %s AND message_id = ANY(%s)",
+            (conversation_id, ids),
+        )
+        self._run(
+            "UPDATE conversations SET raw_tokens = raw_tokens + %s, updated_at = %s WHERE conversation_id = %s",
+            (regained, now, conversation_id),
+        )
+
+
+def message_kind(role: str) -> str:
+    """A role as the database's own type has it."""
+    return role if role in _KINDS else "other"
+
 
 def _message_row(
     conversation_id: int, message_id: int, seq: int, host_id: str | None, message: NewMessage

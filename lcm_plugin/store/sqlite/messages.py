@@ -242,6 +242,32 @@ class MessageChanges(MessageQueries):
             (freed, now, conversation_id),
         )
 
+    def show(self, conversation_id: int, message_ids: Sequence[int], now: int) -> None:
+        ids = json.dumps(list(message_ids))
+        shown = (
+            "SELECT message_id FROM messages WHERE conversation_id = ? AND hidden AND message_id IN "
+            "(SELECT value FROM json_each(?))"
+        )
+        regained = self._one(
+            "SELECT coalesce(sum(m.tokens), 0) FROM context_items i JOIN messages m USING (conversation_id, message_id) "
+            f"WHERE i.conversation_id = ? AND m.role <> 'system' AND i.message_id IN ({shown})",
+            (conversation_id, conversation_id, ids),
+        )[0]
+        self.db.execute(
+            "UPDATE context_items SET tokens = (SELECT CASE WHEN m.role = 'system' THEN 0 ELSE m.tokens END FROM messages m "
+            "WHERE m.conversation_id = context_items.conversation_id AND m.message_id = context_items.message_id) "
+            f"WHERE conversation_id = ? AND message_id IN ({shown})",
+            (conversation_id, conversation_id, ids),
+        )
+        self.db.execute(
+            "UPDATE messages SET hidden = 0 WHERE conversation_id = ? AND message_id IN (SELECT value FROM json_each(?))",
+            (conversation_id, ids),
+        )
+        self.db.execute(
+            "UPDATE conversations SET raw_tokens = raw_tokens + ?, updated_at = ? WHERE conversation_id = ?",
+            (regained, now, conversation_id),
+        )
+
     def _next_message_id(self) -> int:
         row = self._one("SELECT seq FROM sqlite_sequence WHERE name = 'messages'")
         return int(row[0]) + 1 if row else 1

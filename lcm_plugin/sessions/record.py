@@ -1,0 +1,72 @@
+"""The newest part of a session's record, and taking messages back.
+
+A host may withdraw what was said: an undo, a retry, another branch. The record is append-only, so the rows
+stay and can still be found; they only leave the context, and may come back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from lcm_plugin.errors import InputError
+from lcm_plugin.sessions.directory import SessionDirectory
+from lcm_plugin.store.base import Store
+from lcm_plugin.store.records import StoredMessage
+from lcm_plugin.types import Message, Session
+
+
+class Record:
+    """Looks at stored messages from the newest back, and says which of them count. Thread-safe."""
+
+    def __init__(
+        self,
+        store: Store,
+        directory: SessionDirectory,
+        rebuild: Callable[[StoredMessage], Message],
+        clock: Callable[[], int],
+    ) -> None:
+        self._store = store
+        self._directory = directory
+        self._rebuild = rebuild
+        self._clock = clock
+
+    def newest(self, session: Session, limit: int, *, before_seq: int | None = None) -> list[StoredMessage]:
+        """The newest ``limit`` messages (before a seq) of the active conversation, oldest first."""
+        if limit < 1:
+            raise InputError(f"a limit must be at least 1, not {limit}")
+        with self._store.read() as reader:
+            conversation = self._directory.conversation(reader, session)
+            if conversation is None:
+                return []
+            heads = reader.heads(conversation.conversation_id, before_seq=before_seq, limit=limit)
+            stored = reader.messages_by_id([head.message_id for head in heads])
+        return [stored[head.message_id] for head in heads]
+
+    def whole(self, stored: StoredMessage) -> Message:
+        """The message as it came in."""
+        return self._rebuild(stored)
+
+    def known_ids(self, session: Session, host_ids: Sequence[str]) -> set[str]:
+        """Which of a host's own ids, written ``role:id``, the session's conversations hold."""
+        with self._store.read() as reader:
+            conversation = self._directory.conversation(reader, session)
+            if conversation is None or not host_ids:
+                return set()
+            lane = {row.conversation_id for row in reader.lane(session.key)} | {conversation.conversation_id}
+            return reader.known_host_ids(sorted(lane), list(host_ids))
+
+    def withdraw(self, session: Session, message_ids: Sequence[int]) -> None:
+        """Takes messages out of the context; a summary that covers one already stays as it is."""
+        self._set(session, message_ids, hide=True)
+
+    def restore(self, session: Session, message_ids: Sequence[int]) -> None:
+        """Puts withdrawn messages back where they stood."""
+        self._set(session, message_ids, hide=False)
+
+    def _set(self, session: Session, message_ids: Sequence[int], *, hide: bool) -> None:
+        conversation = self._directory.writable_conversation(session)
+        if conversation is None or not message_ids:
+            return
+        with self._store.write() as writer:
+            change = writer.hide if hide else writer.show
+            change(conversation.conversation_id, message_ids, self._clock())
