@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Any
 
 from lcm_plugin.ingest.messages import calls_answered
-from lcm_plugin.types import Message
+from lcm_plugin.types import HOST_DATA, Message
 
 _TIME_KEYS = ("created_at", "createdAt", "timestamp", "time", "ts", "date")
 _SENDER_KEYS = ("sender", "name", "author", "user")
@@ -47,8 +48,11 @@ def text_of(message: Message) -> str:
 
 
 def host_id_of(message: Message) -> str | None:
-    """The host's own id of a message, made unique per role; None when it gives none."""
-    value = message.get("id")
+    """The host's own id of a message, made unique per role; None when it gives none.
+
+    It stands in the message or in its host data, which models never see.
+    """
+    value = message.get("id", _host_data(message).get("id"))
     if isinstance(value, bool) or not isinstance(value, (str, int)) or value == "":
         return None
     return f"{message['role']}:{value}".encode("utf-8", "replace").decode()
@@ -68,13 +72,26 @@ def channel_of(message: Message) -> str | None:
 
 def time_of(message: Message, default: int) -> int:
     """When a message was written, in ms: seconds, milliseconds or ISO 8601; naive times are UTC."""
+    for record in (message, _host_data(message)):
+        if (found := told_time(record)) is not None:
+            return found
+    return default
+
+
+def told_time(record: Mapping[str, Any]) -> int | None:
+    """The time that a record tells under one of the usual keys, in ms; None when it tells none."""
     for key in _TIME_KEYS:
-        value = message.get(key)
+        value = record.get(key)
         if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < 1e15:
             return int(value * 1000) if value < _SECONDS_BELOW else int(value)
         if isinstance(value, str) and (at := _parse_time(value)) is not None:
             return at
-    return default
+    return None
+
+
+def _host_data(message: Message) -> Mapping[str, Any]:
+    data = message.get(HOST_DATA)
+    return data if isinstance(data, Mapping) else {}
 
 
 def _parse_time(text: str) -> int | None:
