@@ -28,12 +28,13 @@ from lcm_plugin.store.records import (
     StoreStatus,
     Summary,
 )
+from lcm_plugin.store.removal_base import RemovalReader, RemovalWriter
 from lcm_plugin.store.repair_base import RepairWriter
 from lcm_plugin.store.search_base import SearchReader, SearchWriter
 from lcm_plugin.types import Session
 
 
-class Reader(SearchReader, AuditReader, Protocol):
+class Reader(SearchReader, AuditReader, RemovalReader, Protocol):
     """Queries within one read transaction. None of them costs more than what it returns."""
 
     # conversations
@@ -180,7 +181,7 @@ class Reader(SearchReader, AuditReader, Protocol):
         """How many summaries a conversation has, by depth."""
 
 
-class Writer(Reader, SearchWriter, RepairWriter, Protocol):
+class Writer(Reader, SearchWriter, RepairWriter, RemovalWriter, Protocol):
     """Changes within one write transaction."""
 
     def open_conversation(self, session: Session, now: int) -> Conversation:
@@ -199,10 +200,10 @@ class Writer(Reader, SearchWriter, RepairWriter, Protocol):
     def hide(self, conversation_id: int, message_ids: Sequence[int], now: int) -> None:
         """Marks stored messages as never to be assembled; they stay readable and cost no context."""
 
-    def archive(self, conversation_id: int, cause: ArchiveCause, now: int) -> None:
     def show(self, conversation_id: int, message_ids: Sequence[int], now: int) -> None:
         """Undoes `hide`: messages whose items still stand in the context are assembled again."""
 
+    def archive(self, conversation_id: int, cause: ArchiveCause, now: int) -> None:
         """Ends a conversation; its cause is written once. Rows and items stay."""
 
     def publish(self, publication: Publication, now: int) -> None:
@@ -287,6 +288,13 @@ class Store(Protocol):
 
     def backup(self, destination: str) -> str:
         """Writes a verified copy beside the running database and returns where it is."""
+
+    def give_back_space(self, *, scrub: bool = False) -> None:
+        """Returns the space of deleted rows to the system.
+
+        With ``scrub`` no deleted text stays in any file of the database afterwards, nor in its full-text index.
+        Raises `StoreBusy` when others hold it up; nothing is lost then and it can be called again.
+        """
 
     def close(self) -> None:
         """Closes every connection. Later calls raise `EngineClosed`."""

@@ -7,7 +7,7 @@ summaries still know what they were made of and a host that repeats it is recogn
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -53,11 +53,14 @@ class Removal:
 
 @dataclass(frozen=True, slots=True)
 class Emptied:
-    """One batch of messages whose texts were removed; ``last_id`` is where the next batch begins."""
+    """One batch of messages whose texts were removed; ``last_seq`` is where the next batch begins.
+
+    ``last_seq`` is None when there was no further message.
+    """
 
     messages: int
     bytes: int
-    last_id: int
+    last_seq: int | None
 
 
 class RemovalReader(Protocol):
@@ -80,9 +83,6 @@ class RemovalReader(Protocol):
 
     def former_identities(self, conversation_ids: Sequence[int]) -> dict[int, int]:
         """The identities that redacted messages had, and those they have now."""
-
-    def whole_text_removed(self, message_ids: Sequence[int]) -> set[int]:
-        """Which messages keep nothing but their row."""
 
 
 class RemovalWriter(Protocol):
@@ -109,14 +109,14 @@ class RemovalWriter(Protocol):
         removal_id: int,
         notice: str,
         *,
-        after_id: int = 0,
+        after_seq: int = 0,
         limit: int = 500,
-        keep_raw: bool = False,
+        covered_only: bool = False,
     ) -> Emptied:
         """Removes the texts of a conversation's next messages; ``notice`` stands in their place.
 
-        Their rows, identities, token counts and links stay. Those that stand raw in the context are hidden
-        from then on, or left alone with ``keep_raw``. Nothing else of the conversation changes.
+        Their rows, identities, token counts and links stay. Those that no summary covers are hidden from then
+        on, or left alone with ``covered_only``. Nothing else of the conversation changes.
         """
 
     def delete_conversation(self, conversation_id: int) -> None:
@@ -131,20 +131,22 @@ class RemovalWriter(Protocol):
         Until the transaction ends no new record can come to need them.
         """
 
-    def replace_message(
-        self, message_id: int, message: NewMessage, removal_id: int | None, *, former_identity: int
-    ) -> int:
-        """Gives a message another content, identity and token count; returns by how much its tokens changed.
+    def replace_message(self, message_id: int, message: NewMessage, removal_id: int) -> None:
+        """Gives a message another content, identity and token count; its former identity is remembered.
 
-        Its id, place, time, group, calls and links stay; the sums of the summaries above follow. Without a
-        removal the former identity is not kept.
+        Its id, place, time, group, calls and links stay; the sums of the summaries above follow, and so does
+        the conversation's revision, so that no summary of the former text is published.
         """
 
-    def replace_summary(self, summary: Summary, item_tokens: int) -> None:
-        """Gives a summary another text and token count; the sums of those derived from it follow."""
+    def replace_summary(self, summary: Summary, item_tokens: int, token_change: int) -> None:
+        """Gives a summary another text and token count.
 
-    def rename_files(self, conversation_id: int, names: dict[str, str]) -> None:
-        """Puts new payload ids in the place of old ones in what summaries list."""
+        ``item_tokens`` is what it costs in a context from now on, ``token_change`` how much more than before;
+        the sums of those derived from it follow.
+        """
+
+    def rename_files(self, conversation_id: int, names: Mapping[str, str]) -> None:
+        """Puts other payload ids in the place of old ones in what summaries list; an empty one takes them out."""
 
     def replace_file_words(self, file_id: str, name: str, exploration: str) -> None:
         """Replaces what is told of a payload."""

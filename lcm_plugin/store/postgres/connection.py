@@ -69,6 +69,18 @@ class Connections:
         with self._connection() as connection, connection.transaction():
             yield connection
 
+    @contextmanager
+    def outside_transactions(self) -> Iterator[Connection]:
+        """A connection for what cannot run inside a transaction, and may take its time."""
+        if self.read_only:
+            raise StoreUnavailable(f"{self.location} was opened read-only")
+        with self._connection() as connection:
+            connection.execute("SET statement_timeout = 0")
+            try:
+                yield connection
+            finally:
+                connection.execute(f"SET statement_timeout = {_STATEMENT_TIMEOUT_MS}".encode())
+
     def close(self) -> None:
         """Closes every connection."""
         self._pool.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from lcm_plugin.store.postgres.conversations import Handle
 from lcm_plugin.store.records import FileRecord
 
-_COLUMNS = (
+FILE_COLUMNS = (
     "file_id, conversation_id, sha256, storage_uri, byte_size, file_name, mime_type, line_count, "
     "exploration_summary, truncated, created_at"
 )
@@ -16,14 +16,14 @@ class FileQueries(Handle):
 
     def file(self, file_id: str) -> FileRecord | None:
         row = self._one(
-            f"SELECT {_COLUMNS} FROM large_files WHERE file_id = %s ORDER BY conversation_id LIMIT 1",
+            f"SELECT {FILE_COLUMNS} FROM large_files WHERE file_id = %s ORDER BY conversation_id LIMIT 1",
             (file_id,),
         )
         return FileRecord(*row) if row else None
 
     def files(self, conversation_id: int, *, after: str = "", limit: int = 100) -> list[FileRecord]:
         rows = self._all(
-            f"SELECT {_COLUMNS} FROM large_files WHERE conversation_id = %s AND file_id > %s "
+            f"SELECT {FILE_COLUMNS} FROM large_files WHERE conversation_id = %s AND file_id > %s "
             "ORDER BY file_id LIMIT %s",
             (conversation_id, after, limit),
         )
@@ -40,7 +40,7 @@ class FileChanges(FileQueries):
     def add_file(self, record: FileRecord) -> None:
         places = ", ".join(["%s"] * 11)
         self._run(
-            f"INSERT INTO large_files ({_COLUMNS}) SELECT {places} "
+            f"INSERT INTO large_files ({FILE_COLUMNS}) SELECT {places} "
             "WHERE NOT EXISTS (SELECT FROM large_files WHERE file_id = %s) ON CONFLICT DO NOTHING",
             (
                 record.file_id,

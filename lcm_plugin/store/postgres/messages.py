@@ -165,7 +165,7 @@ class MessageChanges(MessageQueries):
                 taken.add(host_id)
             seq = first_seq + offset
             rows.append(_message_row(conversation_id, message_id, seq, host_id, message))
-            parts += [_part_row(conversation_id, message_id, part) for part in message.parts]
+            parts += [part_row(conversation_id, message_id, part) for part in message.parts]
             items.append((conversation_id, seq, message_id, message.item_tokens))
         self._many(
             "INSERT INTO messages (conversation_id, message_id, seq, role, kind, tokens, identity, created_at, "
@@ -248,7 +248,7 @@ def _message_row(
         message_id,
         seq,
         message.role,
-        message.role if message.role in _KINDS else "other",
+        message_kind(message.role),
         message.tokens,
         message.identity,
         message.created_at,
@@ -263,7 +263,8 @@ def _message_row(
     )
 
 
-def _part_row(conversation_id: int, message_id: int, part: Part) -> tuple[Any, ...]:
+def part_row(conversation_id: int, message_id: int, part: Part) -> tuple[Any, ...]:
+    """A part as a row of ``message_parts``, the conversation first."""
     return (
         conversation_id,
         message_id,

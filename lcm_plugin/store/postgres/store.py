@@ -13,12 +13,27 @@ from lcm_plugin.store.postgres.conversations import ConversationChanges, Convers
 from lcm_plugin.store.postgres.debt import DebtChanges, DebtQueries
 from lcm_plugin.store.postgres.files import FileChanges, FileQueries
 from lcm_plugin.store.postgres.messages import MessageChanges, MessageQueries
+from lcm_plugin.store.postgres.removal import RemovalChanges, RemovalQueries
 from lcm_plugin.store.postgres.repair import RepairChanges
+from lcm_plugin.store.postgres.rewriting import RewritingChanges
 from lcm_plugin.store.postgres.schema import prepare_schema, require_schema
 from lcm_plugin.store.postgres.search import SearchQueries
 from lcm_plugin.store.postgres.status import StatusQueries
 
 OLDEST_SERVER = 140_000
+_GROWING = (
+    "messages",
+    "message_parts",
+    "summaries",
+    "summary_messages",
+    "summary_parents",
+    "context_items",
+    "context_snapshots",
+    "large_files",
+    "file_blobs",
+    "compaction_debt",
+    "removed_messages",
+)
 
 
 class PostgresReader(
@@ -30,6 +45,7 @@ class PostgresReader(
     SearchQueries,
     StatusQueries,
     AuditQueries,
+    RemovalQueries,
 ):
     """All queries, bound to one read transaction."""
 
@@ -47,6 +63,8 @@ class PostgresWriter(
     RepairChanges,
     StatusQueries,
     AuditQueries,
+    RemovalChanges,
+    RewritingChanges,
 ):
     """All queries and changes, bound to one write transaction."""
 
@@ -99,6 +117,12 @@ class PostgresStore:
         raise StoreUnavailable(
             f"back up {self.location} with pg_dump: pg_dump --schema={self._connections.schema} …"
         )
+
+    def give_back_space(self, *, scrub: bool = False) -> None:
+        """Frees the space of deleted rows for reuse; with ``scrub`` rewrites the tables, which locks each meanwhile."""
+        with self._connections.outside_transactions() as connection:
+            for table in _GROWING:
+                connection.execute(f"VACUUM {'FULL ' if scrub else ''}{table}".encode())
 
     def close(self) -> None:
         """Closes every connection."""

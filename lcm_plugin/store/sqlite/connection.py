@@ -75,6 +75,23 @@ class Connections:
         finally:
             self._write_lock.release()
 
+    @contextmanager
+    def outside_transactions(self) -> Iterator[sqlite3.Connection]:
+        """A connection of its own for what cannot run inside a transaction; this process writes nothing meanwhile."""
+        if self.read_only:
+            raise StoreUnavailable(f"{self.path} was opened read-only")
+        if not self._write_lock.acquire(timeout=self.busy_timeout_ms / 1000):
+            raise StoreBusy(f"another thread has been writing to {self.path} for {self.busy_timeout_ms} ms")
+        try:
+            connection = self.connect()
+            try:
+                with naming_errors(self.path):
+                    yield connection
+            finally:
+                connection.close()
+        finally:
+            self._write_lock.release()
+
     def connect(self) -> sqlite3.Connection:
         """A new connection with this project's settings."""
         self._check_open()

@@ -7,7 +7,7 @@ from typing import Any
 from lcm_plugin.store.records import FileRecord
 from lcm_plugin.store.sqlite.conversations import Handle
 
-_COLUMNS = (
+FILE_COLUMNS = (
     "file_id, conversation_id, sha256, storage_uri, byte_size, file_name, mime_type, line_count, "
     "exploration_summary, truncated, created_at"
 )
@@ -17,15 +17,15 @@ class FileQueries(Handle):
     """Reads of payload records."""
 
     def file(self, file_id: str) -> FileRecord | None:
-        row = self._one(f"SELECT {_COLUMNS} FROM large_files WHERE file_id = ?", (file_id,))
-        return _file(row) if row else None
+        row = self._one(f"SELECT {FILE_COLUMNS} FROM large_files WHERE file_id = ?", (file_id,))
+        return file_record(row) if row else None
 
     def files(self, conversation_id: int, *, after: str = "", limit: int = 100) -> list[FileRecord]:
         rows = self._all(
-            f"SELECT {_COLUMNS} FROM large_files WHERE conversation_id = ? AND file_id > ? ORDER BY file_id LIMIT ?",
+            f"SELECT {FILE_COLUMNS} FROM large_files WHERE conversation_id = ? AND file_id > ? ORDER BY file_id LIMIT ?",
             (conversation_id, after, limit),
         )
-        return [_file(row) for row in rows]
+        return [file_record(row) for row in rows]
 
     def blob(self, sha256: str) -> bytes | None:
         row = self._one("SELECT data FROM file_blobs WHERE sha256 = ?", (sha256,))
@@ -37,7 +37,7 @@ class FileChanges(FileQueries):
 
     def add_file(self, record: FileRecord) -> None:
         self.db.execute(
-            f"INSERT INTO large_files ({_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING",
+            f"INSERT INTO large_files ({FILE_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING",
             (
                 record.file_id,
                 record.conversation_id,
@@ -64,7 +64,8 @@ class FileChanges(FileQueries):
         )
 
 
-def _file(row: Any) -> FileRecord:
+def file_record(row: Any) -> FileRecord:
+    """A record from a row of `FILE_COLUMNS`."""
     values = list(row)
     values[9] = bool(values[9])
     return FileRecord(*values)

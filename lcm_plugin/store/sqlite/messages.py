@@ -194,7 +194,7 @@ class MessageChanges(MessageQueries):
                     message.skeleton,
                 )
             )
-            parts += _part_rows(message_id, message.parts)
+            parts += part_rows(message_id, message.parts)
             items.append((conversation.conversation_id, seq, message_id, message.item_tokens))
         self.db.executemany(
             "INSERT INTO messages (message_id, conversation_id, seq, role, tokens, identity, created_at, group_seq, "
@@ -274,7 +274,7 @@ class MessageChanges(MessageQueries):
 
 
 def insert_parts(db: sqlite3.Connection, rows: Sequence[Sequence[Any]]) -> None:
-    """Stores part rows made by `_part_rows`."""
+    """Stores part rows made by `part_rows`."""
     db.executemany(
         "INSERT INTO message_parts (part_id, message_id, ordinal, type, path, text, exact, tool_name, tool_call_id, "
         "file_id, metadata) VALUES (?,?,?,?,?,?,?,?,?,?,?)",
@@ -282,7 +282,8 @@ def insert_parts(db: sqlite3.Connection, rows: Sequence[Sequence[Any]]) -> None:
     )
 
 
-def _part_rows(message_id: int, parts: Sequence[Part]) -> list[tuple[Any, ...]]:
+def part_rows(message_id: int, parts: Sequence[Part]) -> list[tuple[Any, ...]]:
+    """A message's parts as rows for `insert_parts`."""
     if len(parts) >= MAX_PARTS:
         raise InputError(f"a message has {len(parts)} parts; at most {MAX_PARTS - 1} can be stored")
     return [

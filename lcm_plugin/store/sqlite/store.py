@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from lcm_plugin.errors import StoreUnavailable
+from lcm_plugin.errors import StoreBusy, StoreUnavailable
 from lcm_plugin.store.sqlite.audit import AuditQueries
 from lcm_plugin.store.sqlite.connection import (
     Connections,
@@ -20,10 +20,14 @@ from lcm_plugin.store.sqlite.conversations import ConversationChanges
 from lcm_plugin.store.sqlite.debt import DebtChanges
 from lcm_plugin.store.sqlite.files import FileChanges
 from lcm_plugin.store.sqlite.messages import MessageChanges
+from lcm_plugin.store.sqlite.removal import RemovalChanges
 from lcm_plugin.store.sqlite.repair import RepairChanges
+from lcm_plugin.store.sqlite.rewriting import RewritingChanges
 from lcm_plugin.store.sqlite.schema import SCHEMA_VERSION, migrate, schema_version
 from lcm_plugin.store.sqlite.status import StatusQueries
 from lcm_plugin.store.sqlite.summaries import SummaryQueries
+
+_CHECKPOINT_TRIES = 3
 
 
 class SqliteTransaction(
@@ -36,6 +40,8 @@ class SqliteTransaction(
     RepairChanges,
     StatusQueries,
     AuditQueries,
+    RemovalChanges,
+    RewritingChanges,
 ):
     """All queries and changes, bound to one transaction; a read transaction's connection is query-only."""
 
@@ -97,6 +103,19 @@ class SqliteStore:
         target.chmod(0o600)
         _verify_copy(target)
         return str(target)
+
+    def give_back_space(self, *, scrub: bool = False) -> None:
+        """Rewrites the file without free pages and empties the log; with ``scrub`` the full-text index first."""
+        if scrub:
+            with self.write() as writer:
+                writer.merge_index()
+        with self._connections.outside_transactions() as connection:
+            connection.execute("VACUUM")
+            for _ in range(_CHECKPOINT_TRIES):
+                busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+                if not busy:
+                    return
+        raise StoreBusy(f"somebody reads {self.path} all the time, so that its log cannot be emptied; try again")
 
     def close(self) -> None:
         """Closes every connection."""
