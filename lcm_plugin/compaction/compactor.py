@@ -13,12 +13,13 @@ from lcm_plugin.compaction.chunks import raw_tokens_outside
 from lcm_plugin.compaction.lease import Lease
 from lcm_plugin.compaction.policy import EMERGENCY_TAIL_SHARES, Call, Limits, decide, limits_for
 from lcm_plugin.compaction.sweep import Bounds, Pressure, Progress, Sweeper
+from lcm_plugin.compaction.tails import RecentTails
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.errors import EngineClosed, LcmError, ModelError, StoreError
 from lcm_plugin.events import EventBus
 from lcm_plugin.store.base import Reader, Store
 from lcm_plugin.store.records import Conversation
-from lcm_plugin.tail import Tail, fresh_tail
+from lcm_plugin.tail import Tail
 from lcm_plugin.types import CompactionDecision, CompactionResult, Reason
 
 _RETRY_FIRST_MS = 60_000
@@ -71,6 +72,7 @@ class Compactor:
         self._calibration = calibration
         self._calls_models = calls_models
         self._spent_until = spent_until
+        self._tails = RecentTails()
 
     def limits(self, call: Call, session_key: str) -> Limits:
         """The settings for a call, its budget corrected by what the provider counts."""
@@ -85,7 +87,7 @@ class Compactor:
                 return CompactionDecision(False, Reason.BELOW_THRESHOLD, 0, limits.soft)
             outside = 0
             if conversation.raw_tokens >= limits.least_outside:
-                outside = raw_tokens_outside(conversation.raw_tokens, _tail(reader, conversation, limits))
+                outside = raw_tokens_outside(conversation.raw_tokens, self._tail(reader, conversation, limits))
             return decide(conversation, limits, outside, reader.debt(conversation_id), self._clock())
 
     def compact(
@@ -140,7 +142,10 @@ class Compactor:
     def _tail_tokens(self, work: _Work) -> int:
         with self._store.read() as reader:
             conversation = reader.conversation(work.conversation_id)
-            return _tail(reader, conversation, work.limits).tokens if conversation else 0
+            return self._tail(reader, conversation, work.limits).tokens if conversation else 0
+
+    def _tail(self, reader: Reader, conversation: Conversation, limits: Limits) -> Tail:
+        return self._tails.of(reader, conversation, limits.tail_count, limits.tail_tokens)
 
     def _bounds(self, lease: Lease, cancelled: Callable[[], bool]) -> Bounds:
         return Bounds(
@@ -223,12 +228,6 @@ class Compactor:
         with self._store.read() as reader:
             conversation = reader.conversation(conversation_id)
             return conversation.context_tokens if conversation else 0
-
-
-def _tail(reader: Reader, conversation: Conversation, limits: Limits) -> Tail:
-    return fresh_tail(
-        reader, conversation.conversation_id, count=limits.tail_count, max_tokens=limits.tail_tokens
-    )
 
 
 def _verdict(progress: Progress, after: int, limits: Limits, failure: LcmError | None) -> Reason:
