@@ -39,7 +39,7 @@ _TRIGRAM_TABLE = (
     "CREATE VIRTUAL TABLE IF NOT EXISTS {kind}s_trigram USING fts5"
     "(text, content='', tokenize='trigram', detail=none, columnsize=0)"
 )
-_SOURCE = {
+SOURCE = {
     "message": f"SELECT m.message_id, coalesce({MESSAGE_TEXT}, '') FROM messages m WHERE m.message_id ",
     "summary": "SELECT summary_rowid, content FROM summaries WHERE summary_rowid ",
 }
@@ -68,7 +68,8 @@ class IndexQueries(Handle):
 
     def index_state(self) -> IndexState:
         usable = self._index_usable()
-        lags = [self._newest(kind) - (self._last_indexed(kind) if usable else 0) for kind in KINDS]
+        # The newest rows may have been deleted since they were indexed.
+        lags = [max(0, self._newest(kind) - (self._last_indexed(kind) if usable else 0)) for kind in KINDS]
         return IndexState(fts5_available(), usable, lags[0], lags[1])
 
     def _index_usable(self) -> bool:
@@ -114,6 +115,12 @@ class IndexChanges(IndexQueries):
         if fts5_available():
             self._create()
 
+    def merge_index(self) -> None:
+        """Brings each index into one piece, in which words of rows that were taken out no longer occur."""
+        for kind in KINDS if self._index_usable() else ():
+            for table in (f"{kind}s_fts", f"{kind}s_trigram"):
+                self._write(f"INSERT INTO {table} ({table}) VALUES (?)", [("optimize",)])
+
     def _drop(self, table: str) -> None:
         """Drops a full-text table, also one so damaged that FTS5 cannot open it."""
         try:
@@ -139,7 +146,7 @@ class IndexChanges(IndexQueries):
     def _index_next(self, kind: RowKind, limit: int) -> int:
         if limit <= 0:
             return 0
-        cursor = self.db.execute(f"{_SOURCE[kind]} > ? ORDER BY 1 LIMIT ?", (self._last_indexed(kind), limit))
+        cursor = self.db.execute(f"{SOURCE[kind]} > ? ORDER BY 1 LIMIT ?", (self._last_indexed(kind), limit))
         rows, chars = [], 0
         for row in cursor:
             rows.append(row)
@@ -161,7 +168,7 @@ class IndexChanges(IndexQueries):
         if not self._index_usable():
             return
         indexed = [row_id for row_id in row_ids if row_id <= self._last_indexed(kind)]
-        rows = self._all(f"{_SOURCE[kind]} IN (SELECT value FROM json_each(?))", (json.dumps(indexed),))
+        rows = self._all(f"{SOURCE[kind]} IN (SELECT value FROM json_each(?))", (json.dumps(indexed),))
         try:
             if what == "insert":
                 self._insert(kind, rows)
