@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
@@ -50,6 +50,11 @@ class PayloadStore:
         self._exempt = tuple(config.large_file_exempt_patterns)
         self._count = count
         self._folder = folder
+
+    @property
+    def folder(self) -> FileFolder | None:
+        """The folder that payloads lie in; None when the database keeps them."""
+        return self._folder
 
     def move_out(
         self, message: Message, lane: str, now: int, call: Mapping[str, Any] | None = None
@@ -106,6 +111,22 @@ class PayloadStore:
         if self._folder is None:
             raise NotFound(f"{file_id} lies in a folder that is not configured here (largeFilesDir)")
         return self._folder.get(record.uri)
+
+    def holds(self, records: Sequence[FileRecord]) -> bool:
+        """Whether the folder has the bytes of all these records; those in the database are not looked for."""
+        return all(
+            self._folder is None or self._folder.exists(one.uri) for one in records if one.uri != DATABASE_URI
+        )
+
+    def delete_bytes(self, records: Sequence[FileRecord]) -> None:
+        """Deletes the bytes of records that are gone from the folder."""
+        for record in records:
+            if self._folder is not None and record.uri != DATABASE_URI:
+                self._folder.delete(record.uri)
+
+    def folder_bytes(self) -> int:
+        """Bytes of all payloads in the folder."""
+        return self._folder.total_bytes() if self._folder is not None else 0
 
     def _keep(self, payload: Payload, lane: str, now: int, blobs: dict[str, bytes]) -> FileRecord:
         digest = hashlib.sha256(payload.data).hexdigest()

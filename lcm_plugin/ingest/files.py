@@ -117,15 +117,39 @@ class FileFolder:
         for shard, names in self._listing():
             yield from (f"{shard}/{name}" for name in names if _URI.fullmatch(f"{shard}/{name}"))
 
-    def remove_leftovers(self, older_than: float = 3600.0) -> int:
-        """Remove temporary files that a killed process left, older than so many seconds; count them."""
-        limit, removed = time.time() - older_than, 0
+    def modified(self, uri: str) -> float:
+        """When a payload was written, in seconds since the epoch. Errors as in `get`."""
+        with self._open(uri) as handle:
+            return os.fstat(handle).st_mtime
+
+    def leftovers(self, older_than: float = 3600.0) -> Iterator[str]:
+        """Temporary files that a killed process left, older than so many seconds, as ``ab/.tmp-…``."""
+        limit = time.time() - older_than
         for shard, names in self._listing():
             with self._shard(shard) as folder:
-                for name in names:
-                    if name.startswith(_TEMPORARY) and os.stat(name, dir_fd=folder).st_mtime < limit:
-                        os.unlink(name, dir_fd=folder)
-                        removed += 1
+                old = [
+                    name
+                    for name in names
+                    if name.startswith(_TEMPORARY) and os.stat(name, dir_fd=folder).st_mtime < limit
+                ]
+            yield from (f"{shard}/{name}" for name in old)
+
+    def total_bytes(self) -> int:
+        """Bytes of everything in the folder, what a killed process left behind included."""
+        total = 0
+        for shard, names in self._listing():
+            with contextlib.suppress(OSError), self._shard(shard) as folder:
+                total += sum(os.stat(name, dir_fd=folder, follow_symlinks=False).st_size for name in names)
+        return total
+
+    def remove_leftovers(self, older_than: float = 3600.0) -> int:
+        """Remove the `leftovers` and count them."""
+        removed = 0
+        for leftover in self.leftovers(older_than):
+            shard, _, name = leftover.partition("/")
+            with self._shard(shard) as folder:
+                os.unlink(name, dir_fd=folder)
+            removed += 1
         return removed
 
     def _listing(self) -> Iterator[tuple[str, list[str]]]:

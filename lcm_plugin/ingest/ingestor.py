@@ -22,18 +22,11 @@ from lcm_plugin.ingest.align import (
 )
 from lcm_plugin.ingest.externalise import PayloadStore
 from lcm_plugin.ingest.heartbeat import idle_heartbeat_rows
-from lcm_plugin.ingest.identity import host_id_of, identity_of, text_of
-from lcm_plugin.ingest.messages import (
-    calls_answered,
-    calls_made,
-    check_message,
-    has_reasoning,
-    rebuild,
-)
+from lcm_plugin.ingest.identity import identity_of, text_of
+from lcm_plugin.ingest.messages import calls_answered, check_message, rebuild
 from lcm_plugin.ingest.past import past_of
-from lcm_plugin.ingest.payloads import mentions_reference
 from lcm_plugin.ingest.redact import Redactor
-from lcm_plugin.ingest.rows import PreparedRow, RowMaker, append_rows
+from lcm_plugin.ingest.rows import PreparedRow, RowMaker, append_rows, incoming_of
 from lcm_plugin.ingest.shown import shown_to_models
 from lcm_plugin.ingest.standing import StandingTexts
 from lcm_plugin.markup import is_notice, plain_text, stub_id_of, summary_id_of
@@ -117,6 +110,9 @@ class Ingestor:
                 missing = [index for index in plan.new if index not in prepared]
                 prepared |= self._prepare(given, incoming, missing, session, now)
             append_rows(writer, conversation, [prepared[index] for index in plan.new], now)
+            # A removal that ran since then may have taken bytes away that nobody referred to yet.
+            gone = [index for index in plan.new if not self._payloads.holds(prepared[index].files)]
+            self._prepare(given, incoming, gone, session, now)
             if self._prune_heartbeats or self._standing.has_controls:
                 self._hide_idle(writer, conversation, len(plan.new), now)
         self._events.emit(
@@ -153,19 +149,7 @@ class Ingestor:
     def _reduce(self, reader: Reader, given: Sequence[Message]) -> list[Incoming]:
         ours = self._known_as_ours(reader, given)
         return [
-            Incoming(
-                role=message["role"],
-                identity=identity_of(compared),
-                text=text_of(compared),
-                host_id=host_id_of(message),
-                calls=calls_made(message),
-                answers=calls_answered(message),
-                ours=index in ours,
-                has_reasoning=has_reasoning(message),
-                refers=mentions_reference(message),
-            )
-            for index, message in enumerate(given)
-            for compared in (self._standing.compared(message),)
+            incoming_of(message, self._standing, ours=index in ours) for index, message in enumerate(given)
         ]
 
     def _known_as_ours(self, reader: Reader, given: Sequence[Message]) -> set[int]:
@@ -199,6 +183,8 @@ class Ingestor:
         past = past_of(reader, session, window)
         if mode == "all":
             return _Plan(list(range(len(incoming))), past.conversation)
+        if former := reader.former_identities(past.lane):
+            incoming = [replace(item, identity=former.get(item.identity, item.identity)) for item in incoming]
         host_ids = [item.host_id for item in incoming if item.host_id]
         known_ids = reader.known_host_ids(past.lane, host_ids) if past.lane and host_ids else set()
         if refers and past.stored:

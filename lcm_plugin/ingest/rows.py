@@ -9,8 +9,18 @@ from typing import Any
 from lcm_plugin.groups import GroupLinker
 from lcm_plugin.ingest.align import Incoming
 from lcm_plugin.ingest.externalise import PayloadStore
-from lcm_plugin.ingest.identity import channel_of, sender_of, time_of
-from lcm_plugin.ingest.messages import lift, lift_deeper, make_parts, skeleton_of
+from lcm_plugin.ingest.identity import channel_of, host_id_of, identity_of, sender_of, text_of, time_of
+from lcm_plugin.ingest.messages import (
+    calls_answered,
+    calls_made,
+    has_reasoning,
+    lift,
+    lift_deeper,
+    make_parts,
+    skeleton_of,
+)
+from lcm_plugin.ingest.payloads import mentions_reference
+from lcm_plugin.ingest.standing import StandingTexts
 from lcm_plugin.store.base import Writer
 from lcm_plugin.store.records import Conversation, FileRecord, NewMessage
 from lcm_plugin.tokens import TokenCounter
@@ -63,6 +73,22 @@ class RowMaker:
             hidden=_is_blank(message, item),
         )
         return PreparedRow(row, moved.files, moved.blobs)
+
+
+def incoming_of(message: Message, standing: StandingTexts, *, ours: bool = False) -> Incoming:
+    """What is compared of a message with stored ones; ``ours`` marks one that this package made."""
+    compared = standing.compared(message)
+    return Incoming(
+        role=message["role"],
+        identity=identity_of(compared),
+        text=text_of(compared),
+        host_id=host_id_of(message),
+        calls=calls_made(message),
+        answers=calls_answered(message),
+        ours=ours,
+        has_reasoning=has_reasoning(message),
+        refers=mentions_reference(message),
+    )
 
 
 def append_rows(
