@@ -6,13 +6,14 @@ import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lcm_plugin.compaction.chunks import Chunk
 from lcm_plugin.compaction.sources import Source, read_source, source_refs
 from lcm_plugin.errors import StoreError
 from lcm_plugin.events import EventBus
+from lcm_plugin.groups import next_legal_cut
 from lcm_plugin.markup import summary_block
 from lcm_plugin.store.base import Store
 from lcm_plugin.store.records import Conversation, Item, Publication, Summary
@@ -47,21 +48,29 @@ class PassResult:
 
 
 class _Unpublished:
-    """Drafts whose publication failed: the same chunk needs no second model call. Thread-safe."""
+    """Drafts whose publication failed: their chunks need no second model call. Thread-safe.
+
+    Meanwhile the talk goes on, so the chunk that is chosen next may hold more; the draft then stands for the
+    first part of it.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._drafts: OrderedDict[tuple[object, ...], SummaryDraft] = OrderedDict()
+        self._drafts: OrderedDict[tuple[int, int, int], tuple[Chunk, SummaryDraft]] = OrderedDict()
 
     def keep(self, request: PassRequest, draft: SummaryDraft) -> None:
         with self._lock:
-            self._drafts[_chunk_key(request)] = draft
+            self._drafts[_place(request)] = (request.chunk, draft)
             while len(self._drafts) > _KEPT_DRAFTS:
                 self._drafts.popitem(last=False)
 
-    def take(self, request: PassRequest) -> SummaryDraft | None:
+    def take(self, request: PassRequest) -> tuple[Chunk, SummaryDraft] | None:
+        """A draft for the chunk or for its beginning, with what it stands for."""
         with self._lock:
-            return self._drafts.pop(_chunk_key(request), None)
+            kept = self._drafts.get(_place(request))
+            if kept is None or not _begins_with(request.chunk, kept[0]):
+                return None
+            return self._drafts.pop(_place(request))
 
 
 class PassRunner:
@@ -86,10 +95,11 @@ class PassRunner:
 
     def run(self, request: PassRequest) -> PassResult:
         """Summarises and publishes one chunk."""
-        chunk = request.chunk
+        chunk, draft = self._unpublished.take(request) or (request.chunk, None)
+        request = replace(request, chunk=chunk)
         with self._store.read() as reader:
             source = read_source(reader, request.conversation.conversation_id, chunk)
-        draft = self._unpublished.take(request) or self._draft(request, source)
+        draft = draft or self._draft(request, source)
         if draft is None:
             return self._kept(request)
         summary = self._node(request, source, draft)
@@ -186,9 +196,17 @@ class PassRunner:
         )
 
 
-def _chunk_key(request: PassRequest) -> tuple[object, ...]:
-    chunk = request.chunk
-    return (request.conversation.conversation_id, chunk.depth, *(item.ref for item in chunk.items))
+def _place(request: PassRequest) -> tuple[int, int, int]:
+    return request.conversation.conversation_id, request.chunk.depth, request.chunk.start
+
+
+def _begins_with(chunk: Chunk, earlier: Chunk) -> bool:
+    """Whether a chunk begins with an earlier one's items, unchanged, and may be cut behind them."""
+    count = len(earlier.items)
+    if chunk.items[:count] != earlier.items:
+        return False
+    heads = [item.message for item in chunk.items if item.message]
+    return chunk.depth > 0 or next_legal_cut(heads, count) == count
 
 
 def _summary_id(conversation: Conversation, chunk: Chunk, text: str) -> str:

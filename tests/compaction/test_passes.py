@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
+from typing import Any
 
+import pytest
 from small_talk import Clock, Model
 
 from lcm_plugin import CompletionRequest, Engine, LcmConfig, Session
 
 SESSION = Session("agent:main:passes", "run-1")
+WORDS = "The gardener counted the barrels while the sailor wrote each number down. "
 
 
+def turns(first: int, last: int) -> list[dict[str, Any]]:
+    return [
+        {"role": role, "content": f"{number} {role}: {WORDS * 12}"}
+        for number in range(first, last)
+        for role in ("user", "assistant")
+    ]
+
+
+@pytest.mark.parametrize("said_meanwhile", [0, 6], ids=["the-same-chunk", "a-chunk-that-has-grown"])
 def test_a_summary_whose_publication_failed_is_published_later_without_a_second_model_call(
-    tmp_path: Path, clock: Clock
+    tmp_path: Path, clock: Clock, said_meanwhile: int
 ) -> None:
     path = tmp_path / "lcm.db"
     other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
@@ -33,20 +45,13 @@ def test_a_summary_whose_publication_failed_is_published_later_without_a_second_
         incremental_max_depth=0,
     )
     with Engine.open(config, completer, clock=clock) as engine:
-        words = "The gardener counted the barrels while the sailor wrote each number down. "
-        engine.ingest(
-            SESSION,
-            [
-                {"role": role, "content": f"{number} {role}: {words * 12}"}
-                for number in range(10)
-                for role in ("user", "assistant")
-            ],
-        )
+        engine.ingest(SESSION, turns(0, 6))
         assert not engine.compact(SESSION, force=True).compacted
         other.execute("ROLLBACK")
         other.close()
         assert len(model.calls) == 1
         clock.now += 600_000
+        engine.ingest(SESSION, turns(6, 6 + said_meanwhile))
         second = engine.compact(SESSION, force=True)
         assert second.compacted
         assert len(second.summaries) == len(model.calls)
