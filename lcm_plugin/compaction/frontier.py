@@ -22,7 +22,7 @@ class CondensationRule:
     """What makes summaries worth condensing. Amounts are tokens of their context items.
 
     Summaries written because a model failed are left alone until they are rewritten, unless
-    ``with_fallbacks``.
+    ``with_fallbacks``: a context that is too large cannot wait for that.
     """
 
     chunk_tokens: int

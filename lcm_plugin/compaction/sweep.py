@@ -23,6 +23,8 @@ from lcm_plugin.tail import Tail, fresh_tail
 from lcm_plugin.types import Reason
 
 _RETRIES = 3
+# A model that is down may answer tomorrow; one that never does must not fill the context with leaves.
+_FALLBACKS_WAIT_UP_TO = 2
 
 
 @dataclass(slots=True)
@@ -99,7 +101,7 @@ class Sweeper:
         """One leaf pass, then one condensation per depth while the depth below was condensed.
 
         Whatever their depth, summaries above the prefix target are condensed in the same go: the beginning
-        of the context changes anyway.
+        of the context changes anyway. Those that wait to be written anew are spared for longer.
         """
         series = self._series(conversation_id, limits, bounds, progress, Pressure("incremental"))
         if not series.leaf():
@@ -111,6 +113,10 @@ class Sweeper:
             series.look_again()
             while series.summary_tokens() > limits.prefix_target and series.condense():
                 pass
+            if series.summary_tokens() > _FALLBACKS_WAIT_UP_TO * limits.prefix_target:
+                series.take_fallbacks()
+                while series.summary_tokens() > limits.prefix_target and series.condense():
+                    pass
 
     def sweep(
         self, conversation_id: int, limits: Limits, bounds: Bounds, progress: Progress, pressure: Pressure
@@ -156,6 +162,7 @@ class _Series:
         self._frontier: Frontier | None = None
         self._known_tail: tuple[tuple[int, int], Tail] | None = None
         self._lost_races = 0
+        self._with_fallbacks = False
 
     def leaf(self) -> bool:
         """One leaf pass; chunks that cannot shrink are passed over. False when there is no more."""
@@ -166,6 +173,11 @@ class _Series:
         return self._step(
             lambda reader, tail: self._choose_nodes(reader, tail, depth), self._limits.condensed_target
         )
+
+    def take_fallbacks(self) -> None:
+        """From now on condenses summaries that wait to be written anew, too."""
+        self._with_fallbacks = True
+        self.look_again()
 
     def look_again(self) -> None:
         """Begins the search for condensations anew, at the shallowest depth."""
@@ -213,6 +225,7 @@ class _Series:
             conversation = reader.conversation(self._conversation_id)
             if conversation is None or not conversation.active or self._is_spent(conversation):
                 return None
+            self._with_fallbacks |= conversation.context_tokens > self._limits.soft
             chunk = choose(reader, self._tail(reader, conversation))
         return None if chunk is None else (conversation, chunk)
 
@@ -283,7 +296,7 @@ class _Series:
             chunk_tokens=limits.chunk_tokens,
             min_tokens=0 if emergency else limits.min_condensed_tokens,
             min_fanout=limits.fanout_hard if emergency else limits.fanout,
-            with_fallbacks=emergency,
+            with_fallbacks=emergency or self._with_fallbacks,
         )
         frontier = self._read_frontier(reader, tail)
         chunk = frontier.next_chunk(rule) if depth is None else frontier.chunk_at(depth, rule)

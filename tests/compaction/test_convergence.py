@@ -378,3 +378,22 @@ def test_context_stays_within_small_and_large_budgets_out_of_the_box(
         engine.ingest(session, turns(2, tokens=40, start=number))
         engine.compact(session, budget=budget)
         assert engine.evaluate(session, budget).tokens <= 0.95 * budget
+
+
+def test_a_model_that_never_answers_does_not_fill_the_context_with_leaves(
+    open_engine: Open, session: Session
+) -> None:
+    def silent(request: CompletionRequest) -> str:
+        return ""
+
+    engine = open_engine(silent, summary_max_calls_per_window=1_000)
+    prefixes = []
+    for number in range(200):
+        said = f"Entry {number}: " + " ".join(f"valve {number * k} shut;" for k in range(2, 150))
+        engine.ingest(session, [user(said), assistant(f"Entry {number} is noted.")])
+        engine.compact(session, budget=128_000)
+        items = engine.context_items(session)
+        prefixes.append(sum(item.tokens for item in items if item.kind == "summary"))
+    assert 6_000 < max(prefixes) < 16_000
+    assert max(item.depth for item in items) >= 1
+    assert engine.check().ok
