@@ -1,0 +1,145 @@
+"""What a file of another tool says, as one stream of records.
+
+An importer yields lanes one after the other; what follows a `Lane` belongs to it until the next one.
+Times are milliseconds since the epoch, None where the source gives none.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any, TypeAlias
+
+from lcm_plugin.store.records import PART_TYPES
+from lcm_plugin.types import Message
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A conversation of the source: a session, a sub-agent's session (``sub``) or a turned-away ``branch``.
+
+    ``name`` is the source's own id of the session and ``key`` the session key, where the source has one.
+    ``parent`` is the session that a sub-agent worked for, as name or key. Only one conversation of a key is
+    ``live``. ``whole`` asks for one transaction, since summaries with their sources follow.
+    """
+
+    name: str
+    sub: str = ""
+    branch: str = ""
+    key: str = ""
+    title: str = ""
+    started_at: int | None = None
+    parent: str = ""
+    live: bool = True
+    whole: bool = False
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def source_id(self) -> str:
+        """What tells this lane from all others of its source, the same in every run."""
+        return self.name + (f"/{self.sub}" if self.sub else "") + (f"#{self.branch}" if self.branch else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A message, or with ``hidden`` a record that no model is shown.
+
+    ``id`` is stable over runs. ``extras`` are the record's other data, by part type; ``place`` says where
+    it stood.
+    """
+
+    id: str
+    message: Message
+    at: int | None = None
+    hidden: bool = False
+    sender: str | None = None
+    extras: tuple[tuple[str, Mapping[str, Any]], ...] = ()
+    place: str = ""
+
+    @property
+    def host_id(self) -> str:
+        """The id under which the row is stored: as `ingest.identity.host_id_of` makes it."""
+        return stored_id(str(self.message["role"]), self.id)
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """A summary that a compaction of the source made of all before it, up to and with ``through``.
+
+    ``entry`` is the source's record; it is stored as it is when there is nothing to fold.
+    """
+
+    text: str
+    through: str
+    entry: Entry
+    model: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A summary of a source that keeps a DAG. ``sources`` are stored ids of messages, or ids of nodes.
+
+    ``fallback`` marks a text that was written because a model failed.
+    """
+
+    id: str
+    depth: int
+    text: str
+    sources: tuple[str, ...]
+    at: int | None = None
+    model: str = ""
+    fallback: bool = False
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What the source's own context holds, as stored ids and node ids; what is missing was pruned there."""
+
+    ids: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """Something that cannot be read. ``line`` counts from 1; 0 where lines mean nothing."""
+
+    line: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """A record that says again what another one says, and is left out for that."""
+
+    kind: str
+
+
+Record: TypeAlias = Lane | Entry | Fold | Node | Standing | Broken | Repeat
+
+
+def stored_id(role: str, source_id: str) -> str:
+    """The id of a row from its role and the source's id of it."""
+    return f"{role}:{source_id}".encode("utf-8", "replace").decode().replace("\x00", "\ufffd")
+
+
+def aside(
+    source_id: str, part_type: str, record: Mapping[str, Any], at: int | None = None, place: str = ""
+) -> Entry:
+    """A record that is no message, as a hidden row with one typed part."""
+    block = {"type": part_type if part_type in PART_TYPES else "agent", "record": dict(record)}
+    return Entry(source_id, {"role": "assistant", "content": [block]}, at, hidden=True, place=place)
+
+
+def content_id(place: int | str, value: Any) -> str:
+    """An id for a record without one: its place in an append-only file and what it says."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
+    return f"{place}:{blake2b(text.encode('utf-8', 'surrogatepass'), digest_size=8).hexdigest()}"
+
+
+def rest_of(record: Mapping[str, Any], *used: str) -> dict[str, Any]:
+    """A record without the keys that a message was made of, and without empty values."""
+    return {
+        key: value for key, value in record.items() if key not in used and value not in (None, "", [], {})
+    }

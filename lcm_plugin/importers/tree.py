@@ -1,0 +1,68 @@
+"""Which records of a tree are live, and what the turned-away branches are.
+
+Agents that let a person edit or go back append to one file: each record names the one before it. The live
+branch leads from the newest leaf to the root. All else belongs to branches; each record lies in one of them.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Tree:
+    """Records by id, in file order, in compact form. ``offsets`` say where each one can be read again."""
+
+    index: dict[str, int] = field(default_factory=dict)
+    ids: list[str] = field(default_factory=list)
+    parents: list[str | None] = field(default_factory=list)
+    offsets: array[int] = field(default_factory=lambda: array("q"))
+    numbers: array[int] = field(default_factory=lambda: array("q"))
+
+    def add(self, record_id: str, parent: str | None, offset: int, number: int) -> bool:
+        """Notes a record; false for an id that is known already, whose first record counts."""
+        if record_id in self.index:
+            return False
+        self.index[record_id] = len(self.ids)
+        self.ids.append(record_id)
+        self.parents.append(parent)
+        self.offsets.append(offset)
+        self.numbers.append(number)
+        return True
+
+    def parent_of(self, position: int) -> int | None:
+        """The position of a record's parent; None for a root and where the parent is not in the file."""
+        parent = self.parents[position]
+        return None if parent is None else self.index.get(parent)
+
+    def path(self, leaf: int) -> list[int]:
+        """Positions from the root to a leaf. A cycle ends the path."""
+        found: list[int] = []
+        seen: set[int] = set()
+        at: int | None = leaf
+        while at is not None and at not in seen:
+            seen.add(at)
+            found.append(at)
+            at = self.parent_of(at)
+        return found[::-1]
+
+    def branches(self, live: set[int], members: set[int]) -> Iterator[list[int]]:
+        """The chains of ``members`` that are not live, each from its first record to its leaf.
+
+        Newest leaf first; a chain ends where it meets what an earlier one holds already.
+        """
+        taken = set(live)
+        has_child = {self.parent_of(at) for at in members}
+        leaves = [at for at in sorted(members - live, reverse=True) if at not in has_child]
+        # Records of a cycle have no leaf; the newest of them stands in for it.
+        for leaf in [*leaves, *sorted(members - live, reverse=True)]:
+            chain: list[int] = []
+            at: int | None = leaf
+            while at is not None and at in members and at not in taken:
+                taken.add(at)
+                chain.append(at)
+                at = self.parent_of(at)
+            if chain:
+                yield chain[::-1]
