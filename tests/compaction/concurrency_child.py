@@ -22,6 +22,7 @@ from small_talk import text_of
 from lcm_plugin import Engine, LcmConfig, Session
 
 LANES = ("agent:busy:one", "agent:busy:two")
+LEAST_TURNS = 12
 SETTINGS: dict[str, Any] = {
     "fresh_tail_count": 6,
     "leaf_chunk_tokens": 500,
@@ -32,11 +33,11 @@ SETTINGS: dict[str, Any] = {
 
 
 def work(engine: Engine, name: str, seconds: float, written: list[dict[str, int]], errors: list[str]) -> None:
-    """Turns on two lanes that everybody shares, until the time is over."""
+    """Turns on two lanes that everybody shares, until the time is over; enough to compact on a busy machine too."""
     mine: dict[str, int] = {}
     end = time.monotonic() + seconds
     number = 0
-    while time.monotonic() < end:
+    while time.monotonic() < end or number < LEAST_TURNS:
         lane = Session(LANES[number % len(LANES)])
         texts = [f"{name} {number} {role}: {text_of(40, number)}" for role in ("asks", "answers")]
         try:
