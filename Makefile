@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 DEMO_DB := build/demo/incident.db
 DATA ?=
 
-.PHONY: demo test lint format bench test-hosts clean
+.PHONY: demo test lint format bench test-hosts test-matrix clean
 
 demo: $(VENV)/.core
 	@rm -rf build/demo && mkdir -p build/demo
@@ -42,6 +42,10 @@ test-hosts: $(HOSTS:%=test-host-%)
 
 test-host-%:
 	tests/hosts/run.sh $*
+
+# The oldest supported and the newest version of each host on Python 3.11 to 3.13.
+test-matrix:
+	tests/hosts/matrix.sh
 
 clean:
 	rm -rf $(VENV) .venvs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -9,11 +9,13 @@ if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
     from lcm_plugin.errors import LcmError
     from lcm_plugin.hookspecs import hookimpl
+    from lcm_plugin.memory import AsyncMemory, Memory
     from lcm_plugin.plugin import LcmPlugin
     from lcm_plugin.types import CompletionRequest, CompletionResult, Context, Reset, Session, Turn, Usage
 
 __version__ = "0.1.0"
 __all__ = [
+    "AsyncMemory",
     "CompletionRequest",
     "CompletionResult",
     "Context",
@@ -21,6 +23,7 @@ __all__ = [
     "LcmConfig",
     "LcmError",
     "LcmPlugin",
+    "Memory",
     "Reset",
     "Session",
     "Turn",
@@ -29,10 +32,12 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AsyncMemory": "memory",
     "Engine": "engine",
     "LcmConfig": "config",
     "LcmError": "errors",
     "LcmPlugin": "plugin",
+    "Memory": "memory",
     "hookimpl": "hookspecs",
 }
 

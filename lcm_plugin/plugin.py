@@ -157,13 +157,7 @@ class LcmPlugin:
             return self._fall_back(turn, "the session is ignored")
         engine.selected_by_host = True
         self._store(turn)
-        full = self._make_room(turn)
-        context = engine.assemble(
-            turn.session, turn_budget(turn), turn.overhead_tokens, turn.prompt, model=turn.model
-        )
-        if not full:
-            # Only now, so that what a turn sees does not depend on how fast a thread is.
-            engine.schedule_compaction(turn.session, **_call_of(turn), wait=False)
+        context = next_context(engine, turn)
         if not context.messages:
             return self._fall_back(turn, "no stored message can be sent")
         limit = engine.token_limit(turn_budget(turn), turn.overhead_tokens)
@@ -175,25 +169,12 @@ class LcmPlugin:
         )
         return _own_list(turn)
 
-    def _make_room(self, turn: Turn) -> bool:
-        """Compacts before the model call if the context is too large for one; whether it was."""
-        engine, call = self.engine, _call_of(turn)
-        if overflow_reported(turn.metadata):
-            engine.recover_overflow(turn.session, **call)
-            return True
-        if engine.evaluate(turn.session, **call).reason is not Reason.OVER_HARD_LIMIT:
-            return False
-        engine.schedule_compaction(turn.session, **call, wait=True)
-        return True
-
     def _after(self, turn: Turn) -> None:
         engine = self.engine
         if not engine.config.enabled or engine.access(turn.session) is not Access.FULL:
             return
         self._store(turn)
-        if not overflow_reported(turn.metadata):
-            engine.note_usage(turn)
-        engine.schedule_compaction(turn.session, **_call_of(turn), wait=False)
+        end_turn(engine, turn)
 
     def _store(self, turn: Turn) -> None:
         if turn.window is not None and turn.window < 1:
@@ -285,6 +266,37 @@ def register(
     manager.register(added, name=PROJECT)
     added.attach(manager)
     return added
+
+
+def next_context(engine: Engine, turn: Turn) -> Context:
+    """The context of a turn whose messages are stored; compaction that is due then goes on behind it."""
+    full = _make_room(engine, turn)
+    context = engine.assemble(
+        turn.session, turn_budget(turn), turn.overhead_tokens, turn.prompt, model=turn.model
+    )
+    if not full:
+        # Only now, so that what a turn sees does not depend on how fast a thread is.
+        engine.schedule_compaction(turn.session, **_call_of(turn), wait=False)
+    return context
+
+
+def end_turn(engine: Engine, turn: Turn) -> None:
+    """Takes the provider's counts of a turn whose messages are stored, and starts compaction that is due."""
+    if not overflow_reported(turn.metadata):
+        engine.note_usage(turn)
+    engine.schedule_compaction(turn.session, **_call_of(turn), wait=False)
+
+
+def _make_room(engine: Engine, turn: Turn) -> bool:
+    """Compacts before the model call if the context is too large for one; whether it was."""
+    call = _call_of(turn)
+    if overflow_reported(turn.metadata):
+        engine.recover_overflow(turn.session, **call)
+        return True
+    if engine.evaluate(turn.session, **call).reason is not Reason.OVER_HARD_LIMIT:
+        return False
+    engine.schedule_compaction(turn.session, **call, wait=True)
+    return True
 
 
 def _call_of(turn: Turn) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from lcm_plugin.cli.commands import browse, care, chat, config, recall, replay, status, worker
+from lcm_plugin.cli.commands import browse, care, chat, config, mcp, recall, replay, status, worker
 from lcm_plugin.cli.exits import GuardedGroup
 
 app = typer.Typer(
@@ -38,5 +38,5 @@ def root(
     """
 
 
-for module in (status, browse, recall, care, worker, replay, chat, config):
+for module in (status, browse, recall, mcp, care, worker, replay, chat, config):
     module.add_to(app)

@@ -1,34 +1,53 @@
 #!/usr/bin/env bash
 # Runs one host's real tests in a Python environment of its own: tests/hosts/run.sh hermes [pytest options]
 # The environment lives in .venvs/<host> and is built again when what it is made from changes.
+# HOST_PYTHON=3.12 asks for that Python, HOST_PINS=floor for the oldest supported versions (floor.txt),
+# UV=<path> for an installation by uv; tests/hosts/matrix.sh goes through them all.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 host=${1:?which host?}
 shift
 folder=tests/hosts/$host
-venv=.venvs/$host
+pins=${HOST_PINS:-newest}
+wanted=${HOST_PYTHON:-}
+venv=.venvs/$host${wanted:+-$wanted}
+[[ $pins == newest ]] || venv+=-$pins
 oldest=$(cat "$folder/python-version")
+made_of=(pyproject.toml "$folder/requirements.txt" "$folder/python-version")
+constraints=()
+if [[ $pins != newest ]]; then
+    made_of+=("$folder/$pins.txt")
+    constraints=(--constraint "$folder/$pins.txt")
+fi
 
 find_python() {
     local candidate
     for candidate in ${PYTHON:-} python3 python3.13 python3.12 python3.11 ~/.pyenv/versions/3.*/bin/python; do
-        if "$candidate" -c "import sys; sys.exit(sys.version_info < (${oldest/./, }))" 2>/dev/null; then
+        if "$candidate" -c "import sys; at = '%d.%d' % sys.version_info[:2]; sys.exit(
+                sys.version_info < (${oldest/./, }) or '$wanted' not in ('', at))" 2>/dev/null; then
             command -v "$candidate"
             return
         fi
     done
-    echo "$host needs Python $oldest or newer, and none was found" >&2
-    return 1
+    echo "$host needs Python ${wanted:-$oldest or newer}, and none was found" >&2
+    return 69
 }
 
-made_from=$(cat pyproject.toml "$folder/requirements.txt" "$folder/python-version" | sha256sum | cut -d' ' -f1)
+install() {
+    if [[ -n "${UV:-}" ]]; then
+        "$UV" pip install --quiet --python "$venv/bin/python" "$@"
+    else
+        "$venv/bin/python" -m pip --disable-pip-version-check --quiet install "$@"
+    fi
+}
+
+made_from=$(cat "${made_of[@]}" | sha256sum | cut -d' ' -f1)
 if [[ "$(cat "$venv/.made-from" 2>/dev/null)" != "$made_from" ]]; then
     python=$(find_python)
     echo "Setting up $venv with $("$python" --version) …"
     rm -rf "$venv"
     "$python" -m venv "$venv"
-    "$venv/bin/python" -m pip --disable-pip-version-check --quiet install \
-        --requirement "$folder/requirements.txt" --editable .
+    install --requirement "$folder/requirements.txt" "${constraints[@]}" --editable .
     echo "$made_from" > "$venv/.made-from"
 fi
 

@@ -1,0 +1,105 @@
+"""The server: lists the tools, answers calls in worker threads, speaks the protocol over stdin and stdout."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+from typing import Any
+
+import anyio
+import anyio.to_thread
+from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
+from mcp_types import (
+    CallToolRequestParams,
+    CallToolResult,
+    ListToolsResult,
+    PaginatedRequestParams,
+    TextContent,
+    Tool,
+    ToolAnnotations,
+)
+
+from lcm_plugin import __version__
+from lcm_plugin.errors import LcmError
+from lcm_plugin.hosts.mcp.history import History
+from lcm_plugin.hosts.mcp.tools import INSTRUCTIONS, Offered
+
+logger = logging.getLogger("lcm_plugin.mcp")
+
+
+def serve(history: History) -> None:
+    """Serves until the client closes the connection; SIGTERM and SIGINT end the process at once."""
+    try:
+        anyio.run(_serve, history)
+    finally:
+        history.close()
+
+
+async def _serve(history: History) -> None:
+    server = make_server(history)
+    async with anyio.create_task_group() as group:
+        group.start_soon(_leave_on_signal)
+        async with stdio_server() as (incoming, outgoing):
+            await server.run(incoming, outgoing, server.create_initialization_options())
+        group.cancel_scope.cancel()
+
+
+def make_server(history: History) -> Server[dict[str, Any]]:
+    """An MCP server over a history; any transport of the ``mcp`` package can run it."""
+
+    async def list_tools(context: Any, params: PaginatedRequestParams | None) -> ListToolsResult:
+        return ListToolsResult(tools=[_as_tool(tool) for tool in history.tools])
+
+    async def call_tool(context: Any, params: CallToolRequestParams) -> CallToolResult:
+        return await anyio.to_thread.run_sync(
+            _answer, history, params.name, params.arguments or {}, abandon_on_cancel=True
+        )
+
+    return Server(
+        "lcm",
+        version=__version__,
+        title="Lossless conversation history",
+        instructions=INSTRUCTIONS,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+    )
+
+
+def _as_tool(tool: Offered) -> Tool:
+    return Tool(
+        name=tool.name,
+        title=tool.title,
+        description=tool.description,
+        input_schema=dict(tool.schema),
+        annotations=ToolAnnotations(title=tool.title, read_only_hint=True, open_world_hint=False),
+    )
+
+
+def _answer(history: History, name: str, arguments: dict[str, Any]) -> CallToolResult:
+    try:
+        answer = history.call(name, arguments)
+    except LcmError as error:
+        answer = {"error": str(error)}
+    except Exception as error:
+        logger.exception("the tool %s failed", name)
+        answer = {"error": f"internal error: {type(error).__name__}: {error}"}
+    if "error" in answer:
+        code = answer.get("error_code")
+        return _text(f"{answer['error']} ({code})" if code else str(answer["error"]), is_error=True)
+    return _text(json.dumps(answer, ensure_ascii=False), is_error=False)
+
+
+def _text(text: str, *, is_error: bool) -> CallToolResult:
+    # The wire is UTF-8: a lone surrogate of a stored message must not end the connection.
+    sendable = text.encode("utf-8", "replace").decode()
+    return CallToolResult(content=[TextContent(type="text", text=sendable)], is_error=is_error)
+
+
+async def _leave_on_signal() -> None:
+    """Ends the process: the thread that waits for the next line of stdin cannot be woken."""
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async for _ in signals:
+            os._exit(0)
