@@ -31,10 +31,11 @@ from lcm_plugin.store.records import (
 from lcm_plugin.store.removal_base import RemovalReader, RemovalWriter
 from lcm_plugin.store.repair_base import RepairWriter
 from lcm_plugin.store.search_base import SearchReader, SearchWriter
+from lcm_plugin.store.transfer_base import TransferReader, TransferWriter
 from lcm_plugin.types import Session
 
 
-class Reader(SearchReader, AuditReader, RemovalReader, Protocol):
+class Reader(SearchReader, AuditReader, TransferReader, RemovalReader, Protocol):
     """Queries within one read transaction. None of them costs more than what it returns."""
 
     # conversations
@@ -181,7 +182,7 @@ class Reader(SearchReader, AuditReader, RemovalReader, Protocol):
         """How many summaries a conversation has, by depth."""
 
 
-class Writer(Reader, SearchWriter, RepairWriter, RemovalWriter, Protocol):
+class Writer(Reader, SearchWriter, RepairWriter, TransferWriter, RemovalWriter, Protocol):
     """Changes within one write transaction."""
 
     def open_conversation(self, session: Session, now: int) -> Conversation:

@@ -5,10 +5,26 @@ from __future__ import annotations
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.errors import ConfigError
 from lcm_plugin.store.base import Store
+from lcm_plugin.store.transfer_base import UNFINISHED, refuse_unfinished
 
 
-def open_store(config: LcmConfig, *, read_only: bool = False) -> Store:
-    """The store that the settings name; raises `StoreUnavailable` or `SchemaError` saying what is wrong."""
+def open_store(config: LcmConfig, *, read_only: bool = False, unfinished: bool = False) -> Store:
+    """The store that the settings name; raises `StoreUnavailable` or `SchemaError` saying what is wrong.
+
+    A database into which a copy was begun and not finished is refused unless ``unfinished`` is true.
+    """
+    store = _open(config, read_only)
+    if not unfinished:
+        try:
+            with store.read() as reader:
+                refuse_unfinished(reader.guard(UNFINISHED), store.location)
+        except BaseException:
+            store.close()
+            raise
+    return store
+
+
+def _open(config: LcmConfig, read_only: bool) -> Store:
     target = config.database_target
     if target.startswith(("postgresql://", "postgres://")):
         return _open_postgres(config, target, read_only)

@@ -19,6 +19,7 @@ from lcm_plugin.store.postgres.rewriting import RewritingChanges
 from lcm_plugin.store.postgres.schema import prepare_schema, require_schema
 from lcm_plugin.store.postgres.search import SearchQueries
 from lcm_plugin.store.postgres.status import StatusQueries
+from lcm_plugin.store.postgres.transfer import TransferChanges, TransferQueries
 
 OLDEST_SERVER = 140_000
 _GROWING = (
@@ -45,6 +46,7 @@ class PostgresReader(
     SearchQueries,
     StatusQueries,
     AuditQueries,
+    TransferQueries,
     RemovalQueries,
 ):
     """All queries, bound to one read transaction."""
@@ -63,6 +65,7 @@ class PostgresWriter(
     RepairChanges,
     StatusQueries,
     AuditQueries,
+    TransferChanges,
     RemovalChanges,
     RewritingChanges,
 ):

@@ -26,6 +26,7 @@ from lcm_plugin.store.sqlite.rewriting import RewritingChanges
 from lcm_plugin.store.sqlite.schema import SCHEMA_VERSION, migrate, schema_version
 from lcm_plugin.store.sqlite.status import StatusQueries
 from lcm_plugin.store.sqlite.summaries import SummaryQueries
+from lcm_plugin.store.sqlite.transfer import TransferChanges
 
 _CHECKPOINT_TRIES = 3
 
@@ -40,6 +41,7 @@ class SqliteTransaction(
     RepairChanges,
     StatusQueries,
     AuditQueries,
+    TransferChanges,
     RemovalChanges,
     RewritingChanges,
 ):
