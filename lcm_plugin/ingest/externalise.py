@@ -118,6 +118,13 @@ class PayloadStore:
             self._folder is None or self._folder.exists(one.uri) for one in records if one.uri != DATABASE_URI
         )
 
+    def keep_bytes(self, data: bytes) -> tuple[FileRecord, Mapping[str, bytes]]:
+        """Stores bytes that belong to no message; a record without an id, and what the database must keep."""
+        digest, explored = hashlib.sha256(data).hexdigest(), explore(data, "", "")
+        blobs = {} if self._folder is not None else {digest: data}
+        uri = self._folder.put(data).uri if self._folder is not None else DATABASE_URI
+        return FileRecord("", 0, digest, uri, len(data), line_count=explored.line_count), blobs
+
     def delete_bytes(self, records: Sequence[FileRecord]) -> None:
         """Deletes the bytes of records that are gone from the folder."""
         for record in records:

@@ -110,6 +110,12 @@ def decode(data: bytes, encoding: str) -> str:
     return _to_base64(data, name, wrap)
 
 
+def encode_as(data: bytes, encoding: str) -> str:
+    """Other bytes in a payload's own base64 variant and line breaks."""
+    name, _, wrap = encoding.partition(",")
+    return _to_base64(data, name, wrap)
+
+
 def replace_slices(text: str, slices: Sequence[tuple[int, int, str]]) -> str:
     """The text with each (start, end, replacement) applied; slices are ascending and do not overlap."""
     pieces, done = [], 0

@@ -57,8 +57,12 @@ _JSON_KEYS = frozenset({"arguments"})
 class Redactor:
     """Applies ``patterns`` in their order. Immutable and thread-safe."""
 
-    def __init__(self, patterns: Sequence[str]) -> None:
-        """Raises ConfigError naming the pattern that RE2 cannot compile or that matches nothing at all."""
+    def __init__(self, patterns: Sequence[str], *, strict: bool = False) -> None:
+        """``strict`` spares neither references in code nor keys that are plain words.
+
+        Raises ConfigError naming the pattern that RE2 cannot compile or that matches nothing at all.
+        """
+        self._strict = strict
         self._patterns = tuple(_compile(index, pattern) for index, pattern in enumerate(patterns))
 
     @property
@@ -69,7 +73,7 @@ class Redactor:
     def text(self, text: str) -> str:
         """The text without what matches."""
         for pattern in self._patterns:
-            text = _apply(pattern, text)
+            text = _apply(pattern, text, self._strict)
         return text
 
     def message(self, message: Message) -> Message:
@@ -98,7 +102,8 @@ class Redactor:
 
     def _key(self, key: str, taken: dict[str, Any]) -> str:
         """The key, redacted unless it is a plain word: ``password`` is a label, ``sk-1a2b`` is not."""
-        redacted, number = key if _PLAIN_KEY.fullmatch(key) else self.text(key), 1
+        is_label = not self._strict and _PLAIN_KEY.fullmatch(key)
+        redacted, number = key if is_label else self.text(key), 1
         unique = redacted
         while unique in taken:
             number += 1
@@ -159,7 +164,7 @@ def _compile(index: int, pattern: str) -> Any:
     return compiled
 
 
-def _apply(pattern: Any, text: str) -> str:
+def _apply(pattern: Any, text: str, strict: bool) -> str:
     searched = _searchable(text)
     pieces: list[str] = []
     done = 0
@@ -169,7 +174,7 @@ def _apply(pattern: Any, text: str) -> str:
         if start < done or end <= start:
             continue
         if references is None:
-            references = [found.span(1) for found in _CODE_REFERENCE.finditer(searched)]
+            references = [] if strict else [found.span(1) for found in _CODE_REFERENCE.finditer(searched)]
         pieces += [text[done:start], _hide(text, start, end, references)]
         done = end
     return "".join([*pieces, text[done:]]) if pieces else text

@@ -26,14 +26,14 @@ def shown_to_models(stored: StoredMessage, read_file: Callable[[Part], Any] | No
     """The message for a model; ``read_file`` gives the original value of a part that moved."""
     message = rebuild(stored)
     for part in stored.parts:
-        place = _media_place(message, part.path) if part.file_id else None
+        place = media_place(message, part.path) if part.file_id else None
         if place is None:
             continue
         value = _media_value(part, read_file)
         if value is not None:
             put_at(message, part.path, value)
         else:
-            put_at(message, place, _text_block(get_at(message, place), part.text))
+            put_at(message, place, text_block(get_at(message, place), part.text))
     return message
 
 
@@ -44,10 +44,10 @@ def holds_media(stored: StoredMessage) -> bool:
 
 def is_shown_media(message: Message, path: str, stand_in: str) -> bool:
     """Whether models are shown the value at ``path`` itself rather than its stand-in."""
-    return _is_shown(stand_in) and _media_place(message, path) is not None
+    return _is_shown(stand_in) and media_place(message, path) is not None
 
 
-def _media_place(message: Message, path: str) -> str | None:
+def media_place(message: Message, path: str) -> str | None:
     """The path of the media block whose data stands at ``path``, if it is one."""
     steps = split_path(path)
     for suffix in MEDIA_PATHS:
@@ -74,7 +74,8 @@ def _is_shown(stand_in: str) -> bool:
     return found is not None and found.mime.startswith(_SHOWN_TYPES)
 
 
-def _text_block(block: Any, stand_in: str) -> Message:
+def text_block(block: Any, stand_in: str) -> Message:
+    """The block of words that takes a media block's place."""
     found = find_reference(stand_in)
     kind = "input_text" if str(block.get("type", "")).startswith("input_") else "text"
     return {"type": kind, "text": stand_in[found.start :] if found else stand_in}

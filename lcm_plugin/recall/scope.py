@@ -83,7 +83,7 @@ def scope_of(
     if not session_key:
         allowed: set[int] = set()
     elif all_conversations or conversation_id is not None:
-        allowed = set(_within_reach(reader, session_key, reach))
+        allowed = set(within_reach(reader, session_key, reach))
     else:
         allowed = {conversation.conversation_id for conversation in family(reader, session)}
     allowed |= granted
@@ -102,7 +102,8 @@ def not_found(what: str) -> NotFound:
     return NotFound(f"{what} was not found in the conversations you can search")
 
 
-def _within_reach(reader: Reader, session_key: str, reach: Reach) -> Iterable[int]:
+def within_reach(reader: Reader, session_key: str, reach: Reach) -> Iterable[int]:
+    """The widest that a session may look at: its own lane, its agent's conversations, or all."""
     if reach == "all":
         return reader.conversation_ids_with_key("")
     agent = _agent_prefix(session_key)

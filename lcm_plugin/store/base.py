@@ -290,8 +290,14 @@ class Store(Protocol):
     def backup(self, destination: str) -> str:
         """Writes a verified copy beside the running database and returns where it is."""
 
+    def copies(self) -> list[str]:
+        """The paths of copies of the database that this package made beside it."""
+
+    def open_copy(self, path: str) -> AbstractContextManager[Store]:
+        """One of the copies as a store of its own, brought to the present schema."""
+
     def give_back_space(self, *, scrub: bool = False) -> None:
-        """Returns the space of deleted rows to the system.
+        """Returns the space of deleted rows, to the system (SQLite) or for reuse (PostgreSQL).
 
         With ``scrub`` no deleted text stays in any file of the database afterwards, nor in its full-text index.
         Raises `StoreBusy` when others hold it up; nothing is lost then and it can be called again.

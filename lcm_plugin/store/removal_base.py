@@ -7,7 +7,7 @@ summaries still know what they were made of and a host that repeats it is recogn
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -18,22 +18,19 @@ RemovalKind = Literal["prune", "redact"]
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """What a conversation takes. ``uncovered`` counts messages that no summary covers.
+    """What a conversation takes.
 
-    ``text_bytes`` are those of messages and summaries, ``file_bytes`` those of its payloads.
+    ``uncovered`` counts messages that no summary covers, ``emptied`` those whose texts were removed before.
     """
 
     messages: int
     uncovered: int
+    emptied: int
     summaries: int
     files: int
-    text_bytes: int
+    message_bytes: int
+    summary_bytes: int
     file_bytes: int
-
-    @property
-    def total_bytes(self) -> int:
-        """Bytes of texts and payloads together."""
-        return self.text_bytes + self.file_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +52,13 @@ class Removal:
 class Emptied:
     """One batch of messages whose texts were removed; ``last_seq`` is where the next batch begins.
 
-    ``last_seq`` is None when there was no further message.
+    ``last_seq`` is None when there was no further message. ``file_ids`` are the payloads they referred to.
     """
 
     messages: int
     bytes: int
     last_seq: int | None
+    file_ids: frozenset[str] = frozenset()
 
 
 class RemovalReader(Protocol):
@@ -122,8 +120,10 @@ class RemovalWriter(Protocol):
     def delete_conversation(self, conversation_id: int) -> None:
         """Deletes a conversation with all that belongs to it but payload records that others refer to."""
 
-    def drop_unused_files(self, conversation_id: int) -> list[FileRecord]:
-        """Deletes the payload records of a conversation that no message refers to any more."""
+    def drop_unused_files(
+        self, conversation_id: int, among: Collection[str] | None = None
+    ) -> list[FileRecord]:
+        """Deletes the payload records of a conversation that no message refers to, of all or among some ids."""
 
     def unreferenced(self, records: Sequence[FileRecord]) -> list[FileRecord]:
         """Those of deleted records whose bytes no other record needs; blobs are deleted here.
@@ -135,7 +135,8 @@ class RemovalWriter(Protocol):
         """Gives a message another content, identity and token count; its former identity is remembered.
 
         Its id, place, time, group, calls and links stay; the sums of the summaries above follow, and so does
-        the conversation's revision, so that no summary of the former text is published.
+        the conversation's revision, so that no summary of the former text is published. A message whose text was
+        removed as a whole stays as it is.
         """
 
     def replace_summary(self, summary: Summary, item_tokens: int, token_change: int) -> None:
@@ -148,8 +149,8 @@ class RemovalWriter(Protocol):
     def rename_files(self, conversation_id: int, names: Mapping[str, str]) -> None:
         """Puts other payload ids in the place of old ones in what summaries list; an empty one takes them out."""
 
-    def replace_file_words(self, file_id: str, name: str, exploration: str) -> None:
-        """Replaces what is told of a payload."""
+    def replace_file(self, record: FileRecord) -> None:
+        """Gives a payload's record other bytes and other words about them; id, owner and type stay."""
 
     def scrub_debt(self, conversation_id: int) -> None:
         """Forgets the last error's text of a conversation's compaction."""

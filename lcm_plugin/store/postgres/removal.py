@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from lcm_plugin.store.postgres.conversations import Handle
 from lcm_plugin.store.postgres.files import FILE_COLUMNS
@@ -30,9 +30,11 @@ class RemovalQueries(Handle):
     """What there is to remove, and what was removed."""
 
     def footprint(self, conversation_id: int) -> Footprint:
-        messages, uncovered, skeletons = self._one(
-            f"SELECT count(*), count(*) FILTER (WHERE NOT {_COVERED}), coalesce(sum(octet_length(m.skeleton)), 0) "
-            "FROM messages m WHERE m.conversation_id = %s",
+        messages, uncovered, emptied, skeletons = self._one(
+            f"SELECT count(*), count(*) FILTER (WHERE NOT {_COVERED}), count(t.message_id), coalesce(sum("
+            "octet_length(m.skeleton)) FILTER (WHERE t.message_id IS NULL), 0) FROM messages m "
+            "LEFT JOIN removed_messages t ON t.conversation_id = m.conversation_id AND t.message_id = m.message_id "
+            "AND t.whole WHERE m.conversation_id = %s",
             (conversation_id,),
         )
         parts = self._one(
@@ -47,7 +49,9 @@ class RemovalQueries(Handle):
             "SELECT count(*), coalesce(sum(byte_size), 0) FROM large_files WHERE conversation_id = %s",
             (conversation_id,),
         )
-        return Footprint(messages, uncovered, summaries, files, skeletons + parts + contents, int(payloads))
+        return Footprint(
+            messages, uncovered, emptied, summaries, files, skeletons + parts, contents, int(payloads)
+        )
 
     def text_bytes(self) -> int:
         row = self._one(
@@ -135,7 +139,7 @@ class RemovalChanges(RemovalQueries):
         if not rows:
             return Emptied(0, 0, None)
         chosen = {"here": conversation_id, "ids": [row[0] for row in rows]}
-        freed = self._bytes_of(chosen)
+        freed, named = self._bytes_of(chosen), self._files_of(chosen)
         self._run(
             "DELETE FROM message_parts WHERE conversation_id = %(here)s AND message_id = ANY(%(ids)s) "
             "AND type <> 'compaction'",
@@ -155,7 +159,7 @@ class RemovalChanges(RemovalQueries):
             {**chosen, "removal": removal_id},
         )
         self._hide_uncovered(chosen)
-        return Emptied(len(rows), freed, rows[-1][1])
+        return Emptied(len(rows), freed, rows[-1][1], named)
 
     def delete_conversation(self, conversation_id: int) -> None:
         self._hand_over_files(conversation_id)
@@ -170,7 +174,9 @@ class RemovalChanges(RemovalQueries):
         ):
             self._run(f"DELETE FROM {table} WHERE conversation_id = %s", (conversation_id,))
 
-    def drop_unused_files(self, conversation_id: int) -> list[FileRecord]:
+    def drop_unused_files(
+        self, conversation_id: int, among: Collection[str] | None = None
+    ) -> list[FileRecord]:
         rows = self._all(
             f"SELECT {FILE_COLUMNS} FROM large_files f WHERE conversation_id = %s AND NOT EXISTS "
             "(SELECT FROM message_parts p WHERE p.file_id = f.file_id)",
@@ -182,7 +188,11 @@ class RemovalChanges(RemovalQueries):
         named = {
             row[0] for row in self._all(f"SELECT DISTINCT {_SLICE_FILE} {_SLICES}", {"here": conversation_id})
         }
-        unused = [record for record in records if record.file_id not in named]
+        unused = [
+            record
+            for record in records
+            if record.file_id not in named and (among is None or record.file_id in among)
+        ]
         self._run(
             "DELETE FROM large_files WHERE conversation_id = %s AND file_id = ANY(%s)",
             (conversation_id, [record.file_id for record in unused]),
@@ -208,6 +218,14 @@ class RemovalChanges(RemovalQueries):
             dict(chosen),
         )
         return int(row[0])
+
+    def _files_of(self, chosen: Mapping[str, object]) -> frozenset[str]:
+        rows = self._all(
+            f"SELECT DISTINCT {_SLICE_FILE} FROM message_parts p CROSS JOIN json_array_elements(p.metadata->'slices') "
+            "s (value) WHERE p.conversation_id = %(here)s AND p.message_id = ANY(%(ids)s) AND p.file_id IS NOT NULL",
+            dict(chosen),
+        )
+        return frozenset(row[0] for row in rows)
 
     def _hide_uncovered(self, chosen: Mapping[str, object]) -> None:
         self._run(

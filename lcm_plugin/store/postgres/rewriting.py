@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from lcm_plugin.errors import NotFound
 from lcm_plugin.store.postgres.messages import part_row
 from lcm_plugin.store.postgres.search import SearchChanges
-from lcm_plugin.store.records import NewMessage, Summary, message_ref
+from lcm_plugin.store.records import FileRecord, NewMessage, Summary, message_ref
 
 _ABOVE = (
     "WITH RECURSIVE above (id) AS (SELECT summary_id FROM summary_messages WHERE message_id = %s "
@@ -27,6 +27,8 @@ class RewritingChanges(SearchChanges):
         if row is None:
             raise NotFound(f"no message {message_ref(message_id)}")
         conversation_id, tokens, identity, hidden = row
+        if self._one("SELECT 1 FROM removed_messages WHERE message_id = %s AND whole", (message_id,)):
+            return
         self._run(
             "UPDATE messages SET skeleton = %s, tokens = %s, identity = %s, sender = %s, channel = %s "
             "WHERE conversation_id = %s AND message_id = %s",
@@ -93,10 +95,19 @@ class RewritingChanges(SearchChanges):
                     (json.dumps(after) if after else None, conversation_id, summary_id),
                 )
 
-    def replace_file_words(self, file_id: str, name: str, exploration: str) -> None:
+    def replace_file(self, record: FileRecord) -> None:
         self._run(
-            "UPDATE large_files SET file_name = %s, exploration_summary = %s WHERE file_id = %s",
-            (name, exploration, file_id),
+            "UPDATE large_files SET sha256 = %s, storage_uri = %s, byte_size = %s, line_count = %s, file_name = %s, "
+            "exploration_summary = %s WHERE file_id = %s",
+            (
+                record.sha256,
+                record.uri,
+                record.byte_size,
+                record.line_count,
+                record.name,
+                record.exploration,
+                record.file_id,
+            ),
         )
 
     def scrub_debt(self, conversation_id: int) -> None:

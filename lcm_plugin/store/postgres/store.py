@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from lcm_plugin.errors import StoreUnavailable
 from lcm_plugin.store.postgres.audit import AuditQueries
@@ -120,6 +120,14 @@ class PostgresStore:
         raise StoreUnavailable(
             f"back up {self.location} with pg_dump: pg_dump --schema={self._connections.schema} …"
         )
+
+    def copies(self) -> list[str]:
+        """None: they are made with the server's own tools."""
+        return []
+
+    def open_copy(self, path: str) -> AbstractContextManager[PostgresStore]:
+        """Refuses, since there are none."""
+        raise StoreUnavailable(f"{self.location} has no copy {path}")
 
     def give_back_space(self, *, scrub: bool = False) -> None:
         """Frees the space of deleted rows for reuse; with ``scrub`` rewrites the tables, which locks each meanwhile."""

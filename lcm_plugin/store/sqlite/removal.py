@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from lcm_plugin.store.records import FileRecord
@@ -33,9 +33,10 @@ class RemovalQueries(Handle):
     """What there is to remove, and what was removed."""
 
     def footprint(self, conversation_id: int) -> Footprint:
-        messages, uncovered, skeletons = self._one(
-            f"SELECT count(*), count(*) FILTER (WHERE NOT {_COVERED}), "
-            "coalesce(sum(length(CAST(m.skeleton AS BLOB))), 0) FROM messages m WHERE m.conversation_id = ?",
+        messages, uncovered, emptied, skeletons = self._one(
+            f"SELECT count(*), count(*) FILTER (WHERE NOT {_COVERED}), count(t.message_id), coalesce(sum(CASE WHEN "
+            "t.message_id IS NULL THEN length(CAST(m.skeleton AS BLOB)) END), 0) FROM messages m LEFT JOIN "
+            "removed_messages t ON t.message_id = m.message_id AND t.whole = 1 WHERE m.conversation_id = ?",
             (conversation_id,),
         )
         parts = self._one(
@@ -51,7 +52,9 @@ class RemovalQueries(Handle):
             "SELECT count(*), coalesce(sum(byte_size), 0) FROM large_files WHERE conversation_id = ?",
             (conversation_id,),
         )
-        return Footprint(messages, uncovered, summaries, files, skeletons + parts + contents, payloads)
+        return Footprint(
+            messages, uncovered, emptied, summaries, files, skeletons + parts, contents, payloads
+        )
 
     def text_bytes(self) -> int:
         parts = self._one(f"SELECT coalesce(sum({_PART_BYTES}), 0) FROM message_parts p")[0]
@@ -150,7 +153,7 @@ class RemovalChanges(RemovalQueries, SearchChanges):
             return Emptied(0, 0, None)
         numbers = [row[0] for row in rows]
         ids = json.dumps(numbers)
-        freed = self._bytes_of(ids)
+        freed, named = self._bytes_of(ids), self._files_of(ids)
         self.unindex_messages(numbers)
         self.db.execute(
             "DELETE FROM message_parts WHERE type <> 'compaction' AND message_id IN (SELECT value FROM json_each(?1)) "
@@ -171,7 +174,7 @@ class RemovalChanges(RemovalQueries, SearchChanges):
             (ids, conversation_id, removal_id),
         )
         self._hide_uncovered(conversation_id, ids)
-        return Emptied(len(numbers), freed, rows[-1][1])
+        return Emptied(len(numbers), freed, rows[-1][1], named)
 
     def delete_conversation(self, conversation_id: int) -> None:
         self._hand_over_files(conversation_id)
@@ -188,7 +191,9 @@ class RemovalChanges(RemovalQueries, SearchChanges):
         ):
             self.db.execute(statement, (conversation_id,))
 
-    def drop_unused_files(self, conversation_id: int) -> list[FileRecord]:
+    def drop_unused_files(
+        self, conversation_id: int, among: Collection[str] | None = None
+    ) -> list[FileRecord]:
         records = [
             file_record(row)
             for row in self._all(
@@ -200,7 +205,11 @@ class RemovalChanges(RemovalQueries, SearchChanges):
         if not records:
             return []
         named = self._named_in_lane(conversation_id)
-        unused = [record for record in records if record.file_id not in named]
+        unused = [
+            record
+            for record in records
+            if record.file_id not in named and (among is None or record.file_id in among)
+        ]
         self.db.executemany(
             "DELETE FROM large_files WHERE file_id = ?", [(record.file_id,) for record in unused]
         )
@@ -226,6 +235,15 @@ class RemovalChanges(RemovalQueries, SearchChanges):
             (ids,),
         )
         return int(row[0])
+
+    def _files_of(self, ids: str) -> frozenset[str]:
+        rows = self._all(
+            f"SELECT DISTINCT {_SLICE_FILE} FROM json_each(?) ids CROSS JOIN message_parts p "
+            "CROSS JOIN json_each(p.metadata, '$.slices') s WHERE p.part_id >= ids.value * 65536 "
+            "AND p.part_id < (ids.value + 1) * 65536 AND p.file_id IS NOT NULL",
+            (ids,),
+        )
+        return frozenset(row[0] for row in rows)
 
     def _hide_uncovered(self, conversation_id: int, ids: str) -> None:
         chosen = "message_id IN (SELECT value FROM json_each(?))"

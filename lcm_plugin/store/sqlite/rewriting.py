@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 
 from lcm_plugin.errors import NotFound
-from lcm_plugin.store.records import NewMessage, Summary, message_ref
+from lcm_plugin.store.records import FileRecord, NewMessage, Summary, message_ref
 from lcm_plugin.store.sqlite.messages import insert_parts, part_rows
 from lcm_plugin.store.sqlite.schema import PART_ID_SHIFT
 from lcm_plugin.store.sqlite.search import SearchChanges
@@ -28,6 +28,8 @@ class RewritingChanges(SearchChanges):
         if row is None:
             raise NotFound(f"no message {message_ref(message_id)}")
         conversation_id, tokens, identity, hidden = row
+        if self._one("SELECT 1 FROM removed_messages WHERE message_id = ? AND whole = 1", (message_id,)):
+            return
         self.unindex_messages([message_id])
         self.db.execute(
             "UPDATE messages SET skeleton = ?, tokens = ?, identity = ?, sender = ?, channel = ? WHERE message_id = ?",
@@ -89,10 +91,19 @@ class RewritingChanges(SearchChanges):
                     (json.dumps(after) if after else None, summary_id),
                 )
 
-    def replace_file_words(self, file_id: str, name: str, exploration: str) -> None:
+    def replace_file(self, record: FileRecord) -> None:
         self.db.execute(
-            "UPDATE large_files SET file_name = ?, exploration_summary = ? WHERE file_id = ?",
-            (name, exploration, file_id),
+            "UPDATE large_files SET sha256 = ?, storage_uri = ?, byte_size = ?, line_count = ?, file_name = ?, "
+            "exploration_summary = ? WHERE file_id = ?",
+            (
+                record.sha256,
+                record.uri,
+                record.byte_size,
+                record.line_count,
+                record.name,
+                record.exploration,
+                record.file_id,
+            ),
         )
 
     def scrub_debt(self, conversation_id: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -62,8 +63,10 @@ class SqliteStore:
         durability: str = "normal",
         busy_timeout_ms: int = 5_000,
         read_only: bool = False,
+        copy_before_migrating: bool = True,
     ) -> None:
         self.path = Path(path).expanduser()
+        self._copies_first = copy_before_migrating
         self._connections = Connections(
             self.path, durability=durability, busy_timeout_ms=busy_timeout_ms, read_only=read_only
         )
@@ -106,18 +109,41 @@ class SqliteStore:
         _verify_copy(target)
         return str(target)
 
+    def copies(self) -> list[str]:
+        """The copies beside the file, which have its name and end in ``.bak``."""
+        found = self.path.absolute().parent.glob(f"{glob.escape(self.path.name)}.*.bak")
+        return sorted(str(path) for path in found if path.is_file() and not path.is_symlink())
+
+    @contextmanager
+    def open_copy(self, path: str) -> Iterator[SqliteStore]:
+        """A copy as a store of its own, of the present schema; afterwards it is one checked file again."""
+        copy = SqliteStore(path, copy_before_migrating=False)
+        try:
+            yield copy
+        finally:
+            copy.close()
+        connection = sqlite3.connect(path, isolation_level=None)
+        try:
+            with naming_errors(copy.path):
+                connection.execute("PRAGMA journal_mode = DELETE")
+        finally:
+            connection.close()
+        copy.path.chmod(0o600)
+        _verify_copy(copy.path)
+
     def give_back_space(self, *, scrub: bool = False) -> None:
-        """Rewrites the file without free pages and empties the log; with ``scrub`` the full-text index first."""
-        if scrub:
-            with self.write() as writer:
-                writer.merge_index()
+        """Merges the full-text index, rewrites the file without free pages and empties the log."""
+        with self.write() as writer:
+            writer.merge_index()
         with self._connections.outside_transactions() as connection:
             connection.execute("VACUUM")
             for _ in range(_CHECKPOINT_TRIES):
                 busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
                 if not busy:
                     return
-        raise StoreBusy(f"somebody reads {self.path} all the time, so that its log cannot be emptied; try again")
+        raise StoreBusy(
+            f"somebody reads {self.path} all the time, so that its log cannot be emptied; try again"
+        )
 
     def close(self) -> None:
         """Closes every connection."""
@@ -143,7 +169,7 @@ class SqliteStore:
                     )
                 if version == SCHEMA_VERSION:
                     return
-                if version > 0:
+                if version > 0 and self._copies_first:
                     self.backup(f"{self.path}.before-schema-{SCHEMA_VERSION}.bak")
                 connection.execute("BEGIN EXCLUSIVE")
                 try:

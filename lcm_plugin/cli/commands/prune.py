@@ -1,0 +1,163 @@
+"""``lcm prune``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lcm_plugin.cli.exits import INTERNAL
+from lcm_plugin.cli.opening import reading, writing
+from lcm_plugin.cli.options import AsJson, Database
+from lcm_plugin.cli.output import moment, print_json, print_table, size, working
+
+if TYPE_CHECKING:
+    from lcm_plugin.engine import Engine
+    from lcm_plugin.health.lanes import Selection
+    from lcm_plugin.health.retention import PruneOutcome, PrunePlan
+
+CONFIRMATION = "delete"
+_MOST_ROWS = 50
+
+
+def add_to(app: typer.Typer) -> None:
+    """Registers the command."""
+    app.command(rich_help_panel="Remove")(prune)
+
+
+def prune(
+    older_than: Annotated[
+        str | None, typer.Option(metavar="AGE", help="Not used for so long: 12h, 90d, 8w, 2y.")
+    ] = None,
+    sessions: Annotated[
+        str | None,
+        typer.Option(metavar="GLOB", help="Only session keys that match, as in 'agent:*:cron:**'."),
+    ] = None,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(help="Only this class; repeatable: archived, orphan, cron, subagent, old."),
+    ] = None,
+    max_size: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Only as much as it takes to get below: 500MB, 2GB.")
+    ] = None,
+    keep_summaries: Annotated[
+        bool, typer.Option("--keep-summaries", help="Remove the messages' texts, keep the summaries.")
+    ] = False,
+    apply: Annotated[bool, typer.Option("--apply", help="Remove it; without this it is only shown.")] = False,
+    confirm: Annotated[
+        str, typer.Option(metavar="WORD", help=f"With --apply: the word {CONFIRMATION}.")
+    ] = "",
+    no_backup: Annotated[
+        bool, typer.Option("--no-backup", help="Make no copy of the database before.")
+    ] = False,
+    no_vacuum: Annotated[
+        bool, typer.Option("--no-vacuum", help="Leave the file's size as it is; faster.")
+    ] = False,
+    database: Database = None,
+    as_json: AsJson = False,
+) -> None:
+    """Remove old conversations for ever; shows what would go unless --apply is given.
+
+    Open lanes that people talk in go only with --kind old. Of cron jobs' and sub-agents' open lanes, and of
+    empty ones, those go that nobody used for 7 days (of kind old: 90) unless --older-than says otherwise.
+
+    Examples: `lcm prune --older-than 90d` · `lcm prune --max-size 2GB --keep-summaries --apply --confirm delete`
+    """
+    from lcm_plugin.errors import InputError
+    from lcm_plugin.health.amounts import parse_age, parse_size
+    from lcm_plugin.health.lanes import USUAL_KINDS, LaneKind, Selection
+
+    if not (older_than or sessions or kind or max_size):
+        raise InputError("say what is to go: --older-than, --sessions, --kind or --max-size")
+    if apply and confirm != CONFIRMATION:
+        raise InputError(f"this removes messages for ever: --apply needs --confirm {CONFIRMATION} as well")
+    unknown = sorted(set(kind or ()) - set(LaneKind))
+    if unknown:
+        raise InputError(f"there is no kind {unknown[0]!r}; the kinds are {', '.join(LaneKind)}")
+    selection = Selection(
+        older_than_ms=parse_age(older_than) if older_than else None,
+        sessions=sessions,
+        kinds=frozenset(map(LaneKind, kind)) if kind else USUAL_KINDS,
+    )
+    most = parse_size(max_size) if max_size else None
+    with writing(database) if apply else reading(database) as engine:
+        with working("looking"):
+            plan = engine.retention.plan(selection, keep_summaries=keep_summaries, max_bytes=most)
+        if not apply or not plan.candidates:
+            _print_plan(plan, as_json)
+            return
+        with working("removing"):
+            backup = "" if no_backup else engine.backup()
+            outcome = _apply(engine, plan, selection, most, no_vacuum)
+    _print_outcome(outcome, backup, as_json)
+    if outcome.problem:
+        raise typer.Exit(INTERNAL)
+
+
+def _apply(
+    engine: Engine, plan: PrunePlan, selection: Selection, most: int | None, no_vacuum: bool
+) -> PruneOutcome:
+    from lcm_plugin.cli.people import user_name
+
+    if most is None or no_vacuum:
+        return engine.retention.apply(plan, user_name(), give_back_space=not no_vacuum)
+    return engine.retention.apply_to_size(selection, most, user_name(), keep_summaries=plan.keep_summaries)
+
+
+def _print_plan(plan: PrunePlan, as_json: bool) -> None:
+    rows: list[dict[str, Any]] = [
+        {
+            "conversation": one.conversation.conversation_id,
+            "kind": one.kind.value,
+            "last_used": moment(one.conversation.updated_at),
+            "messages": one.messages,
+            "uncovered": one.uncovered,
+            "summaries": one.summaries,
+            "files": one.files,
+            "bytes": one.bytes,
+            "session_key": one.conversation.session_key,
+        }
+        for one in plan.candidates
+    ]
+    totals = {
+        "conversations": len(rows),
+        "messages": plan.messages,
+        "bytes": plan.bytes,
+        "size_bytes": plan.size_bytes,
+        "in_use": plan.in_use,
+    }
+    if as_json:
+        print_json({"applied": False, "keep_summaries": plan.keep_summaries, **totals, "conversations": rows})
+        return
+    if rows:
+        shown = [[*row.values()] for row in rows[:_MOST_ROWS]]
+        for row in shown:
+            row[7] = size(row[7])
+        print_table(tuple(rows[0]), shown)
+    if len(rows) > _MOST_ROWS:
+        print(f"… and {len(rows) - _MOST_ROWS:,} more")
+    what = "texts of messages" if plan.keep_summaries else "messages"
+    print(
+        f"would remove {plan.messages:,} {what} in {len(rows):,} conversations, about {size(plan.bytes)} of "
+        f"{size(plan.size_bytes)}; {plan.in_use:,} more are in use"
+    )
+    if rows:
+        print(f"nothing was removed: --apply --confirm {CONFIRMATION} removes it, after a checked copy")
+
+
+def _print_outcome(outcome: PruneOutcome, backup: str, as_json: bool) -> None:
+    from dataclasses import asdict
+
+    if as_json:
+        print_json({"applied": True, **asdict(outcome), "backup": backup})
+        return
+    print(
+        f"removed {outcome.messages:,} messages, {outcome.summaries:,} summaries and {outcome.files:,} files in "
+        f"{outcome.conversations:,} conversations; {size(outcome.size_before)} before, {size(outcome.size_after)} now"
+    )
+    if outcome.skipped:
+        print(f"{len(outcome.skipped):,} conversations came into use meanwhile and stayed")
+    if backup:
+        print(f"a copy from before, which still holds all of it, is at {backup}")
+    if outcome.problem:
+        print(f"not all went well: {outcome.problem}")

@@ -1,0 +1,189 @@
+"""``lcm redact``."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lcm_plugin.cli.exits import INTERNAL
+from lcm_plugin.cli.opening import reading, writing
+from lcm_plugin.cli.options import AsJson, Database
+from lcm_plugin.cli.output import print_json, working
+
+if TYPE_CHECKING:
+    from lcm_plugin.engine import Engine
+    from lcm_plugin.health.redact_copies import CopyResult
+    from lcm_plugin.health.redact_sweep import Redacted
+    from lcm_plugin.health.redact_targets import Target
+
+CONFIRMATION = "redact"
+_MOST_PLACES = 20
+
+
+class Copies(StrEnum):
+    """What happens to copies of the database beside it."""
+
+    REWRITE = "rewrite"
+    DELETE = "delete"
+    KEEP = "keep"
+
+
+def add_to(app: typer.Typer) -> None:
+    """Registers the command."""
+    app.command(rich_help_panel="Remove")(redact)
+
+
+def redact(
+    what: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="PATTERN|ID …",
+            help="An RE2 expression, or ids (msg_42, sum_…, file_…); - reads a line from standard input.",
+        ),
+    ],
+    literal: Annotated[
+        bool, typer.Option("--literal", help="The argument is the secret itself, not an expression.")
+    ] = False,
+    apply: Annotated[bool, typer.Option("--apply", help="Remove it; without this it is only shown.")] = False,
+    confirm: Annotated[
+        str, typer.Option(metavar="WORD", help=f"With --apply: the word {CONFIRMATION}.")
+    ] = "",
+    copies: Annotated[
+        Copies, typer.Option(help="With --apply: what happens to copies that lcm made of the database.")
+    ] = Copies.REWRITE,
+    remember: Annotated[
+        bool,
+        typer.Option(
+            "--remember", help="With --apply: add the expression to redactPatterns in the settings."
+        ),
+    ] = False,
+    database: Database = None,
+    as_json: AsJson = False,
+) -> None:
+    """Take a leaked secret out of messages, summaries, payloads, the index and copies, for ever.
+
+    Shows counts and ids unless --apply is given, and never the secret. No copy is made before, since it would
+    hold the secret. A named message loses all its text; summaries above it are listed, as they may repeat it.
+
+    Examples: `lcm redact 'sk-[A-Za-z0-9]{20,}'` · `lcm redact --literal - --apply --confirm redact < secret.txt`
+    """
+    from lcm_plugin.errors import InputError
+
+    if apply and confirm != CONFIRMATION:
+        raise InputError(
+            f"this changes stored texts for ever: --apply needs --confirm {CONFIRMATION} as well"
+        )
+    if remember and literal:
+        raise InputError(
+            "--remember would write the secret into the settings; give an expression for its kind"
+        )
+    target, expression = _target(what, literal)
+    if remember and expression is None:
+        raise InputError("--remember needs an expression, not ids")
+    results: list[CopyResult] = []
+    with writing(database) if apply else reading(database) as engine:
+        with working("looking"):
+            found = engine.redaction(engine.store).look(target)
+            beside = engine.store.copies()
+        if apply:
+            with working("removing"):
+                found, results = _apply(engine, target, copies, found)
+    remembered = _remember(expression) if remember and apply and expression else ""
+    _print(found, beside, results, as_json, apply, remembered)
+    if any(result.state == "failed" for result in results):
+        raise typer.Exit(INTERNAL)
+
+
+def _target(what: list[str], literal: bool) -> tuple[Target, str | None]:
+    """What is to go, and the expression when it is one."""
+    from lcm_plugin.errors import InputError
+    from lcm_plugin.health.redact_targets import MatchingTexts, NamedThings, are_ids
+
+    if what == ["-"]:
+        what = [sys.stdin.readline().rstrip("\n")]
+    if not literal and are_ids(what):
+        return NamedThings(what), None
+    if len(what) != 1:
+        raise InputError("give one expression, one secret, or ids only")
+    if literal:
+        return MatchingTexts.of_text(what[0]), None
+    return MatchingTexts.of_pattern(what[0]), what[0]
+
+
+def _apply(
+    engine: Engine, target: Target, copies: Copies, found: Redacted
+) -> tuple[Redacted, list[CopyResult]]:
+    from lcm_plugin.cli.people import user_name
+    from lcm_plugin.health.redact_copies import redact_copies
+
+    # Copies first: they may refer to payloads that go with the database's own.
+    results = redact_copies(engine.store, engine.redaction, target, copies.value, user_name())
+    redaction = engine.redaction(engine.store)
+    if found.anything:
+        return redaction.apply(target, user_name()), results
+    redaction.scrub()
+    return found, results
+
+
+def _remember(expression: str) -> str:
+    from lcm_plugin.config_file import read_file, write_value
+
+    known = read_file().get("redactPatterns") or []
+    patterns = [known] if isinstance(known, str) else list(known)
+    if expression not in patterns:
+        patterns.append(expression)
+    place, _ = write_value("redactPatterns", patterns)
+    return str(place)
+
+
+def _print(
+    found: Redacted,
+    beside: list[str],
+    results: list[CopyResult],
+    as_json: bool,
+    applied: bool,
+    remembered: str,
+) -> None:
+    data: dict[str, Any] = {
+        "applied": applied,
+        "messages": found.messages,
+        "summaries": found.summaries,
+        "files": found.files,
+        "notes": found.notes,
+        "places": found.places,
+        "binary_files_untouched": found.untouched,
+        "summaries_above": found.above,
+        "copies": [{"path": r.path, "state": r.state, "detail": r.detail} for r in results]
+        if applied
+        else [{"path": path, "state": "not looked at"} for path in beside],
+        "remembered_in": remembered,
+    }
+    if as_json:
+        print_json(data)
+        return
+    verb = "redacted" if applied else "found in"
+    print(
+        f"{verb} {found.messages:,} messages, {found.summaries:,} summaries, {found.files:,} payloads, "
+        f"{found.notes:,} notes about them"
+    )
+    if found.places:
+        more = f" … and {len(found.places) - _MOST_PLACES:,} more" if len(found.places) > _MOST_PLACES else ""
+        print("  " + " ".join(found.places[:_MOST_PLACES]) + more)
+    if found.untouched:
+        print(
+            f"binary payloads hold it and stay; redact them by id: {' '.join(found.untouched[:_MOST_PLACES])}"
+        )
+    if found.above:
+        print(f"summaries above, which may repeat it: {' '.join(found.above)}")
+    for copy in data["copies"]:
+        detail = f" ({copy['detail']})" if copy.get("detail") else ""
+        print(f"copy {copy['path']}: {copy['state']}{detail}")
+    if remembered:
+        print(f"written to redactPatterns in {remembered}; running hosts take it up when they restart")
+    if not applied and found.anything:
+        print(f"nothing was changed: --apply --confirm {CONFIRMATION} removes it, without a copy before")
+    elif applied and found.anything and not remembered:
+        print("to keep such secrets out from now on, set redactPatterns (see --remember)")
