@@ -1,0 +1,239 @@
+"""``lcm import``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lcm_plugin.cli.opening import reading, writing
+from lcm_plugin.cli.options import AsJson, Database
+from lcm_plugin.cli.output import moment, print_json, print_pairs, print_table, print_text, progress, working
+
+if TYPE_CHECKING:
+    from lcm_plugin.engine import Engine
+    from lcm_plugin.importers.importing import Source
+    from lcm_plugin.importers.native import NativeReport
+    from lcm_plugin.importers.report import FileReport
+
+_MOST_SESSIONS = 20
+
+
+class OnBroken(StrEnum):
+    """What to do about what cannot be read."""
+
+    REFUSE = "refuse"
+    SKIP = "skip"
+
+
+_Files = Annotated[list[Path], typer.Argument(metavar="FILE…", help="Files or folders of another tool.")]
+_Format = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        "-f",
+        metavar="NAME",
+        help="auto, openai, claude-code, codex, openclaw, chatgpt, hermes, lossless-claw, hermes-lcm or lcm.",
+    ),
+]
+_Session = Annotated[
+    str,
+    typer.Option(metavar="KEY", help="Session key to keep it under; {id} in it is the source's session id."),
+]
+_Apply = Annotated[bool, typer.Option("--apply", help="Store it. Without this nothing is written.")]
+_Broken = Annotated[OnBroken, typer.Option(help="What to do about lines that cannot be read.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Registers the command."""
+    app.command("import", rich_help_panel="Bring in and out")(import_)
+
+
+def import_(
+    files: _Files,
+    format_name: _Format = "auto",
+    session: _Session = "",
+    apply: _Apply = False,
+    broken: _Broken = OnBroken.REFUSE,
+    database: Database = None,
+    as_json: AsJson = False,
+) -> None:
+    """Bring in histories of other tools, with their times, branches, sub-agents and summaries.
+
+    Says first what it would do; --apply does it. Files are only read. Running it again stores what is new since, and
+    goes on where a killed run stopped. Turned-away branches of an edited chat become archived conversations of the
+    same session. No model is called; what must be compacted is owed and done by `lcm worker` or the next turn.
+
+    Examples: `lcm import ~/.claude/projects` · `lcm import conversations.zip --apply` ·
+    `lcm import ~/.openclaw/lcm.db --apply` · `lcm import chat.jsonl --session agent:main:main --apply`
+    """
+    from lcm_plugin.importers.native import NAME, holds_native_export
+
+    own = [
+        path for path in files if format_name == NAME or (format_name == "auto" and holds_native_export(path))
+    ]
+    others = [str(path) for path in files if path not in own]
+    with ExitStack() as stack:
+        engine = stack.enter_context(writing(database)) if apply else _existing(stack, database)
+        natives = [_native(path, engine if apply else None) for path in own]
+        reports, unknown = (
+            _foreign(others, format_name, session, broken, engine, apply) if others else ([], [])
+        )
+        if apply and engine is not None:
+            _index(engine)
+    if as_json:
+        print_json(
+            {
+                "applied": apply,
+                "files": [one.as_dict() for one in natives] + [one.as_dict() for one in reports],
+                "unknown_files": unknown,
+            }
+        )
+        return
+    for native in natives:
+        _print_native(native, applied=apply)
+    for report in reports:
+        _print_report(report, applied=apply)
+    for path in unknown:
+        print_text(f"left out, no format known: {path}")
+    if not apply:
+        print("\nNothing was written. Add --apply to store it.")
+
+
+def _existing(stack: ExitStack, database: str | None) -> Engine | None:
+    """The database that a dry run compares with; None when there is none yet."""
+    from lcm_plugin.errors import StoreUnavailable
+
+    try:
+        return stack.enter_context(reading(database))
+    except StoreUnavailable:
+        return None
+
+
+def _foreign(
+    paths: Sequence[str],
+    format_name: str,
+    session: str,
+    broken: OnBroken,
+    engine: Engine | None,
+    apply: bool,
+) -> tuple[list[FileReport], list[str]]:
+    from lcm_plugin.importers.importing import check_broken, find_sources, look_over
+    from lcm_plugin.tokens import TokenCounter
+
+    sources, unknown = find_sources(paths, format_name)
+    count = None if apply else TokenCounter().message
+    reports = []
+    with progress("looking", len(sources), "files") as update:
+        for number, source in enumerate(sources, 1):
+            reports.append(look_over(source, session, engine, count))
+            update(number)
+    _check_session(session, reports)
+    if apply and engine is not None:
+        check_broken(reports, broken.value)
+        reports = _load(engine, sources, session, sum(report.records for report in reports))
+    return reports, unknown
+
+
+def _load(engine: Engine, sources: Sequence[Source], session: str, total: int) -> list[FileReport]:
+    from lcm_plugin.importers.importing import load
+
+    done: list[FileReport] = []
+    with progress("importing", total, "records") as update:
+        for source in sources:
+            before = sum(report.records for report in done)
+            done.append(load(engine, source, session, progress=partial(_advance, update, before)))
+    return done
+
+
+def _advance(update: Callable[[int], None], before: int, done: int) -> None:
+    update(before + done)
+
+
+def _check_session(session: str, reports: Sequence[FileReport]) -> None:
+    """One key takes one session, over all files."""
+    from lcm_plugin.importers.keys import Keys
+
+    names = {lane.session for report in reports for lane in report.lanes}
+    Keys("", session).check(names)
+
+
+def _native(path: Path, engine: Engine | None) -> NativeReport:
+    from lcm_plugin.importers.native import load_native, look_over_native
+
+    found = look_over_native(path)
+    if engine is None:
+        return found
+    with progress("importing", found.messages, "messages") as update:
+        return load_native(engine, path, update)
+
+
+def _index(engine: Engine) -> None:
+    from lcm_plugin.importers.importing import fill_index
+
+    with working("filling the search index"):
+        fill_index(engine)
+
+
+def _print_native(report: NativeReport, *, applied: bool) -> None:
+    print_text(f"{report.path} (lcm)")
+    done = "stored" if applied else "holds"
+    pairs = [
+        (
+            done,
+            f"{report.conversations:,} conversations, {report.messages:,} messages, {report.summaries:,} summaries",
+        )
+    ]
+    if report.known:
+        pairs.append(("known", f"{report.known:,} conversations are here already"))
+    if report.archived:
+        pairs.append(("archived", f"{report.archived:,} whose key has an active conversation here"))
+    print_pairs(pairs)
+
+
+def _print_report(report: FileReport, *, applied: bool) -> None:
+    print_text(f"{report.path} ({report.format})")
+    lanes = report.lanes
+    kinds = [f"{sum(lane.kind == kind for lane in lanes):,} {plural}" for kind, plural in _kinds(report)]
+    times = [lane.earliest for lane in lanes if lane.earliest is not None]
+    ends = [lane.latest for lane in lanes if lane.latest is not None]
+    pairs = [
+        (
+            "stored" if applied else "would store",
+            f"{report.total('new'):,} rows ({report.total('hidden'):,} records beside the talk)",
+        ),
+        ("known", f"{report.total('known'):,} rows are here already"),
+        ("conversations", ", ".join(kinds) or "none"),
+        ("summaries", f"{report.total('summaries'):,}"),
+        ("tokens", f"{report.total('tokens'):,}"),
+        ("from", moment(min(times, default=None))),
+        ("to", moment(max(ends, default=None))),
+    ]
+    if report.repeats:
+        said = ", ".join(f"{count:,} {kind}" for kind, count in report.repeats.most_common())
+        pairs.append(("left out", f"{said}: they repeat other records"))
+    if report.broken_count:
+        pairs.append(("broken", f"{report.broken_count:,} places cannot be read"))
+    print_pairs(pairs)
+    for broken in report.broken:
+        print_text(f"  {report.place(broken)}")
+    rows = [
+        (lane.kind, lane.key, f"{lane.new:,}", f"{lane.known:,}", moment(lane.latest), lane.title)
+        for lane in lanes
+    ]
+    print_table(("kind", "session key", "new", "known", "until", "title"), rows[:_MOST_SESSIONS])
+    if len(rows) > _MOST_SESSIONS:
+        print(f"… and {len(rows) - _MOST_SESSIONS:,} more; --json lists them all")
+    for lane in lanes:
+        for note in lane.notes:
+            print_text(f"  {lane.key}: {note}")
+
+
+def _kinds(report: FileReport) -> list[tuple[str, str]]:
+    named = [("session", "sessions"), ("branch", "branches"), ("sub-agent", "sub-agents")]
+    return [(kind, plural) for kind, plural in named if any(lane.kind == kind for lane in report.lanes)]
