@@ -1,0 +1,210 @@
+"""LangChain's messages and ours.
+
+What a model is sent stands where the core looks for it (content, calls, results); all else that belongs to
+a message (artifact, metadata, usage, status) is host data, so that the message comes back equal.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from langchain_core.load import dumpd, load
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    ChatMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+    messages_from_dict,
+)
+
+from lcm_plugin.assembly.shape import CALL_BLOCKS, RESULT_BLOCKS
+from lcm_plugin.types import HOST_DATA, Message
+
+HOST = "langchain"
+_ROLES = {
+    "human": "user",
+    "HumanMessageChunk": "user",
+    "ai": "assistant",
+    "AIMessageChunk": "assistant",
+    "system": "system",
+    "SystemMessageChunk": "system",
+    "tool": "tool",
+    "ToolMessageChunk": "tool",
+    "function": "function",
+    "FunctionMessageChunk": "function",
+}
+_SHOWN_BY_CORE = {"content", "id", "name", "type", "tool_call_id", "tool_calls", "artifact"}
+_SERIALIZED = "lc_serialized"
+
+
+def to_core(message: BaseMessage) -> Message:
+    """A message as the core stores it. `from_core` with ``exact`` gives an equal one back."""
+    core: Message = {"role": role_of(message), "content": _plain(message.content)}
+    if message.name is not None:
+        core["name"] = message.name
+    if message.id is not None:
+        core["id"] = message.id
+    data: dict[str, Any] = {"type": message.type, **_other_fields(message)}
+    if isinstance(message, AIMessage):
+        if calls := _calls(message):
+            core["tool_calls"] = calls
+        if _tool_calls(core) != list(message.tool_calls):
+            data["tool_calls"] = _plain(message.tool_calls)
+    if isinstance(message, ToolMessage):
+        core["tool_call_id"] = message.tool_call_id
+        if message.artifact is not None:
+            data["artifact"] = _plain(message.artifact)
+    core[HOST_DATA] = {HOST: data}
+    return core
+
+
+def from_core(message: Message, *, exact: bool = False) -> list[BaseMessage]:
+    """A message of the core for LangChain; several where one carries several results.
+
+    ``exact`` restores a stored one in full. Else calls are read from where the core may have shortened or
+    renamed them, and what only the host looks at (the artifact) is left out.
+    """
+    results = [block for block in _blocks(message) if block.get("type") in RESULT_BLOCKS]
+    if message["role"] == "user" and results:
+        return list(_from_results(message, results))
+    data = message.get(HOST_DATA, {}).get(HOST)
+    return [_with_data(message, data, exact=exact) if data else _bare(message)]
+
+
+def _with_data(message: Message, data: Mapping[str, Any], *, exact: bool) -> BaseMessage:
+    kept = {key: _restored(value) for key, value in data.items() if exact or key not in _OWN_OF_HOST}
+    fields = {"content": _content(message), "name": message.get("name"), "id": message.get("id"), **kept}
+    if message["role"] == "assistant":
+        fields.setdefault("tool_calls", _tool_calls(message))
+    if "tool_call_id" in message:
+        fields["tool_call_id"] = message["tool_call_id"]
+    return messages_from_dict([{"type": data["type"], "data": fields}])[0]
+
+
+# A call that the model garbled is shown as a call like any other, with a result that says that there is none.
+_OWN_OF_HOST = frozenset({"artifact", "tool_calls", "invalid_tool_calls"})
+
+
+def _bare(message: Message) -> BaseMessage:
+    """A message that the core made itself: a summary, a notice, a stand-in for a result."""
+    content, role = _content(message), message["role"]
+    if role == "assistant":
+        return AIMessage(content=content, tool_calls=_tool_calls(message))
+    if role in ("tool", "function"):
+        return ToolMessage(content=content, tool_call_id=str(message.get("tool_call_id") or ""))
+    return (
+        SystemMessage(content=content) if role in ("system", "developer") else HumanMessage(content=content)
+    )
+
+
+def _from_results(message: Message, results: Sequence[Mapping[str, Any]]) -> Iterator[BaseMessage]:
+    for block in results:
+        output = block.get("content", block.get("output"))
+        yield ToolMessage(
+            content=output if isinstance(output, (str, list)) else json.dumps(output),
+            tool_call_id=str(block.get("tool_use_id") or block.get("call_id")),
+        )
+    rest = [block for block in message["content"] if block not in results]
+    if rest:
+        yield HumanMessage(content=rest)
+
+
+def role_of(message: BaseMessage) -> str:
+    """The role under which a message is stored."""
+    if isinstance(message, ChatMessage):
+        return message.role if message.role in ("user", "assistant", "system", "developer") else "user"
+    return _ROLES.get(message.type, "user")
+
+
+def _calls(message: AIMessage) -> list[dict[str, Any]]:
+    """The calls that do not stand in the content, the garbled ones as the model wrote them."""
+    in_content = {block.get("call_id") or block.get("id") for block in _call_blocks(message.content)}
+    sound = [(call, json.dumps(call["args"], ensure_ascii=False)) for call in message.tool_calls]
+    garbled = [(call, call.get("args") or "") for call in message.invalid_tool_calls]
+    return [
+        {
+            "id": call.get("id"),
+            "type": "function",
+            "function": {"name": call.get("name") or "unknown", "arguments": text},
+        }
+        for call, text in [*sound, *garbled]
+        if call.get("id") not in in_content
+    ]
+
+
+def _tool_calls(message: Message) -> list[dict[str, Any]]:
+    """LangChain's calls of a core message, from its content and from its ``tool_calls``."""
+    found = [
+        _tool_call(
+            block.get("call_id") or block.get("id"),
+            block.get("name"),
+            next((block[key] for key in ("input", "arguments", "args") if key in block), {}),
+        )
+        for block in _call_blocks(message.get("content"))
+    ]
+    for call in message.get("tool_calls") or ():
+        function = call.get("function") or {}
+        found.append(_tool_call(call.get("id"), function.get("name"), function.get("arguments")))
+    return found
+
+
+def _tool_call(call_id: Any, name: Any, arguments: Any) -> dict[str, Any]:
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments or "{}")
+        except ValueError:
+            arguments = {"unreadable_arguments": arguments}
+    args = arguments if isinstance(arguments, dict) else {"arguments": arguments}
+    return {"name": str(name or ""), "args": args, "id": call_id, "type": "tool_call"}
+
+
+def _other_fields(message: BaseMessage) -> dict[str, Any]:
+    """What the core has no place for, without what every message has anyway."""
+    defaults = {
+        name: field.get_default(call_default_factory=True)
+        for name, field in type(message).model_fields.items()
+    }
+    values = {**{name: getattr(message, name) for name in defaults}, **(message.model_extra or {})}
+    return {
+        name: _plain(value)
+        for name, value in values.items()
+        if name not in _SHOWN_BY_CORE and (name not in defaults or value != defaults[name])
+    }
+
+
+def _plain(value: Any) -> Any:
+    """The value as JSON; objects in LangChain's own form, which names what cannot be brought back."""
+    try:
+        if json.loads(json.dumps(value)) == value:
+            return value
+    except (TypeError, ValueError):
+        pass
+    return {_SERIALIZED: dumpd(value)}
+
+
+def _restored(value: Any) -> Any:
+    if not (isinstance(value, dict) and set(value) == {_SERIALIZED}):
+        return value
+    try:
+        return load(value[_SERIALIZED])
+    except (NotImplementedError, ValueError, TypeError, ImportError):
+        return value[_SERIALIZED]
+
+
+def _content(message: Message) -> Any:
+    content = _restored(message.get("content"))
+    return "" if content is None else content
+
+
+def _blocks(message: Message) -> list[dict[str, Any]]:
+    content = message.get("content")
+    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+
+
+def _call_blocks(content: Any) -> list[dict[str, Any]]:
+    blocks = content if isinstance(content, list) else []
+    return [block for block in blocks if isinstance(block, dict) and block.get("type") in CALL_BLOCKS]

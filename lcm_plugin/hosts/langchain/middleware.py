@@ -1,0 +1,253 @@
+"""The middleware: it stores the graph's messages and puts an assembled context into each model call.
+
+The graph's own history is never changed. Nothing here decides what is new, what is summarised or what
+fits: that is asked of the core. When something fails, the model call goes out as the graph made it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from langchain.agents.middleware import AgentMiddleware
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.utils.function_calling import convert_to_openai_tool
+
+from lcm_plugin.compaction.overflow import overflow_reported
+from lcm_plugin.hosts.langchain.completer import ChatModelCompleter, usage_of
+from lcm_plugin.hosts.langchain.lanes import KeyOf, running_session
+from lcm_plugin.hosts.langchain.ledger import Ledger
+from lcm_plugin.hosts.langchain.tools import recall_tools
+from lcm_plugin.hosts.langchain.view import beside_state, seen_by_model, with_note
+from lcm_plugin.plugin import LcmPlugin
+from lcm_plugin.types import Session, Turn, Usage
+
+if TYPE_CHECKING:
+    from langchain.agents.middleware import ModelRequest, ModelResponse
+    from langchain_core.language_models import BaseChatModel
+    from langgraph.runtime import Runtime
+
+    from lcm_plugin.config import LcmConfig
+    from lcm_plugin.engine import Engine
+
+logger = logging.getLogger("lcm_plugin.langchain")
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A model call as it goes out, and what the core is told of it."""
+
+    request: Any
+    session: Session
+    model: str
+    window: int | None
+    overhead: int
+    prompt: str | None
+
+    def turn(self, usage: Usage | None = None, metadata: Mapping[str, Any] | None = None) -> Turn:
+        """What the core is told of this call: the messages are stored already."""
+        return Turn(
+            self.session,
+            [],
+            mode="append",
+            model=self.model,
+            window=self.window,
+            overhead_tokens=self.overhead,
+            prompt=self.prompt,
+            usage=usage,
+            metadata=metadata or {},
+        )
+
+
+class LcmMiddleware(AgentMiddleware):  # type: ignore[misc, unused-ignore]
+    """Lossless context management for ``create_agent`` and everything built on it.
+
+    ``window`` is the model's context size in tokens; by default what the model's profile says, else
+    128,000. ``session`` names the lane of talk from the run's config; by default it is the thread's id.
+    ``summary_model`` writes the summaries: by default the agent's own model; ``"none"`` leaves them to the
+    settings' ``summaryModel`` or to extraction. ``engine`` shares an open engine (then its completer counts).
+    """
+
+    def __init__(
+        self,
+        config: LcmConfig | None = None,
+        *,
+        window: int | None = None,
+        session: KeyOf | None = None,
+        summary_model: BaseChatModel | str | None = None,
+        engine: Engine | None = None,
+    ) -> None:
+        super().__init__()
+        if isinstance(summary_model, str) and summary_model != "none":
+            raise ValueError(f"summary_model must be a chat model, 'none' or None, not {summary_model!r}")
+        model = None if isinstance(summary_model, str) else summary_model
+        self._completer = None if summary_model == "none" else ChatModelCompleter(model)
+        self.plugin = LcmPlugin(config, completer=self._completer, engine=engine)
+        self._window = window
+        self._session = session
+        self._ledger = Ledger()
+        self._warned = False
+        self.tools = recall_tools(self._answer)
+
+    # the graph's hooks
+
+    def wrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
+    ) -> ModelResponse[Any]:
+        """Calls the model with the assembled context; once more if the provider finds it too long."""
+        call = self._prepare(request, running_session(self._session))
+        if call is None:
+            return handler(request)
+        try:
+            response = handler(call.request)
+        except Exception as error:
+            shorter = self._after_overflow(request, call, error)
+            if shorter is None:
+                raise
+            response = handler(shorter.request)
+        self._note(call, response)
+        return response
+
+    async def awrap_model_call(
+        self,
+        request: ModelRequest[Any],
+        handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
+    ) -> ModelResponse[Any]:
+        """As `wrap_model_call`; the store works on a thread of its own."""
+        call = await asyncio.to_thread(self._prepare, request, running_session(self._session))
+        if call is None:
+            return await handler(request)
+        try:
+            response = await handler(call.request)
+        except Exception as error:
+            shorter = await asyncio.to_thread(self._after_overflow, request, call, error)
+            if shorter is None:
+                raise
+            response = await handler(shorter.request)
+        await asyncio.to_thread(self._note, call, response)
+        return response
+
+    def after_agent(self, state: Mapping[str, Any], runtime: Runtime[Any]) -> None:
+        """Stores the end of a run."""
+        self._end(state["messages"], running_session(self._session))
+
+    async def aafter_agent(self, state: Mapping[str, Any], runtime: Runtime[Any]) -> None:
+        """As `after_agent`."""
+        await asyncio.to_thread(self._end, state["messages"], running_session(self._session))
+
+    # for people
+
+    @property
+    def engine(self) -> Engine:
+        """The engine, opened at first use: status, search, import and export."""
+        return self.plugin.engine
+
+    def close(self) -> None:
+        """Closes the engine; a later call opens it again."""
+        self.plugin.close()
+
+    # inside
+
+    def _prepare(
+        self, request: ModelRequest[Any], session: Session | None, overflow: str | None = None
+    ) -> _Call | None:
+        """The call with an assembled context; None when it must go out as it is."""
+        if session is None:
+            self._warn_once()
+            return None
+        if self._completer is not None:
+            self._completer.use(request.model)
+        try:
+            state: Sequence[BaseMessage] = request.state.get("messages") or request.messages
+            self._ledger.store(self.engine, session, state)
+            noted = request.override(
+                system_message=with_note(request.system_message, self.engine.system_note(session))
+            )
+            beside = beside_state(request.messages, state)
+            call = _Call(
+                noted,
+                session,
+                _name_of(request.model),
+                self._window_of(request.model),
+                self._overhead(noted, beside),
+                _asked(state),
+            )
+            metadata = {} if overflow is None else {"overflow": overflow}
+            context = self.plugin.before_turn(call.turn(metadata=metadata))
+            if context is None:
+                return None
+            messages = seen_by_model(context.messages, request.messages, state, beside)
+        except Exception:
+            logger.exception(
+                "LCM could not assemble a context for %s; the call goes out as it is", session.key
+            )
+            return None
+        return replace(call, request=noted.override(messages=messages))
+
+    def _after_overflow(self, request: ModelRequest[Any], call: _Call, error: Exception) -> _Call | None:
+        """A smaller call when the provider refused the last one as too long; None for any other error."""
+        if not overflow_reported({"overflow": str(error)}):
+            return None
+        shorter = self._prepare(request, call.session, overflow=str(error))
+        return shorter if shorter and len(shorter.request.messages) < len(call.request.messages) else None
+
+    def _note(self, call: _Call, response: Any) -> None:
+        """Hands over what the provider counted, and lets due compaction start."""
+        answers = getattr(response, "result", response)
+        messages = answers if isinstance(answers, list) else [answers]
+        answer = next((message for message in reversed(messages) if isinstance(message, AIMessage)), None)
+        self.plugin.after_turn(call.turn(usage_of(answer) if answer is not None else None))
+
+    def _end(self, messages: Sequence[BaseMessage], session: Session | None) -> None:
+        if session is None:
+            return
+        try:
+            self._ledger.store(self.engine, session, messages)
+        except Exception:
+            logger.exception(
+                "LCM could not store the end of a run in %s; it tries again next time", session.key
+            )
+
+    def _answer(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        session = running_session(self._session)
+        if session is None:
+            return {"error": "this run has no thread_id, so there is no history to search"}
+        return self.plugin.lcm_call_tool(session, name, arguments) or {"error": f"there is no tool {name}"}
+
+    def _overhead(self, request: ModelRequest[Any], beside: Sequence[Any]) -> int:
+        """Tokens of what goes out besides the assembled context."""
+        count = self.engine.count_tokens
+        schemas = [tool if isinstance(tool, dict) else convert_to_openai_tool(tool) for tool in request.tools]
+        text = str(request.system_message.content) if request.system_message else ""
+        return count(text) + count(schemas) + sum(count(str(one.message.content)) for one in beside)
+
+    def _window_of(self, model: Any) -> int | None:
+        if self._window is not None:
+            return self._window
+        profile = getattr(model, "profile", None)
+        known = profile.get("max_input_tokens") if isinstance(profile, Mapping) else None
+        return known if isinstance(known, int) and known > 0 else None
+
+    def _warn_once(self) -> None:
+        if not self._warned:
+            self._warned = True
+            logger.warning(
+                "LCM stores nothing: this run has no thread_id. Call the agent with "
+                "config={'configurable': {'thread_id': …}}, or give LcmMiddleware a session."
+            )
+
+
+def _asked(messages: Sequence[BaseMessage]) -> str | None:
+    """The newest words of a user."""
+    return next((str(message.text) for message in reversed(messages) if message.type == "human"), None)
+
+
+def _name_of(model: Any) -> str:
+    for attribute in ("model_name", "model"):
+        name = getattr(model, attribute, None)
+        if isinstance(name, str) and name:
+            return name
+    return type(model).__name__

@@ -1,0 +1,75 @@
+"""From an assembled context to what a LangChain model is called with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.messages import BaseMessage, SystemMessage
+
+from lcm_plugin.assembly.shape import presentable
+from lcm_plugin.hosts.langchain.messages import from_core, to_core
+from lcm_plugin.types import Message
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """A message that another middleware put into this call only, and the id of the one after it."""
+
+    message: BaseMessage
+    before: str | None
+
+
+def beside_state(request: Sequence[BaseMessage], state: Sequence[BaseMessage]) -> list[Beside]:
+    """What a request holds that the graph's state does not."""
+    held = {message.id for message in state if message.id}
+    found: list[Beside] = []
+    following: str | None = None
+    for message in reversed(request):
+        if message.id in held:
+            following = message.id
+        else:
+            found.append(Beside(message, following))
+    return found[::-1]
+
+
+def seen_by_model(
+    context: Sequence[Message],
+    request: Sequence[BaseMessage],
+    state: Sequence[BaseMessage],
+    beside: Sequence[Beside],
+) -> list[BaseMessage]:
+    """The context as messages: the request's own objects where the core shows them whole.
+
+    Another middleware may have changed a message for this call, so its copy counts. What it put in goes
+    before the message that it stood before, or to the end.
+    """
+    asked = {message.id: message for message in request if message.id}
+    held = {message.id: message for message in state if message.id}
+    seen: list[BaseMessage] = []
+    for message in context:
+        own, live = held.get(str(message.get("id"))), asked.get(str(message.get("id")))
+        whole = own is not None and presentable(to_core(own)) == message
+        seen += [live] if live is not None and whole else from_core(message)
+    for one in beside:
+        seen.insert(_position(seen, one.before), one.message)
+    return seen
+
+
+def with_note(system: SystemMessage | None, note: str) -> SystemMessage | None:
+    """The system message with a note behind it; a list of blocks stays one, so that marks on them count."""
+    if not note:
+        return system
+    if system is None:
+        return SystemMessage(content=note)
+    content: Any = system.content
+    if isinstance(content, str):
+        return system.model_copy(update={"content": f"{content}\n\n{note}" if content else note})
+    return system.model_copy(update={"content": [*content, {"type": "text", "text": note}]})
+
+
+def _position(messages: Sequence[BaseMessage], before: str | None) -> int:
+    if before is None:
+        return len(messages)
+    return next((n for n, message in enumerate(messages) if message.id == before), 0)
