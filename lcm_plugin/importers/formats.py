@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -75,12 +76,12 @@ def format_of(path: Path) -> Format | None:
 def _first_values(path: Path) -> Iterator[Any]:
     """What a file's first lines hold; what it holds as a whole when its lines are no values."""
     with LineFile(path) as lines:
-        for count, line in enumerate(lines):
-            if count >= _MOST_LINES:
-                return
-            if not line.error:
+        for line in islice(lines, _MOST_LINES):
+            if line.number == 1 and line.error:
+                # An array, or an object spread over lines.
+                yield from _whole(path)
+            elif not line.error:
                 yield line.value
-    yield from _whole(path)
 
 
 def _whole(path: Path) -> Iterator[Any]:

@@ -56,6 +56,7 @@ class LaneWriter:
         self._head = head_entry(format_name, lane, report.parent)
         self._weaver = Weaver(engine, format_name, lane.source_id, report, self._rows)
         self._at = default_at if lane.started_at is None else lane.started_at
+        self._timed = lane.started_at is not None
         self._batch: list[Entry] = []
         self._characters = 0
         self._nodes: list[Node] = []
@@ -108,6 +109,7 @@ class LaneWriter:
         self._batch, self._characters = [], 0
         if not entries:
             return
+        self._begin_at(entries)
         with self._reading() as reader:
             fresh = self._unknown(reader, entries)
         prepared = self._prepare(fresh)
@@ -218,6 +220,12 @@ class LaneWriter:
                 continue
             prepared.append(row)
         return prepared
+
+    def _begin_at(self, entries: list[Entry]) -> None:
+        """The first messages of a source may tell no time: then they have that of the first one that does."""
+        first = next((entry.at for entry in entries if entry.at is not None), None)
+        if first is not None and not self._timed:
+            self._at, self._timed = first, True
 
     def _time_of(self, entry: Entry) -> int:
         """An entry's time; that of the one before it when the source tells none."""
