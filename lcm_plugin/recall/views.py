@@ -70,6 +70,9 @@ def message_view(
         view |= {key: value for key, value in piece.items() if key not in ("path", "type", "text")}
     else:
         view["parts"] = pieces
+    if not parts and stored.skeleton is not None and isinstance(notice := _content(stored), str):
+        view["removed"] = notice
+        del view["parts"]
     if rest is not None:
         view["truncated"] = True
         view["next_offset"] = rest
@@ -93,6 +96,8 @@ def summary_view(reader: Reader, summary: Summary, zone: str) -> dict[str, Any]:
     }
     if summary.file_ids:
         view["files"] = list(summary.file_ids)
+    if removed := reader.removed_below(summary.summary_id):
+        view["sources_removed"] = removed
     return view
 
 
@@ -135,6 +140,11 @@ def _part_view(part: Part, piece: Slice) -> dict[str, Any]:
     if piece.start:
         view["from_char"] = piece.start
     return view
+
+
+def _content(stored: StoredMessage) -> Any:
+    """What stands as content in a message without parts: what is said of a text that was removed."""
+    return rebuild(stored).get("content")
 
 
 def _other_keys(stored: StoredMessage) -> dict[str, Any]:

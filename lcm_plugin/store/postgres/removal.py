@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import groupby
+from typing import Any
 
 from lcm_plugin.store.postgres.conversations import Handle
 from lcm_plugin.store.postgres.files import FILE_COLUMNS
+from lcm_plugin.store.postgres.rewriting import INSERT_NOTE, note_rows
 from lcm_plugin.store.records import FileRecord
 from lcm_plugin.store.removal_base import Emptied, Footprint, Removal, RemovalKind
 
@@ -140,11 +143,7 @@ class RemovalChanges(RemovalQueries):
             return Emptied(0, 0, None)
         chosen = {"here": conversation_id, "ids": [row[0] for row in rows]}
         freed, named = self._bytes_of(chosen), self._files_of(chosen)
-        self._run(
-            "DELETE FROM message_parts WHERE conversation_id = %(here)s AND message_id = ANY(%(ids)s) "
-            "AND type <> 'compaction'",
-            chosen,
-        )
+        self._keep_only_notes(chosen)
         self._run(
             "UPDATE messages SET sender = NULL, channel = NULL, skeleton = CASE WHEN role = 'tool' "
             "AND answers IS NOT NULL THEN json_build_object('role', role, 'tool_call_id', answers, "
@@ -210,7 +209,19 @@ class RemovalChanges(RemovalQueries):
         self._run("DELETE FROM file_blobs WHERE sha256 = ANY(%s)", ([record.sha256 for record in free],))
         return free
 
-    def _bytes_of(self, chosen: Mapping[str, object]) -> int:
+    def _keep_only_notes(self, chosen: Mapping[str, Any]) -> None:
+        """Deletes all parts but this package's own notes, which are numbered anew."""
+        within = "conversation_id = %(here)s AND message_id = ANY(%(ids)s)"
+        notes = self._all(
+            f"SELECT message_id, metadata::text FROM message_parts WHERE {within} AND type = 'compaction' "
+            "ORDER BY message_id, ordinal",
+            dict(chosen),
+        )
+        self._run(f"DELETE FROM message_parts WHERE {within}", dict(chosen))
+        for message_id, rows in groupby(notes, key=lambda row: int(row[0])):
+            self._many(INSERT_NOTE, note_rows(chosen["here"], message_id, 0, [row[1] for row in rows]))
+
+    def _bytes_of(self, chosen: Mapping[str, Any]) -> int:
         row = self._one(
             f"SELECT (SELECT coalesce(sum({_PART_BYTES}), 0) FROM message_parts p WHERE p.conversation_id = %(here)s "
             "AND p.message_id = ANY(%(ids)s) AND p.type <> 'compaction') + (SELECT coalesce(sum(octet_length(skeleton)), "
@@ -219,7 +230,7 @@ class RemovalChanges(RemovalQueries):
         )
         return int(row[0])
 
-    def _files_of(self, chosen: Mapping[str, object]) -> frozenset[str]:
+    def _files_of(self, chosen: Mapping[str, Any]) -> frozenset[str]:
         rows = self._all(
             f"SELECT DISTINCT {_SLICE_FILE} FROM message_parts p CROSS JOIN json_array_elements(p.metadata->'slices') "
             "s (value) WHERE p.conversation_id = %(here)s AND p.message_id = ANY(%(ids)s) AND p.file_id IS NOT NULL",
@@ -227,7 +238,7 @@ class RemovalChanges(RemovalQueries):
         )
         return frozenset(row[0] for row in rows)
 
-    def _hide_uncovered(self, chosen: Mapping[str, object]) -> None:
+    def _hide_uncovered(self, chosen: Mapping[str, Any]) -> None:
         self._run(
             "UPDATE messages m SET hidden = true WHERE m.conversation_id = %(here)s AND m.message_id = ANY(%(ids)s) "
             f"AND NOT {_COVERED}",

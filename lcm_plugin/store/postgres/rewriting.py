@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from lcm_plugin.errors import NotFound
 from lcm_plugin.store.postgres.messages import part_row
@@ -127,11 +127,7 @@ class RewritingChanges(SearchChanges):
             [part_row(conversation_id, message_id, part) for part in message.parts],
         )
         after = max((part.ordinal for part in message.parts), default=-1) + 1
-        self._many(
-            "INSERT INTO message_parts (conversation_id, message_id, ordinal, type, path, text, metadata) "
-            "VALUES (%s, %s, %s, 'compaction', '', '', %s)",
-            [(*here, after + n, row[0]) for n, row in enumerate(notes)],
-        )
+        self._many(INSERT_NOTE, note_rows(*here, after, [row[0] for row in notes]))
 
     def _shift_message_sums(self, message_id: int, change: int, item_change: int) -> None:
         self._run(
@@ -165,3 +161,16 @@ class RewritingChanges(SearchChanges):
             "UPDATE context_snapshots SET revision = revision + 1 WHERE conversation_id = %s AND restored_at IS NULL",
             (conversation_id,),
         )
+
+
+INSERT_NOTE = (
+    "INSERT INTO message_parts (conversation_id, message_id, ordinal, type, path, text, metadata) "
+    "VALUES (%s, %s, %s, 'compaction', '', '', %s)"
+)
+
+
+def note_rows(
+    conversation_id: int, message_id: int, first: int, notes: Sequence[str]
+) -> list[tuple[int, int, int, str]]:
+    """This package's own notes on a message as parts from an ordinal on, for `INSERT_NOTE`."""
+    return [(conversation_id, message_id, first + n, note) for n, note in enumerate(notes)]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
+from itertools import groupby
 from typing import Any
 
 from lcm_plugin.store.records import FileRecord
 from lcm_plugin.store.removal_base import Emptied, Footprint, Removal, RemovalKind
 from lcm_plugin.store.sqlite.conversations import Handle
 from lcm_plugin.store.sqlite.files import FILE_COLUMNS, file_record
+from lcm_plugin.store.sqlite.rewriting import insert_notes
+from lcm_plugin.store.sqlite.schema import PART_ID_SHIFT
 from lcm_plugin.store.sqlite.search import SearchChanges
 
 _BATCH = 500
@@ -155,11 +158,7 @@ class RemovalChanges(RemovalQueries, SearchChanges):
         ids = json.dumps(numbers)
         freed, named = self._bytes_of(ids), self._files_of(ids)
         self.unindex_messages(numbers)
-        self.db.execute(
-            "DELETE FROM message_parts WHERE type <> 'compaction' AND message_id IN (SELECT value FROM json_each(?1)) "
-            "AND part_id >= ?2 AND part_id < ?3",
-            (ids, min(numbers) * 65536, (max(numbers) + 1) * 65536),
-        )
+        self._keep_only_notes(numbers, ids)
         self.db.execute(
             "UPDATE messages SET sender = NULL, channel = NULL, skeleton = CASE WHEN role = 'tool' AND answers IS NOT "
             "NULL THEN json_object('role', role, 'tool_call_id', answers, 'content', ?2) ELSE "
@@ -226,6 +225,18 @@ class RemovalChanges(RemovalQueries, SearchChanges):
         free = [record for record in records if record.sha256 not in needed]
         self.db.executemany("DELETE FROM file_blobs WHERE sha256 = ?", [(record.sha256,) for record in free])
         return free
+
+    def _keep_only_notes(self, numbers: Sequence[int], ids: str) -> None:
+        """Deletes all parts but this package's own notes, which are numbered anew."""
+        chosen = "part_id >= ? AND part_id < ? AND message_id IN (SELECT value FROM json_each(?))"
+        within = (min(numbers) << PART_ID_SHIFT, (max(numbers) + 1) << PART_ID_SHIFT, ids)
+        notes = self._all(
+            f"SELECT message_id, metadata FROM message_parts WHERE {chosen} AND type = 'compaction' ORDER BY part_id",
+            within,
+        )
+        self.db.execute(f"DELETE FROM message_parts WHERE {chosen}", within)
+        for message_id, rows in groupby(notes, key=lambda row: int(row[0])):
+            insert_notes(self.db, message_id, 0, [row[1] for row in rows])
 
     def _bytes_of(self, ids: str) -> int:
         row = self._one(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import sqlite3
+from collections.abc import Mapping, Sequence
 
 from lcm_plugin.errors import NotFound
 from lcm_plugin.store.records import FileRecord, NewMessage, Summary, message_ref
@@ -121,11 +122,7 @@ class RewritingChanges(SearchChanges):
         self.db.execute("DELETE FROM message_parts WHERE part_id >= ? AND part_id < ?", (first, end))
         insert_parts(self.db, part_rows(message_id, message.parts))
         after = max((part.ordinal for part in message.parts), default=-1) + 1
-        self.db.executemany(
-            "INSERT INTO message_parts (part_id, message_id, ordinal, type, path, text, metadata) "
-            "VALUES (?, ?, ?, 'compaction', '', '', ?)",
-            [(first + after + n, message_id, after + n, row[0]) for n, row in enumerate(notes)],
-        )
+        insert_notes(self.db, message_id, after, [row[0] for row in notes])
 
     def _shift_message_sums(self, message_id: int, change: int, item_change: int) -> None:
         self.db.execute(
@@ -159,3 +156,15 @@ class RewritingChanges(SearchChanges):
             "UPDATE context_snapshots SET revision = revision + 1 WHERE conversation_id = ? AND restored_at IS NULL",
             (conversation_id,),
         )
+
+
+def insert_notes(db: sqlite3.Connection, message_id: int, first: int, notes: Sequence[str]) -> None:
+    """Puts this package's own notes on a message back, as parts from an ordinal on."""
+    db.executemany(
+        "INSERT INTO message_parts (part_id, message_id, ordinal, type, path, text, metadata) "
+        "VALUES (?, ?, ?, 'compaction', '', '', ?)",
+        [
+            ((message_id << PART_ID_SHIFT) + first + n, message_id, first + n, note)
+            for n, note in enumerate(notes)
+        ],
+    )
