@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Clock
 from messages import assistant, call, result, user
 
 from lcm_plugin import Engine, Session
@@ -52,7 +51,7 @@ def ids(engine: Engine) -> list[int]:
 
 
 def test_an_archived_conversation_goes_as_a_whole_and_the_live_one_stays(
-    open_engine: Callable[..., Engine], clock: Clock
+    open_engine: Callable[..., Engine], clock: Any
 ) -> None:
     engine = open_engine(**SMALL)
     talk(engine, LANE, 12, "ancient")
@@ -77,7 +76,7 @@ def test_an_archived_conversation_goes_as_a_whole_and_the_live_one_stays(
 
 
 def test_what_was_removed_is_on_record_with_who_and_how_much(
-    open_engine: Callable[..., Engine], clock: Clock
+    open_engine: Callable[..., Engine], clock: Any
 ) -> None:
     engine = open_engine()
     talk(engine, LANE, 2)
@@ -125,7 +124,7 @@ def test_a_lane_is_classed_by_whole_segments_of_its_key(engine: Engine, key: str
     assert [one.kind for one in plan.candidates] == [kind]
 
 
-def test_open_lanes_of_people_go_only_when_asked_for_by_name(engine: Engine, clock: Clock) -> None:
+def test_open_lanes_of_people_go_only_when_asked_for_by_name(engine: Engine, clock: Any) -> None:
     talk(engine, LANE, 1)
     talk(engine, Session("agent:main:subagent:1"), 1)
     talk(engine, Session("agent:main:cron:1", "r1"), 1)
@@ -136,7 +135,7 @@ def test_open_lanes_of_people_go_only_when_asked_for_by_name(engine: Engine, clo
     assert [one.conversation.session_key for one in named.candidates] == [LANE.key]
 
 
-def test_without_an_age_open_lanes_must_have_rested_for_a_while(engine: Engine, clock: Clock) -> None:
+def test_without_an_age_open_lanes_must_have_rested_for_a_while(engine: Engine, clock: Any) -> None:
     talk(engine, Session("agent:main:subagent:1"), 1)
     clock.forward(6 * DAY)
     assert engine.retention.plan(Selection()).candidates == ()
@@ -163,7 +162,7 @@ def test_a_glob_and_a_reach_narrow_the_choice(engine: Engine) -> None:
     )
 
 
-def test_a_conversation_that_is_being_compacted_is_left_alone(engine: Engine, clock: Clock) -> None:
+def test_a_conversation_that_is_being_compacted_is_left_alone(engine: Engine, clock: Any) -> None:
     lane = Session("agent:main:subagent:1")
     talk(engine, lane, 1)
     clock.forward(30 * DAY)
@@ -173,7 +172,7 @@ def test_a_conversation_that_is_being_compacted_is_left_alone(engine: Engine, cl
     assert (plan.candidates, plan.in_use) == ((), 1)
 
 
-def test_a_conversation_that_comes_into_use_after_the_plan_stays(engine: Engine, clock: Clock) -> None:
+def test_a_conversation_that_comes_into_use_after_the_plan_stays(engine: Engine, clock: Any) -> None:
     lane = Session("agent:main:subagent:1")
     talk(engine, lane, 2)
     clock.forward(30 * DAY)
@@ -188,7 +187,7 @@ def test_a_conversation_that_comes_into_use_after_the_plan_stays(engine: Engine,
 
 
 def test_keeping_summaries_takes_the_texts_and_leaves_lineage_and_counts_whole(
-    open_engine: Callable[..., Engine], clock: Clock
+    open_engine: Callable[..., Engine], clock: Any
 ) -> None:
     engine = open_engine(**SMALL)
     talk(engine, LANE, 12, "ancient")
@@ -239,7 +238,7 @@ def test_a_kept_summary_and_its_messages_say_that_the_sources_were_pruned(
 
 
 def test_an_open_lane_keeps_everything_that_its_context_holds(
-    open_engine: Callable[..., Engine], clock: Clock
+    open_engine: Callable[..., Engine], clock: Any
 ) -> None:
     engine = open_engine(**SMALL)
     lane = Session("agent:main:subagent:1")
@@ -254,7 +253,7 @@ def test_an_open_lane_keeps_everything_that_its_context_holds(
     assert healthy(engine)
 
 
-def test_a_replay_of_pruned_messages_is_known_again(open_engine: Callable[..., Engine], clock: Clock) -> None:
+def test_a_replay_of_pruned_messages_is_known_again(open_engine: Callable[..., Engine], clock: Any) -> None:
     engine = open_engine(**SMALL)
     lane = Session("agent:main:subagent:1")
     talk(engine, lane, 12)
@@ -278,7 +277,7 @@ def test_the_file_shrinks(open_engine: Callable[..., Engine], tmp_path: Path) ->
 
 
 def test_pruning_to_a_size_takes_the_longest_unused_first_and_only_as_much_as_it_takes(
-    open_engine: Callable[..., Engine], clock: Clock
+    open_engine: Callable[..., Engine], clock: Any
 ) -> None:
     engine = open_engine()
     for number in range(8):
