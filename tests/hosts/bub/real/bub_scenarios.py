@@ -1,0 +1,177 @@
+"""Runs of the real framework in a process of its own: ``python -m bub_scenarios NAME OPTIONS.json``."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from bub.channels.message import ChannelMessage
+from bub.framework import BubFramework
+
+
+class Spent:
+    """How long the host waited for our hooks, in seconds."""
+
+    def __init__(self) -> None:
+        self.by_hook: dict[str, float] = {}
+
+    def watch(self, framework: BubFramework) -> None:
+        """Measures every hook of the plugin from now on."""
+        for name in framework.hook_report():
+            for one in getattr(framework.plugin_manager.hook, name).get_hookimpls():
+                if one.plugin_name == "lcm" and name != "provide_lifespan":
+                    one.function = self._measured(name, one.function)
+
+    def _measured(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(*arguments: Any, **named: Any) -> Any:
+            start = time.perf_counter()
+            value = function(*arguments, **named)
+            self._add(name, start)
+            if name == "build_tape_context":
+                return type(value)(anchor=value.anchor, select=self._measured("select", value.select))
+            return self._awaited(name, value) if inspect.iscoroutine(value) else value
+
+        return timed
+
+    async def _awaited(self, name: str, coroutine: Any) -> Any:
+        start = time.perf_counter()
+        try:
+            return await coroutine
+        finally:
+            self._add(name, start)
+
+    def _add(self, name: str, start: float) -> None:
+        self.by_hook[name] = self.by_hook.get(name, 0.0) + time.perf_counter() - start
+
+
+@asynccontextmanager
+async def running(spent: Spent | None = None) -> AsyncIterator[BubFramework]:
+    """The framework with all plugins, as the host's own commands start it."""
+    framework = BubFramework()
+    framework.load_hooks()
+    assert framework._plugin_status["lcm"].is_success, framework._plugin_status["lcm"].detail
+    if spent is not None:
+        spent.watch(framework)
+    async with framework.running():
+        yield framework
+
+
+async def say(framework: BubFramework, text: str, session: str = "cli:local", **more: Any) -> str:
+    """One turn."""
+    channel, chat = session.split(":")
+    message = ChannelMessage(session_id=session, channel=channel, chat_id=chat, content=text, **more)
+    return (await framework.process_inbound(message)).model_output
+
+
+async def talk(options: dict[str, Any]) -> Any:
+    """Several turns in one process; the answers, and how long the hooks took."""
+    spent = Spent()
+    answers = []
+    async with running(spent) as framework:
+        for text in options["turns"]:
+            answers.append(await say(framework, text))
+    return {"answers": answers, "spent": spent.by_hook}
+
+
+async def failing_talk(options: dict[str, Any]) -> Any:
+    """Several turns, some of which may raise; the answers, or the errors."""
+    answers = []
+    async with running() as framework:
+        for text in options["turns"]:
+            try:
+                answers.append(await say(framework, text))
+            except Exception as error:  # noqa: BLE001 - the test looks at it
+                answers.append(f"{type(error).__name__}: {error}")
+    return {"answers": answers}
+
+
+async def killed(options: dict[str, Any]) -> Any:
+    """Some turns, then SIGKILL at once; with ``last`` in the middle of that turn's model call."""
+    async with running() as framework:
+        for text in options["turns"]:
+            await say(framework, text)
+        if options.get("last"):
+            turn = asyncio.create_task(say(framework, options["last"]))
+            await asyncio.wait({turn}, timeout=2.0)
+        print("RESULT {}", flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def parallel(options: dict[str, Any]) -> Any:
+    """Several sessions at once, each with its turns in order."""
+
+    async def session(name: str, turns: list[str]) -> list[str]:
+        return [await say(framework, text, name) for text in turns]
+
+    async with running() as framework:
+        names = options["sessions"]
+        answers = await asyncio.gather(*(session(name, turns) for name, turns in names.items()))
+    return dict(zip(names, answers, strict=True))
+
+
+async def picture(options: dict[str, Any]) -> Any:
+    """A turn with an image, and one after it."""
+    from bub.channels.message import MediaItem
+
+    async with running() as framework:
+        item = MediaItem(type="image", mime_type="image/png", url=options["url"])
+        first = await say(framework, "what is this?", media=[item])
+        return [first, await say(framework, "and now?")]
+
+
+async def registered(options: dict[str, Any]) -> Any:
+    """Loads the plugins and does nothing: which files were opened, and how long ours took."""
+    from importlib.metadata import entry_points
+
+    opened: list[str] = []
+    sys.addaudithook(
+        lambda event, args: opened.append(str(args[0])) if event in ("open", "sqlite3.connect") else None
+    )
+    framework = BubFramework()
+    framework.load_builtin_hooks()
+    (entry,) = entry_points(group="bub", name="lcm")
+    del opened[:]
+    start = time.perf_counter()
+    framework.plugin_manager.register(entry.load()(framework), name="lcm")
+    return {
+        "seconds": time.perf_counter() - start,
+        "opened": [name for name in opened if not name.endswith((".py", ".pyc", ".so", "entry_points.txt"))],
+        "sqlite": "sqlite3" in sys.modules and any("lcm.db" in name for name in opened),
+    }
+
+
+async def other_context(options: dict[str, Any]) -> Any:
+    """Another plugin that builds the contexts is registered after ours."""
+    from bub.builtin.context import default_tape_context
+    from bub.hooks import hookimpl
+
+    class Other:
+        @hookimpl
+        def build_tape_context(self) -> Any:
+            return default_tape_context()
+
+    framework = BubFramework()
+    framework.load_hooks()
+    framework.plugin_manager.register(Other(), name="other")
+    async with framework.running():
+        return [await say(framework, text) for text in options["turns"]]
+
+
+def main() -> None:
+    """Runs a scenario and prints its result."""
+    scenario = globals()[sys.argv[1]]
+    result = asyncio.run(scenario(json.loads(Path(sys.argv[2]).read_text())))
+    print(f"RESULT {json.dumps(result)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""What a person types: ``,lcm`` in a chat, ``bub lcm`` in a shell, and the chat itself in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pexpect
+from bub_world import BIN, BubWorld, said
+
+Make = Callable[..., BubWorld]
+
+
+def test_lcm_in_a_chat_answers_for_that_chat(world: Make) -> None:
+    home = world()
+    home.say("the door code is 7261")
+    home.say("hello", "--chat-id", "other")
+    answer = home.say(",lcm")
+    assert "2 messages" in answer
+    assert str(home.database) in answer
+    assert "7261" in home.say(",lcm grep door code")
+    assert "7261" not in home.say(",lcm grep door code", "--chat-id", "other")
+    assert "no command" in home.say(",lcm nonsense")
+    assert len(home.server.requests) == 2
+
+
+def test_a_word_with_an_equals_sign_reaches_the_command(world: Make) -> None:
+    home = world()
+    home.say("set mode=fast for the pump")
+    assert "mode=fast" in home.say(",lcm grep mode=fast")
+
+
+def test_bub_lcm_in_a_shell_is_the_command_lcm_on_this_database(world: Make) -> None:
+    home = world()
+    home.say("the door code is 7261")
+    (key,) = (conversation.session_key for conversation in home.conversations())
+    assert "7261" in home.bub("lcm", "messages", key).stdout
+    assert "7261" in home.bub("lcm", "grep", "door code", "--all").stdout
+    assert home.bub("lcm", "messages", "99").returncode == 3
+    assert "Usage" in home.bub("lcm", "--help").stdout
+    assert "lcm" in home.bub("--help").stdout
+
+
+def test_the_agent_is_offered_the_skill_and_the_tools(world: Make) -> None:
+    home = world()
+    home.say("hello")
+    request = home.server.requests[0]
+    names = {"lcm_grep", "lcm_describe", "lcm_expand", "lcm_expand_query"}
+    assert names <= set(request.tools)
+    assert "lcm" not in request.tools
+    assert "- lcm: " in request.messages[0]["content"]
+    assert "lcm_grep: find words" in request.messages[0]["content"]
+    assert "summarised" in home.say(",skill name=lcm")
+
+
+def test_a_chat_in_a_terminal(world: Make) -> None:
+    home = world()
+    home.server.enqueue("the cellar is dry", "so is the tower")
+    with pexpect.spawn(
+        str(BIN / "bub"),
+        ["chat"],
+        env={**home.environment, "TERM": "xterm"},
+        cwd=str(home.workspace),
+        encoding="utf-8",
+        dimensions=(40, 120),
+        timeout=60,
+    ) as chat:
+        chat.expect("work >")
+        chat.send("is the cellar dry?\r")
+        chat.expect("the cellar is dry")
+        chat.expect("work >")
+        chat.send("and the tower?\r")
+        chat.expect("so is the tower")
+        chat.expect("work >")
+        chat.send(",lcm\r")
+        chat.expect("4 messages")
+        chat.expect("work >")
+        chat.send(",quit\r")
+        chat.expect(pexpect.EOF)
+    (conversation,) = home.conversations()
+    rows = home.stored(conversation.session_key)
+    assert said(rows) == ["is the cellar dry?", "the cellar is dry", "and the tower?", "so is the tower"]

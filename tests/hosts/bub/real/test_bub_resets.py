@@ -1,0 +1,75 @@
+"""The host's reset and handoff, and what they are here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bub_talk import turn
+from bub_world import BubWorld, said
+from fakes.answers import is_summary_request
+from fakes.model_server import Calls
+from test_bub_turns import shown
+
+Make = Callable[..., BubWorld]
+
+
+def test_a_reset_archives_and_begins_an_empty_conversation(world: Make) -> None:
+    home = world()
+    home.server.enqueue("one", "two")
+    home.say("first question")
+    assert home.say(",tape.reset") == "ok"
+    home.say("second question")
+    assert shown(home, 1) == ["second question"]
+    assert said(home.stored(active=False)) == ["first question", "one"]
+    assert said(home.stored()) == ["second question", "two"]
+
+
+def test_a_reset_by_the_agent_ends_with_its_turn(world: Make) -> None:
+    home = world()
+    home.server.enqueue("one", Calls(("tape_reset", {"archive": True})), "all is forgotten", "hello")
+    home.say("first question")
+    assert home.say("forget it") == "all is forgotten"
+    home.say("who are you?")
+    assert shown(home, 3) == ["who are you?"]
+    old = home.stored(active=False)
+    assert [row["role"] for row in old] == ["user", "assistant", "user", "assistant", "tool", "assistant"]
+    assert said(home.stored()) == ["who are you?", "hello"]
+    assert home.server.invalid == []
+
+
+def test_a_handoff_that_is_typed_takes_what_was_said_out_of_the_context(world: Make) -> None:
+    home = world()
+    home.server.enqueue("one", "two", "three")
+    home.say("first question")
+    assert "anchor added" in home.say(",tape.handoff name=phase-2 summary=done")
+    home.say("second question")
+    home.say("third question")
+    assert shown(home, 1) == ["second question"]
+    assert shown(home, 2) == ["second question", "two", "third question"]
+    assert said(home.stored(), "user") == ["first question", "second question", "third question"]
+
+
+def test_a_handoff_can_be_undone(world: Make) -> None:
+    home = world()
+    home.say("first question")
+    home.say(",tape.handoff name=phase-2")
+    assert "back in place" in home.say(",lcm undo")
+    home.say("second question")
+    assert shown(home, 1)[0] == "first question"
+
+
+def test_a_handoff_by_the_agent_compacts_and_its_turn_goes_on(world: Make) -> None:
+    home = world(lcm={"freshTailCount": 4, "leafChunkTokens": 2_000})
+    lines = [turn(number, 200) for number in range(1, 13)]
+    home.scenario("talk", turns=lines)
+    assert not any(map(is_summary_request, home.server.requests))
+    before = home.server.requests[-1].tokens
+    home.server.enqueue(Calls(("tape_handoff", {"name": "phase-2", "summary": "twelve notes taken"})))
+    home.say("let us go on with something else")
+    assert any(map(is_summary_request, home.server.requests))
+    last = home.server.requests[-1]
+    assert last.tokens < before
+    assert "<summary" in str(last.messages[1]["content"])
+    assert [m["role"] for m in last.messages[-3:]] == ["user", "assistant", "tool"]
+    assert said(home.stored(), "user") == [*lines, "let us go on with something else"]
+    assert home.server.invalid == []
