@@ -84,6 +84,8 @@ class Engine:
         self.calibration = services.calibration
         self.subagents = services.subagents
         self.recall = services.recall
+        self.retention = services.retention
+        self.redaction = services.redaction
         self._sessions = services.directory
         self._ingestor = services.ingestor
         self._lifecycle = services.lifecycle

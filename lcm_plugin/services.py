@@ -13,6 +13,8 @@ from lcm_plugin.compaction.background import Background
 from lcm_plugin.compaction.service import Compaction
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.events import EventBus
+from lcm_plugin.health.redaction import Redaction
+from lcm_plugin.health.retention import Retention
 from lcm_plugin.health.troubles import Troubles
 from lcm_plugin.ingest.externalise import PayloadStore
 from lcm_plugin.ingest.files import FileFolder
@@ -57,6 +59,8 @@ class Services:
     lifecycle: Lifecycle
     assembler: Assembler
     compaction: Compaction
+    retention: Retention
+    redaction: Callable[[Store], Redaction]
     read_part: Callable[[Part], str]
 
 
@@ -81,6 +85,7 @@ def build_services(
     prose = ProseWriter(
         store, payloads, FileProse(config, counter, completions, events), events, background.submit
     )
+    standing = StandingTexts(config.host_note_patterns, config.control_message_patterns)
     ingestor = Ingestor(
         store,
         counter,
@@ -89,7 +94,7 @@ def build_services(
         events,
         clock,
         prune_heartbeats=config.prune_heartbeat_ok,
-        standing=StandingTexts(config.host_note_patterns, config.control_message_patterns),
+        standing=standing,
         files_stored=prose.stored,
     )
     directory, library = SessionDirectory(store, gate), Library(store, read_part)
@@ -114,6 +119,9 @@ def build_services(
         lifecycle=Lifecycle(store, events, clock),
         assembler=Assembler(Renderer(counter, config.timezone, read_part), counter),
         compaction=Compaction(config, store, summarizer, counter, calibration, background, events, clock),
+        retention=Retention(store, payloads, events, clock),
+        # Of the database itself, or of a copy of it.
+        redaction=lambda of: Redaction(of, payloads, counter, standing, events, clock, config.timezone),
         read_part=read_part,
     )
 

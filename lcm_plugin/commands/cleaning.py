@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
 
 CONFIRMATION = "delete"
+MOST_WORDS = 20
 PRUNE_ARGUMENTS = (
     "[--older-than 90d] [--sessions GLOB] [--max-size 2GB] [--keep-summaries] [--apply --confirm delete]"
 )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from lcm_plugin.commands import care, reading, resets, settings, status, tree
+from lcm_plugin.commands import care, cleaning, reading, resets, settings, status, tree
 from lcm_plugin.commands.texts import FAILED
 from lcm_plugin.errors import LcmError
 from lcm_plugin.sessions.gate import Access
@@ -60,6 +60,12 @@ COMMANDS: dict[str, Command] = {
         "check that everything of this session is whole; apply mends what can be mended",
         "[apply]",
         1,
+    ),
+    "prune": Command(
+        cleaning.prune,
+        "remove old conversations for ever; shows what would go unless it is confirmed",
+        cleaning.PRUNE_ARGUMENTS,
+        cleaning.MOST_WORDS,
     ),
     "backup": Command(care.backup, "write a checked copy of the database beside it", needs_session=False),
 }

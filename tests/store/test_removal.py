@@ -43,7 +43,7 @@ def talk(engine: Engine, turns: int = 8, secret_at: int = 3) -> None:
                 assistant(f"answer {number} " + "so it goes with this and that " * 5),
             ],
         )
-    engine.ingest(LANE, [call("c1", "run", '{"key": "%s"}' % SECRET), result("c1", f"used {SECRET}")])
+    engine.ingest(LANE, [call("c1", "run", f'{{"key": "{SECRET}"}}'), result("c1", f"used {SECRET}")])
 
 
 def texts(engine: Engine) -> str:
