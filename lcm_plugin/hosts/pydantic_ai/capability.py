@@ -1,0 +1,312 @@
+"""The capability: it stores a run's messages and puts an assembled context into each model call.
+
+The run's own history is never changed. Nothing here decides what is new to the core, what is summarised or
+what fits: that is asked of the core. When something fails, the model call goes out as the host made it.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import anyio
+import anyio.to_thread
+from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering
+from pydantic_ai.tools import AgentDepsT, RunContext
+
+from lcm_plugin.assembly.recall_note import recall_note
+from lcm_plugin.compaction.overflow import overflow_reported
+from lcm_plugin.hosts.pydantic_ai.completer import ModelCompleter, usage_of
+from lcm_plugin.hosts.pydantic_ai.messages import from_core
+from lcm_plugin.hosts.pydantic_ai.recorder import Recorder
+from lcm_plugin.hosts.pydantic_ai.tools import recall_toolset
+from lcm_plugin.hosts.pydantic_ai.view import seen_by_model
+from lcm_plugin.plugin import LcmPlugin
+from lcm_plugin.sessions.gate import Access
+from lcm_plugin.tools import TOOL_NAMES
+from lcm_plugin.types import Session, Turn, Usage
+
+if TYPE_CHECKING:
+    from pydantic_ai.messages import ModelMessage, ModelResponse
+    from pydantic_ai.models import Model, ModelRequestContext
+    from pydantic_ai.run import AgentRunResult
+    from pydantic_ai.toolsets import AbstractToolset
+
+    from lcm_plugin.config import LcmConfig
+    from lcm_plugin.engine import Engine
+
+logger = logging.getLogger("lcm_plugin.pydantic_ai")
+_T = TypeVar("_T")
+SessionOf = Callable[[RunContext[Any]], str]
+
+# Where the host has a hook for each attempt, with the model that will serve it, a call is prepared there.
+_PREPARES_ATTEMPTS = hasattr(AbstractCapability, "prepare_model_request")
+
+
+class LcmCapability(AbstractCapability[AgentDepsT]):
+    """Lossless context management: ``Agent(…, capabilities=[LcmCapability("agent:me:main")])``.
+
+    ``session`` is the key of the lane of talk, or a function of the run's context that gives it. ``window`` is
+    the model's context size in tokens; by default what the model's profile says, else 128,000.
+    ``summary_model`` writes the summaries: by default the agent's own model; a name, or a model of its own;
+    ``"none"`` leaves them to the settings' ``summaryModel`` or to extraction. ``engine`` shares an open engine
+    (then its completer counts).
+    """
+
+    def __init__(
+        self,
+        session: str | SessionOf,
+        database: str | os.PathLike[str] | None = None,
+        *,
+        window: int | None = None,
+        summary_model: Model | str | None = None,
+        config: LcmConfig | None = None,
+        engine: Engine | None = None,
+    ) -> None:
+        self._completer = None if summary_model == "none" else ModelCompleter(summary_model)
+        self.plugin = LcmPlugin(_config(database, config), completer=self._completer, engine=engine)
+        self._session = session
+        self._window = window
+        self._run = _Run()
+
+    # for people
+
+    @property
+    def engine(self) -> Engine:
+        """The engine, opened at first use: status, search, import and export."""
+        return self.plugin.engine
+
+    def history(self, session: str | None = None) -> list[ModelMessage]:
+        """All stored messages of a session, as they were; of the capability's own, when its key is fixed."""
+        key = session or self._session
+        if not isinstance(key, str):
+            raise ValueError("which session? This capability finds its key anew for each run")
+        return from_core(self.engine.messages(Session(key)))
+
+    def close(self) -> None:
+        """Closes the database; a later run opens it again."""
+        self.plugin.close()
+
+    # what an agent asks for when it is built and when a run begins
+
+    @classmethod
+    def get_serialization_name(cls) -> str | None:
+        """None: it cannot be named in a specification, since it may hold functions and models."""
+        return None
+
+    def get_ordering(self) -> CapabilityOrdering:
+        """Innermost: what others do to a call is done before."""
+        return CapabilityOrdering(position="innermost")
+
+    def get_instructions(self) -> str:
+        """What summaries are, and how to look behind them: the same text in every call."""
+        return recall_note(TOOL_NAMES)
+
+    def get_toolset(self) -> AbstractToolset[AgentDepsT]:
+        """The recall tools."""
+        return recall_toolset(self._answer)
+
+    async def for_run(self, ctx: RunContext[AgentDepsT]) -> AbstractCapability[AgentDepsT]:
+        """A copy with a memory of its own for this run."""
+        mine = copy.copy(self)
+        mine._run = _Run(Session(self._session if isinstance(self._session, str) else self._session(ctx)))
+        return mine
+
+    # a run's hooks
+
+    async def wrap_run(self, ctx: RunContext[AgentDepsT], *, handler: Any) -> AgentRunResult[Any]:
+        """Stores the end of the run, also when it failed or was cancelled."""
+        messages: Sequence[ModelMessage] | None = None
+        try:
+            result: AgentRunResult[Any] = await handler()
+            messages = result.all_messages()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._end(messages)
+        return result
+
+    if _PREPARES_ATTEMPTS:
+
+        async def prepare_model_request(
+            self, ctx: RunContext[AgentDepsT], request_context: ModelRequestContext
+        ) -> ModelRequestContext:
+            """The call with the assembled context."""
+            return await self._prepared(ctx, request_context)
+
+        async def on_model_request_error(
+            self, ctx: RunContext[AgentDepsT], *, request_context: ModelRequestContext, error: Exception
+        ) -> ModelResponse:
+            """Tries once more with a smaller context when the provider found the call too long."""
+            if self._run.overflow or not overflow_reported({"overflow": str(error)}):
+                raise error
+            from pydantic_ai.exceptions import RetryModelRequest
+
+            self._run.overflow = str(error)
+            raise RetryModelRequest("the context was too long; it is made smaller")
+
+    else:
+
+        async def before_model_request(
+            self, ctx: RunContext[AgentDepsT], request_context: ModelRequestContext
+        ) -> ModelRequestContext:
+            """Looks at the call before the host fits it to the model."""
+            self._run.sent = list(request_context.messages)
+            return request_context
+
+        async def wrap_model_request(
+            self, ctx: RunContext[AgentDepsT], *, request_context: ModelRequestContext, handler: Any
+        ) -> ModelResponse:
+            """Calls the model with the assembled context; once more if the provider finds it too long."""
+            try:
+                response: ModelResponse = await handler(await self._fitted(ctx, request_context))
+            except Exception as error:
+                if not overflow_reported({"overflow": str(error)}):
+                    raise
+                self._run.overflow = str(error)
+                response = await handler(await self._fitted(ctx, request_context))
+            return response
+
+        async def _fitted(
+            self, ctx: RunContext[AgentDepsT], request: ModelRequestContext
+        ) -> ModelRequestContext:
+            raw = replace(request, messages=self._run.sent)
+            prepared = await self._prepared(ctx, raw)
+            if prepared is raw:
+                return request
+            return replace(prepared, messages=request.model.prepare_messages(prepared.messages))
+
+    async def after_model_request(
+        self, ctx: RunContext[AgentDepsT], *, request_context: ModelRequestContext, response: ModelResponse
+    ) -> ModelResponse:
+        """Takes what the provider counted."""
+        self._run.usage, self._run.overflow = usage_of(response), ""
+        return response
+
+    async def before_tool_execute(
+        self, ctx: RunContext[AgentDepsT], *, call: Any, tool_def: Any, args: Any
+    ) -> Any:
+        """Stores the calls before the first of them does anything."""
+        await self._store(ctx.messages)
+        return args
+
+    # inside
+
+    async def _prepared(
+        self, ctx: RunContext[AgentDepsT], request: ModelRequestContext
+    ) -> ModelRequestContext:
+        run = self._run
+        run.messages, run.model, run.window = (
+            ctx.messages,
+            request.model.model_name,
+            self._window_of(request.model),
+        )
+        if self._completer is not None:
+            self._completer.use(request.model)
+        if not await self._store(ctx.messages):
+            return request
+        try:
+            context = await _threaded(self._assemble, request)
+            if context is None:
+                return request
+            return replace(request, messages=seen_by_model(context, request.messages, ctx.messages))
+        except Exception:
+            logger.exception(
+                "LCM could not assemble a context for %s; the call goes out as it is", run.session.key
+            )
+            return request
+
+    async def _store(self, messages: Sequence[ModelMessage]) -> bool:
+        """Stores what is new; whether the session's history may stand in for the host's."""
+        async with self._run.lock:
+            try:
+                return await _threaded(self._stored, list(messages))
+            except Exception:
+                logger.exception("LCM could not store messages of %s; it tries again", self._run.session.key)
+                return False
+
+    def _stored(self, messages: list[ModelMessage]) -> bool:
+        run, engine = self._run, self.engine
+        if not engine.config.enabled or engine.access(run.session) is not Access.FULL:
+            return False
+        fresh = run.recorder.fresh(messages, run.model)
+        if fresh:
+            engine.ingest(run.session, fresh)
+            run.recorder.stored(fresh)
+        return True
+
+    def _assemble(self, request: ModelRequestContext) -> list[dict[str, Any]] | None:
+        self._run.overhead = self._overhead(request)
+        metadata = {"overflow": self._run.overflow} if self._run.overflow else {}
+        context = self.plugin.before_turn(replace(self._run.turn(), metadata=metadata))
+        return context.messages if context else None
+
+    async def _end(self, messages: Sequence[ModelMessage] | None) -> None:
+        if not await self._store(self._run.messages if messages is None else messages):
+            return
+        await _threaded(self.plugin.after_turn, self._run.turn(self._run.usage))
+
+    async def _answer(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        call = partial(self.plugin.lcm_call_tool, self._run.session, name, arguments)
+        return await _threaded(call) or {"error": f"there is no tool {name}"}
+
+    def _overhead(self, request: ModelRequestContext) -> int:
+        """Tokens of what goes out beside the messages: instructions and tool schemas."""
+        asked = request.model_request_parameters
+        tools = [
+            [tool.name, tool.description, tool.parameters_json_schema]
+            for tool in (*asked.function_tools, *asked.output_tools)
+        ]
+        count = self.engine.count_tokens
+        return count(getattr(request.messages[-1], "instructions", None) or "") + count(tools)
+
+    def _window_of(self, model: Model) -> int | None:
+        if self._window is not None:
+            return self._window
+        known = getattr(model, "context_window", None)
+        return known if isinstance(known, int) and known > 0 else None
+
+
+class _Run:
+    """What the capability knows of one run."""
+
+    def __init__(self, session: Session | None = None) -> None:
+        self.session = session or Session("")
+        self.recorder = Recorder()
+        self.lock = anyio.Lock()
+        self.messages: Sequence[ModelMessage] = ()
+        self.sent: list[ModelMessage] = []
+        self.model: str | None = None
+        self.window: int | None = None
+        self.overhead = 0
+        self.usage: Usage | None = None
+        self.overflow = ""
+
+    def turn(self, usage: Usage | None = None) -> Turn:
+        """What the core is told of a call: the messages are stored already."""
+        return Turn(
+            self.session,
+            (),
+            mode="append",
+            model=self.model,
+            window=self.window,
+            overhead_tokens=self.overhead,
+            usage=usage,
+        )
+
+
+def _config(database: str | os.PathLike[str] | None, config: LcmConfig | None) -> LcmConfig | None:
+    if database is None:
+        return config
+    from lcm_plugin.config_file import load_config
+
+    named = {"database": os.fspath(database)}
+    return config.model_copy(update=named) if config else load_config(**named)
+
+
+async def _threaded(function: Callable[..., _T], *args: Any) -> _T:
+    return await anyio.to_thread.run_sync(function, *args)

@@ -1,0 +1,82 @@
+"""What of a run's messages is stored already.
+
+pydantic-ai gives messages no ids and may put copies in their place, but every part has the time at which it
+was made. An id made from what a message says and when is the same for every copy and in every process, so
+that a message is stored once however often it is handed over; equal ones in one history are numbered.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from lcm_plugin.hosts.pydantic_ai.content import HOST, dumps
+from lcm_plugin.hosts.pydantic_ai.messages import INSTRUCTIONS_ID, dump, instructions_id, to_core
+from lcm_plugin.types import HOST_DATA, Message
+
+if TYPE_CHECKING:
+    from pydantic_ai.messages import ModelMessage
+
+
+class Recorder:
+    """Finds the new messages in a growing history. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._stored: set[str] = set()
+        self._instructions: set[str] = set()
+        # The messages are kept with their conversions, so that an id() is never another message's.
+        self._converted: dict[int, tuple[ModelMessage, list[Message]]] = {}
+
+    def fresh(self, messages: Sequence[ModelMessage], asked_model: str | None = None) -> list[Message]:
+        """Core messages for what is not stored yet, in order; `stored` says that they are."""
+        missing = [message for message in messages if id(message) not in self._converted]
+        for message, dumped in zip(missing, dump(missing), strict=True):
+            self._converted[id(message)] = (message, _with_ids(dumped, to_core(dumped, asked_model)))
+        found = list(self._numbered(messages))
+        return [message for message in found if message["id"] not in self._stored]
+
+    def stored(self, messages: Sequence[Message]) -> None:
+        """These are in the database now."""
+        self._stored.update(message["id"] for message in messages)
+        headers = (_header(message) for message in messages)
+        self._instructions.update(
+            instructions_id(header["instructions"]) for header in headers if "instructions" in header
+        )
+
+    def _numbered(self, messages: Sequence[ModelMessage]) -> Iterator[Message]:
+        seen: Counter[str] = Counter()
+        for message in messages:
+            for core in self._converted[id(message)][1]:
+                seen[core["id"]] += 1
+                number = seen[core["id"]]
+                named = core if number == 1 else {**core, "id": f"{core['id']}.{number}"}
+                yield self._without_known_instructions(named)
+
+    def _without_known_instructions(self, message: Message) -> Message:
+        header = _header(message)
+        text = header.get("instructions")
+        if text is None or (known := instructions_id(text)) not in self._instructions:
+            return message
+        short = {key: item for key, item in header.items() if key != "instructions"} | {
+            INSTRUCTIONS_ID: known
+        }
+        return {**message, HOST_DATA: {HOST: {**message[HOST_DATA][HOST], "request": short}}}
+
+
+def _with_ids(dumped: dict[str, Any], messages: list[Message]) -> list[Message]:
+    if dumped["kind"] == "response" or not dumped["parts"]:
+        return [{**message, "id": _id(dumped["parts"], dumped.get("timestamp"))} for message in messages]
+    return [
+        {**message, "id": _id(part, None)} for message, part in zip(messages, dumped["parts"], strict=True)
+    ]
+
+
+def _id(*says: Any) -> str:
+    return hashlib.blake2b(dumps(says).encode("utf-8", "surrogatepass"), digest_size=9).hexdigest()
+
+
+def _header(message: Message) -> dict[str, Any]:
+    header: dict[str, Any] = message[HOST_DATA][HOST].get("request", {})
+    return header

@@ -1,0 +1,28 @@
+"""The recall tools as a toolset of the host."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from pydantic_ai.tools import Tool
+from pydantic_ai.toolsets import FunctionToolset
+
+from lcm_plugin.hosts.pydantic_ai.content import dumps
+from lcm_plugin.tools import tool_schemas
+
+Answer = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
+
+
+def recall_toolset(answer: Answer) -> FunctionToolset[Any]:
+    """The tools; ``answer`` gets a tool's name and its arguments."""
+    return FunctionToolset([_tool(schema["function"], answer) for schema in tool_schemas()])
+
+
+def _tool(function: dict[str, Any], answer: Answer) -> Tool[Any]:
+    name = function["name"]
+
+    async def call(**arguments: Any) -> str:
+        return dumps(await answer(name, arguments))
+
+    return Tool.from_schema(call, name, function["description"], function["parameters"])

@@ -1,0 +1,52 @@
+"""The assembled context as the messages of a model call.
+
+The newest request stays the host's own, with the instructions it rendered. What the host keeps beside words
+(records of changed instructions and tools) and what other capabilities put into this one call go along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from pydantic_ai.messages import ModelMessage, ModelRequest
+
+from lcm_plugin.hosts.pydantic_ai.messages import from_core, is_shown
+from lcm_plugin.types import Message
+
+_ANSWERS = ("tool-return", "retry-prompt")
+
+
+def seen_by_model(
+    assembled: Sequence[Message], sent: Sequence[ModelMessage], history: Sequence[ModelMessage]
+) -> list[ModelMessage]:
+    """The call's messages. ``sent`` is what the host would send, ``history`` what it keeps.
+
+    Raises `ValueError` when the context does not end with a request.
+    """
+    messages = from_core(assembled, merge=True)
+    newest, last = sent[-1], messages[-1]
+    if not isinstance(newest, ModelRequest) or not isinstance(last, ModelRequest):
+        raise ValueError("the context does not end with a request")
+    parts = [part for part in last.parts if is_shown(part.part_kind)]
+    answers = [part for part in parts if part.part_kind in _ANSWERS]
+    others = [part for part in parts if part.part_kind not in _ANSWERS]
+    messages[-1] = replace(newest, parts=[*answers, *_records(sent), *others, *_beside(sent, history)])
+    return messages
+
+
+def _records(sent: Sequence[ModelMessage]) -> list[Any]:
+    return [part for part in _request_parts(sent) if not is_shown(part.part_kind)]
+
+
+def _beside(sent: Sequence[ModelMessage], history: Sequence[ModelMessage]) -> list[Any]:
+    """Parts that stand in this call only, put there by other capabilities."""
+    kept = _request_parts(history)
+    known = {id(part) for part in kept}
+    extra = [part for part in _request_parts(sent) if id(part) not in known and is_shown(part.part_kind)]
+    return [part for part in extra if part not in kept] if extra else []
+
+
+def _request_parts(messages: Sequence[ModelMessage]) -> list[Any]:
+    return [part for message in messages if isinstance(message, ModelRequest) for part in message.parts]
