@@ -154,6 +154,7 @@ class Weaver:
             return [], "its sources have different depths"
         among = context.placed if over_nodes else context.raw
         sources = [among[source] for source in node.sources if source in among]
+        sources = [item for item in sources if context.items.get(item.ordinal) is item]
         if len(sources) < len(set(node.sources)):
             return [], "some of its sources are gone, or under another summary"
         span = context.span(sources)

@@ -19,7 +19,7 @@ from lcm_plugin.types import Message
 NAME = "hermes"
 _SESSION = (
     "id", "source", "session_key", "user_id", "chat_id", "chat_type", "thread_id", "display_name", "model",
-    "system_prompt", "parent_session_id", "started_at", "ended_at", "end_reason", "cwd", "git_branch", "title",
+    "model_config", "system_prompt", "parent_session_id", "started_at", "ended_at", "end_reason", "cwd", "git_branch", "title",
     "profile_name",
 )  # fmt: skip
 _MESSAGE = (
@@ -30,6 +30,7 @@ _MESSAGE = (
 _ROLES = frozenset({"user", "assistant", "system", "tool", "developer"})
 _JSON = ("reasoning_details", "codex_reasoning_items", "codex_message_items")
 _MAX_CHAIN = 1_000
+_BRANCHED, _DELEGATED = "_branched_from", "_delegate_from"
 
 
 def recognises_database(database: ForeignDatabase) -> bool:
@@ -43,13 +44,10 @@ def read(path: Path) -> Iterator[Record]:
     """The records of a database, session by session."""
     with ForeignDatabase(path) as database:
         sessions = {row["id"]: row for row in database.rows("sessions", _SESSION, order=("started_at", "id"))}
-        roots = {key: _root(key, sessions) for key in sessions}
-        newest: dict[str, str] = {}
-        for key, row in sessions.items():
-            newest[_lane_key(row, roots[key], sessions)] = key
-        for key, row in sessions.items():
-            lane_key = _lane_key(row, roots[key], sessions)
-            yield from _session(database, row, lane_key, live=newest[lane_key] == key, sessions=sessions)
+        keys = {session_id: _lane_key(session_id, sessions) for session_id in sessions}
+        newest = {keys[session_id]: session_id for session_id in sessions}
+        for session_id, row in sessions.items():
+            yield from _session(database, row, sessions, keys, live=newest[keys[session_id]] == session_id)
 
 
 def new_key(profile: str, platform: str, session_id: str) -> str:
@@ -93,22 +91,20 @@ def _content(content: Any) -> Any:
 def _session(
     database: ForeignDatabase,
     session: Mapping[str, Any],
-    key: str,
+    sessions: Mapping[str, Mapping[str, Any]],
+    keys: Mapping[str, str],
     *,
     live: bool,
-    sessions: Mapping[str, Mapping[str, Any]],
 ) -> Iterator[Record]:
-    name, parent = str(session["id"]), session["parent_session_id"]
-    goes_on = parent in sessions and sessions[parent]["end_reason"] == "compression"
+    name, key, parent = str(session["id"]), keys[session["id"]], session["parent_session_id"]
+    works_for = parent and not _goes_on(session, sessions) and _BRANCHED not in str(session["model_config"])
     started = told_time({"time": session["started_at"]})
     yield Lane(
         name,
         key=key,
         title=str(session["title"] or ""),
         started_at=started,
-        parent=""
-        if goes_on or not parent
-        else _lane_key(sessions.get(parent, {"id": parent}), parent, sessions),
+        parent=keys.get(parent) or new_key("", "", str(parent)) if works_for else "",
         live=live,
         about=rest_of(session, "id", "title", "started_at"),
     )
@@ -145,17 +141,22 @@ def _entry(row: Mapping[str, Any]) -> Record:
     return Entry(source_id, message, at, extras=(("agent", about),) if about else ())
 
 
-def _root(session_id: str, sessions: Mapping[str, Mapping[str, Any]]) -> str:
-    """The session with which a chain of compacted ones began."""
+def _lane_key(session_id: str, sessions: Mapping[str, Mapping[str, Any]]) -> str:
+    """A session's own key, else that of the session with which its chain of compactions began."""
+    own = sessions[session_id]["session_key"]
     for _ in range(_MAX_CHAIN):
-        parent = sessions[session_id]["parent_session_id"]
-        if parent not in sessions or sessions[parent]["end_reason"] != "compression":
+        if not _goes_on(sessions[session_id], sessions):
             break
-        session_id = parent
-    return session_id
+        session_id = sessions[session_id]["parent_session_id"]
+    first = sessions[session_id]
+    return str(
+        own or first["session_key"] or new_key(first["profile_name"] or "", first["source"] or "", session_id)
+    )
 
 
-def _lane_key(session: Mapping[str, Any], root: str, sessions: Mapping[str, Mapping[str, Any]]) -> str:
-    first = sessions.get(root, session)
-    own = session.get("session_key") or first.get("session_key")
-    return str(own or new_key(first.get("profile_name") or "", first.get("source") or "", root))
+def _goes_on(session: Mapping[str, Any], sessions: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether a compaction made this session; branches and sub-agents begin lanes of their own."""
+    parent, config = session["parent_session_id"], str(session["model_config"])
+    if parent not in sessions or _BRANCHED in config or _DELEGATED in config:
+        return False
+    return sessions[parent]["end_reason"] == "compression"
