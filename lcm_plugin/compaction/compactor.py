@@ -174,9 +174,11 @@ class Compactor:
             next_attempt = self._clock() + rest if rest else progress.spent_until
             lease.settle(state, reason=str(reason), error=detail, next_attempt_at=next_attempt)
         except LcmError as error:
-            # The lease expires by itself; what was published stands.
+            # What was published stands.
             after, reason = decision.tokens - progress.saved, Reason.DEFERRED
             detail = detail or str(error)
+            retry_at = self._clock() + _BUSY_RETRY_MS
+            lease.settle_later("deferred", reason=str(reason), error=detail, next_attempt_at=retry_at)
         if progress.fallbacks:
             note = (
                 f"{progress.fallbacks} of {progress.passes} summaries by extraction, since no model answered"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
+import time
 import uuid
 from collections.abc import Callable
 from types import TracebackType
@@ -19,6 +20,7 @@ from lcm_plugin.store.base import Store
 
 LEASE_MS = 30_000
 _RENEWALS_PER_LEASE = 3
+_SETTLE_EVERY_S = 0.5
 
 
 class Lease:
@@ -64,6 +66,23 @@ class Lease:
                 error=error,
                 next_attempt_at=next_attempt_at,
             )
+
+    def settle_later(self, state: str, *, reason: str, error: str = "", next_attempt_at: int = 0) -> None:
+        """Gives the lease back when the database can be written again, as long as it has not expired by itself."""
+
+        def keep_trying() -> None:
+            end = time.monotonic() + LEASE_MS / 1000
+            while time.monotonic() < end:
+                try:
+                    self.settle(state, reason=reason, error=error, next_attempt_at=next_attempt_at)
+                except StoreBusy:
+                    time.sleep(_SETTLE_EVERY_S)
+                    continue
+                except LcmError:
+                    pass  # the engine is closed, or the database is gone
+                return
+
+        threading.Thread(target=keep_trying, name="lcm-settle", daemon=True).start()
 
     def __enter__(self) -> Self:
         self._thread.start()

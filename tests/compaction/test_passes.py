@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from small_talk import Clock, Model
 
 from lcm_plugin import CompletionRequest, Engine, LcmConfig, Session
+from lcm_plugin.types import Reason
 
 SESSION = Session("agent:main:passes", "run-1")
 WORDS = "The gardener counted the barrels while the sailor wrote each number down. "
@@ -55,3 +57,29 @@ def test_a_summary_whose_publication_failed_is_published_later_without_a_second_
         second = engine.compact(SESSION, force=True)
         assert second.compacted
         assert len(second.summaries) == len(model.calls)
+
+
+def test_a_verdict_that_could_not_be_written_gives_the_lease_back_when_it_can(
+    tmp_path: Path, clock: Clock
+) -> None:
+    path = tmp_path / "lcm.db"
+    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    model = Model()
+
+    def completer(request: CompletionRequest) -> str:
+        if not model.calls:
+            other.execute("BEGIN IMMEDIATE")
+        return model(request)
+
+    config = LcmConfig(database=str(path), busy_timeout_ms=20, fresh_tail_count=2, leaf_chunk_tokens=1_000)
+    with Engine.open(config, completer, clock=clock) as engine:
+        engine.ingest(SESSION, turns(0, 12))
+        assert engine.compact(SESSION).reason is Reason.DEFERRED
+        assert engine.compact(SESSION).reason is not Reason.DONE
+        other.execute("ROLLBACK")
+        other.close()
+        end = time.monotonic() + 10
+        while time.monotonic() < end and engine.compact(SESSION).reason is Reason.LOCKED:
+            time.sleep(0.05)
+        clock.now += 6_000
+        assert engine.compact(SESSION).compacted
