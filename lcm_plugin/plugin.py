@@ -17,8 +17,8 @@ from lcm_plugin.compaction.overflow import overflow_reported
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.config_file import load_config
 from lcm_plugin.engine import Engine, system_clock
-from lcm_plugin.errors import LcmError, StoreBusy, StoreUnavailable
-from lcm_plugin.events import Event
+from lcm_plugin.errors import ConfigError, LcmError, StoreBusy, StoreError, StoreUnavailable
+from lcm_plugin.events import Event, log_failure
 from lcm_plugin.hookspecs import PROJECT, HostHooks, PluginHooks, hookimpl
 from lcm_plugin.sessions.gate import Access
 from lcm_plugin.sessions.subagents import PARENT_KEY
@@ -214,22 +214,19 @@ class LcmPlugin:
         try:
             with self.engine.background.foreground():
                 return work()
-        except Exception as error:
-            known = isinstance(error, LcmError)
-            logger.log(
-                logging.WARNING if known else logging.ERROR,
-                "lcm %s failed for session %r: %s",
-                hook,
-                session.key or session.id,
-                error,
-                exc_info=not known,
-            )
+        except Exception as error:  # noqa: BLE001 - no exception may leave a hook
+            lane, kind = session.key or session.id, type(error).__name__
+            if isinstance(error, (StoreError, ConfigError)):
+                logger.warning("lcm %s failed for session %r: %s: %s", hook, lane, kind, error)
+            else:
+                level = logging.WARNING if isinstance(error, LcmError) else logging.ERROR
+                log_failure(logger, "lcm %s failed for session %r", hook, lane, error=error, level=level)
             self._tell_host(
                 Event(
                     "hook.failed",
                     logging.WARNING,
                     session_key=session.key,
-                    fields={"hook": hook, "error": str(error), "kind": type(error).__name__},
+                    fields={"hook": hook, "error": kind, "detail": str(error)},
                 )
             )
             return fallback()
@@ -252,8 +249,8 @@ class LcmPlugin:
             return
         try:
             self._manager.hook.lcm_event(event=event)
-        except Exception:
-            logger.exception("a host's lcm_event failed on %s", event.name)
+        except Exception as error:  # noqa: BLE001 - a listener never stops the work
+            log_failure(logger, "a host's lcm_event failed on %s", event.name, error=error)
 
 
 def register(

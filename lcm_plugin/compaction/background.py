@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 
-from lcm_plugin.events import logger
+from lcm_plugin.events import log_failure, logger
 
 Job = Callable[[], object]
 _LONGEST_PAUSE_S = 0.2
@@ -111,8 +111,8 @@ class Background:
             key, job = taken
             try:
                 job()
-            except Exception:  # noqa: BLE001 - the thread must outlive any job
-                logger.exception("a background job failed")
+            except Exception as error:  # noqa: BLE001 - the thread must outlive any job
+                log_failure(logger, "a background job failed", error=error)
             finally:
                 with self._condition:
                     self._running.discard(key)

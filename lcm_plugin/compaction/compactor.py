@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from uuid import uuid4
 
 from lcm_plugin.calibration import Calibration
 from lcm_plugin.compaction.chunks import raw_tokens_outside
@@ -16,7 +17,7 @@ from lcm_plugin.compaction.sweep import Bounds, Pressure, Progress, Sweeper
 from lcm_plugin.compaction.tails import RecentTails
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.errors import EngineClosed, LcmError, ModelError, StoreError
-from lcm_plugin.events import EventBus
+from lcm_plugin.events import EventBus, event_scope
 from lcm_plugin.store.base import Reader, Store
 from lcm_plugin.store.records import Conversation
 from lcm_plugin.tail import Tail
@@ -87,7 +88,9 @@ class Compactor:
                 return CompactionDecision(False, Reason.BELOW_THRESHOLD, 0, limits.soft)
             outside = 0
             if conversation.raw_tokens >= limits.least_outside:
-                outside = raw_tokens_outside(conversation.raw_tokens, self._tail(reader, conversation, limits))
+                outside = raw_tokens_outside(
+                    conversation.raw_tokens, self._tail(reader, conversation, limits)
+                )
             return decide(conversation, limits, outside, reader.debt(conversation_id), self._clock())
 
     def compact(
@@ -98,7 +101,19 @@ class Compactor:
         force: bool = False,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> CompactionResult:
-        """Compacts if it is due, or as far as it goes when forced. A failure is a verdict, not an exception."""
+        """Compacts if it is due, or as far as it goes when forced. A failure is a verdict, not an exception.
+
+        Every event of it carries one ``compaction_id``.
+        """
+        with self._store.read() as reader:
+            conversation = reader.conversation(conversation_id)
+        session_id = conversation.session_id if conversation else None
+        with event_scope(compaction_id=f"cmp_{uuid4().hex[:12]}", session_id=session_id):
+            return self._compact(conversation_id, limits, force, cancelled)
+
+    def _compact(
+        self, conversation_id: int, limits: Limits, force: bool, cancelled: Callable[[], bool]
+    ) -> CompactionResult:
         decision = self.evaluate(conversation_id, limits)
         if not force and not decision.due:
             return self._not_due(conversation_id, decision)
@@ -107,6 +122,7 @@ class Compactor:
         except StoreError as error:
             return self._report(conversation_id, decision, force, _deferred(decision, error))
         if lease is None:
+            self._skipped(conversation_id, Reason.LOCKED, decision)
             return _unchanged(Reason.LOCKED, decision)
         progress, failure = Progress(), None
         with lease:
@@ -198,7 +214,18 @@ class Compactor:
         """Nothing to do now; a debt that was recorded when there was is closed, so that nobody takes it again."""
         with suppress(StoreError):
             self._close_debt(conversation_id, decision.reason)
+        self._skipped(conversation_id, decision.reason, decision)
         return _unchanged(decision.reason, decision)
+
+    def _skipped(self, conversation_id: int, reason: Reason, decision: CompactionDecision) -> None:
+        self._events.emit(
+            "compaction.skipped",
+            level=logging.DEBUG,
+            conversation_id=conversation_id,
+            reason=str(reason),
+            token_before=decision.tokens,
+            threshold=decision.threshold,
+        )
 
     def _close_debt(self, conversation_id: int, reason: Reason) -> None:
         with self._store.read() as reader:

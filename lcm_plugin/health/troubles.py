@@ -11,6 +11,7 @@ from typing import Any
 from lcm_plugin.events import Event
 
 _KEPT = 512
+_SCOPES = frozenset({"compaction_id", "session_id"})
 
 
 class Troubles:
@@ -50,7 +51,9 @@ def _owners(event: Event) -> list[str | int | None]:
 
 def _words(event: Event) -> str:
     details = [
-        f"{key.replace('_', ' ')} {value}" for key, value in event.fields.items() if value not in ("", None)
+        f"{key.replace('_', ' ')} {value}"
+        for key, value in event.fields.items()
+        if value not in ("", None) and key not in _SCOPES
     ]
     name = event.name.replace(".", " ").replace("_", " ")
     return f"{name}: {', '.join(details)}" if details else name

@@ -52,7 +52,9 @@ class ProseWriter:
             with self._store.write() as writer:
                 writer.describe_file(file_id, f"{record.exploration}\n{_HEADING}\n{words}")
         except LcmError as error:
-            self._events.emit("file.prose_failed", file_id=file_id, error=str(error))
+            self._events.emit(
+                "file.prose_failed", file_id=file_id, error=type(error).__name__, detail=str(error)
+            )
             return False
         return True
 

@@ -58,7 +58,7 @@ class FileProse:
         limits = Limits(self._counter.text(excerpt), _LEAST_TARGET, 2 * TARGET_TOKENS)
         verdict = self._gate.check(answer.text, excerpt, _TASK, limits, answer.finish_reason == "length")
         if verdict.reason:
-            self._events.emit("file.prose_refused", file_name=name, reason=verdict.reason)
+            self._events.emit("file.prose_refused", reason=verdict.reason)
         return verdict.text or None
 
 

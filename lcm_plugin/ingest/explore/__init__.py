@@ -11,6 +11,7 @@ import codecs
 import logging
 from collections.abc import Callable
 
+from lcm_plugin.events import log_failure
 from lcm_plugin.ingest.explore.archives import explore_opaque_archive, explore_tar, explore_zip, unpack_head
 from lcm_plugin.ingest.explore.base import (
     HEAD_BYTES,
@@ -60,8 +61,8 @@ def explore(data: bytes, name: str = "", mime: str = "") -> Exploration:
         return Exploration(mime or "application/octet-stream", "empty", 0, "Empty.")
     try:
         return _explore(data, name, mime)
-    except Exception:  # noqa: BLE001 - a fault in an explorer must not cost the message
-        _log.exception("could not explore a payload of %d bytes", len(data))
+    except Exception as error:  # noqa: BLE001 - a fault in an explorer must not cost the message
+        log_failure(_log, "could not explore a payload of %d bytes", len(data), error=error)
         return Exploration(
             mime or "application/octet-stream", UNEXPLORED, None, f"{len(data):,} bytes, not explored."
         )
