@@ -1,0 +1,204 @@
+"""A `Session` of OpenAI Agents over the core.
+
+The runner reads a session once, when a run begins, and adds what happened after each turn. So a long run's
+input grows between the two; `LcmSession.input_filter` keeps that within the window too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from agents import RunConfig
+from agents.memory import SessionABC
+
+from lcm_plugin.hosts.openai_agents.items import Item, call_of, is_output, shown_items, to_core
+from lcm_plugin.hosts.openai_agents.journal import LiveRow, live_rows, newest_items, record_items, take_back
+from lcm_plugin.hosts.openai_agents.tools import recall_tools
+from lcm_plugin.hosts.openai_agents.usage import UsageHooks
+from lcm_plugin.plugin import LcmPlugin
+from lcm_plugin.types import Session, Turn, Usage
+
+if TYPE_CHECKING:
+    from agents import FunctionTool
+    from agents.run import CallModelData, ModelInputData
+
+    from lcm_plugin.config import LcmConfig
+    from lcm_plugin.engine import Engine
+    from lcm_plugin.types import Completer
+
+_HARD_SHARE = 0.95
+
+
+class LcmSession(SessionABC):  # type: ignore[misc, unused-ignore]
+    """One conversation. Sessions may share an open ``engine``; else each opens its own on first use.
+
+    ``window`` is the model's context size in tokens (128,000 when not told), ``overhead_tokens`` what goes
+    out besides the items: instructions and tool schemas. ``completer`` writes the summaries; by default the
+    settings' ``summaryModel`` does, else they are extracted.
+    """
+
+    session_settings: Any = None
+
+    def __init__(
+        self,
+        session_id: str,
+        config: LcmConfig | None = None,
+        *,
+        window: int | None = None,
+        overhead_tokens: int = 4_000,
+        model: str | None = None,
+        completer: Completer | None = None,
+        engine: Engine | None = None,
+    ) -> None:
+        if not session_id:
+            raise ValueError("a session needs an id")
+        if overhead_tokens < 0:
+            raise ValueError(f"overhead_tokens must be at least 0, not {overhead_tokens}")
+        self.session_id = session_id
+        self.plugin = LcmPlugin(config, completer=completer, engine=engine)
+        self.core_session = Session(f"openai-agents:{session_id}")
+        self.tools: list[FunctionTool] = recall_tools(self)
+        self.hooks = UsageHooks(self)
+        self._window = window
+        self._overhead = overhead_tokens
+        self._model = model
+        self._writing = threading.Lock()
+
+    # the SDK's protocol
+
+    async def get_items(self, limit: int | None = None) -> list[Any]:
+        """The assembled context; with a ``limit`` the newest items of the record, exactly as they came in."""
+        return await asyncio.to_thread(self._items, self._limit(limit))
+
+    async def add_items(self, items: list[Any]) -> None:
+        """Stores items, all or none of them."""
+        if items:
+            await asyncio.to_thread(self._add, [_as_dict(item) for item in items])
+
+    async def pop_item(self) -> Any:
+        """Takes the newest item out of the conversation and returns it; its record stays."""
+        return await asyncio.to_thread(self._pop)
+
+    async def clear_session(self) -> None:
+        """Archives the conversation; the next item begins an empty one."""
+        await asyncio.to_thread(self.engine.reset_session, self.core_session)
+
+    # beside the protocol
+
+    @property
+    def engine(self) -> Engine:
+        """The engine, opened at first use: status, search, import and export."""
+        return self.plugin.engine
+
+    async def record(self) -> list[Any]:
+        """Every item ever added since the last clear, also those taken back, exactly as they came in."""
+        return await asyncio.to_thread(lambda: record_items(self.engine, self.core_session))
+
+    def run_config(self, **settings: Any) -> RunConfig:
+        """A run config with `input_filter` in it."""
+        return RunConfig(call_model_input_filter=self.input_filter, **settings)
+
+    async def input_filter(self, data: CallModelData[Any]) -> ModelInputData:
+        """For ``RunConfig.call_model_input_filter``: assembles anew when a run's own items outgrow the window."""
+        shorter = await asyncio.to_thread(self._shorter, data.model_data.input, data.model_data.instructions)
+        return data.model_data if shorter is None else replace(data.model_data, input=shorter)
+
+    def call_tool(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Runs a recall tool on this session."""
+        answer = self.plugin.lcm_call_tool(self.core_session, name, arguments)
+        return answer or {"error": f"there is no tool {name}"}
+
+    def note_usage(self, usage: Usage) -> None:
+        """Tells what the provider counted for the last model call."""
+        self.plugin.after_turn(self._turn(usage=usage))
+
+    def close(self) -> None:
+        """Closes the engine; a later call opens it again."""
+        self.plugin.close()
+
+    # inside
+
+    def _limit(self, limit: int | None) -> int | None:
+        if limit is not None or self.session_settings is None:
+            return limit
+        settings = self.session_settings
+        found: int | None = settings.get("limit") if isinstance(settings, dict) else settings.limit
+        return found
+
+    def _items(self, limit: int | None) -> list[Item]:
+        if limit is not None:
+            return newest_items(self.engine, self.core_session, limit) if limit > 0 else []
+        ending = self._ending(lambda row: not _calls(row))
+        return self._assembled(ending)
+
+    def _assembled(self, ending: Sequence[Item]) -> list[Item]:
+        """The context and an ending, which the core leaves out since a model call cannot follow it."""
+        tokens = self.engine.count_tokens([{"role": "assistant", "content": list(ending)}]) if ending else 0
+        context = self.plugin.before_turn(self._turn(more_overhead=tokens))
+        if context is None:
+            return newest_items(self.engine, self.core_session, None)
+        return [*shown_items(context.messages), *ending]
+
+    def _ending(self, belongs: Callable[[LiveRow], bool]) -> list[Item]:
+        """The items of a model's newest messages that nothing followed."""
+        found: list[Item] = []
+        for row in live_rows(self.engine, self.core_session):
+            if row.message["role"] != "assistant" or not belongs(row):
+                break
+            if not row.shows_nothing:
+                found[:0] = row.stored.items
+        return found
+
+    def _add(self, items: list[Item]) -> None:
+        with self._writing:
+            newest = next(live_rows(self.engine, self.core_session), None)
+            messages = to_core(items, newest.message if newest else None)
+            self.engine.ingest(self.core_session, messages, "all")
+        self.plugin.after_turn(self._turn())
+
+    def _pop(self) -> Item | None:
+        with self._writing:
+            return take_back(self.engine, self.core_session)
+
+    def _shorter(self, given: Sequence[Any], instructions: str | None) -> list[Item] | None:
+        """The input within the window; None when it is already, or when it is not this session's."""
+        count, items = self.engine.count_tokens, [_as_dict(item) for item in given]
+        room = int(self.engine.token_limit(self._window, self._overhead) * _HARD_SHARE)
+        if count(instructions or "") + sum(count(item) for item in items) <= room:
+            return None
+        newest = newest_items(self.engine, self.core_session, 1)
+        position = next((n for n in range(len(items) - 1, -1, -1) if [items[n]] == newest), None)
+        if position is None:
+            return None
+        fresh = items[position + 1 :]
+        shorter = [*self._assembled(self._ending(lambda row: True)), *fresh]
+        made = {call_of(item) for item in shorter if not is_output(item)}
+        orphans = [item for item in fresh if is_output(item) and call_of(item) not in made]
+        return None if orphans else shorter
+
+    def _turn(self, usage: Usage | None = None, more_overhead: int = 0) -> Turn:
+        return Turn(
+            self.core_session,
+            [],
+            mode="append",
+            model=self._model,
+            window=self._window,
+            overhead_tokens=self._overhead + more_overhead,
+            usage=usage,
+        )
+
+
+def _calls(row: LiveRow) -> bool:
+    return any(call_of(item) for item in row.stored.items)
+
+
+def _as_dict(item: Any) -> Item:
+    """An item as plain JSON values."""
+    given = item.model_dump(exclude_unset=True) if hasattr(item, "model_dump") else item
+    plain: Item = json.loads(json.dumps(given))
+    return plain

@@ -1,0 +1,48 @@
+"""The recall tools as function tools."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from agents import FunctionTool
+
+from lcm_plugin.tools import tool_schemas
+
+if TYPE_CHECKING:
+    from agents.tool_context import ToolContext
+
+    from lcm_plugin.hosts.openai_agents.session import LcmSession
+
+SessionOf = Callable[[Any], "LcmSession"]
+
+
+def recall_tools(session: LcmSession | SessionOf) -> list[FunctionTool]:
+    """The four tools for one session, or for the one that a function finds in a run's context.
+
+    An agent that serves many sessions takes the function: ``recall_tools(lambda run: run.context.session)``.
+    """
+    return [_tool(schema["function"], session) for schema in tool_schemas()]
+
+
+def _tool(schema: dict[str, Any], session: LcmSession | SessionOf) -> FunctionTool:
+    name = schema["name"]
+
+    async def invoke(run: ToolContext[Any], arguments: str) -> str:
+        found = session(run) if callable(session) else session
+        try:
+            given = json.loads(arguments or "{}")
+        except ValueError as error:
+            return json.dumps({"error": f"the arguments are not JSON: {error}"})
+        answer = await asyncio.to_thread(found.call_tool, name, given)
+        return json.dumps(answer, ensure_ascii=False)
+
+    return FunctionTool(
+        name=name,
+        description=schema["description"],
+        params_json_schema=schema["parameters"],
+        on_invoke_tool=invoke,
+        strict_json_schema=False,
+    )
