@@ -6,6 +6,7 @@ The write transaction starts over only when somebody else stored something meanw
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -101,7 +102,15 @@ class Ingestor:
             incoming = self._reduce(reader, given)
             plan = self._plan(reader, session, incoming, mode)
         if not plan.new and not plan.writes_run(session):
-            return IngestReport(0, len(messages), "everything is stored already")
+            why = "everything is stored already"
+            self._events.emit(
+                "ingest.skipped",
+                level=logging.DEBUG,
+                session_key=session.key,
+                messages=len(messages),
+                reason=why,
+            )
+            return IngestReport(0, len(messages), why)
         prepared = self._prepare(given, incoming, plan.new, session, now)
         with self._store.write() as writer:
             conversation = open_conversation(writer, session, now)
@@ -117,7 +126,7 @@ class Ingestor:
                 self._hide_idle(writer, conversation, len(plan.new), now)
         self._events.emit(
             "ingest.stored",
-            level=10,
+            level=logging.DEBUG,
             conversation_id=conversation.conversation_id,
             session_key=session.key,
             stored=len(plan.new),
