@@ -16,6 +16,7 @@ from typing import Any, Self
 
 from lcm_plugin.assembly.assembler import Request
 from lcm_plugin.assembly.recall_note import recall_note
+from lcm_plugin.assembly.telling import tell_assembled
 from lcm_plugin.calibration import SentContext
 from lcm_plugin.compaction.policy import Call
 from lcm_plugin.compaction.worker import WorkReport
@@ -122,7 +123,9 @@ class Engine:
         self._check_open()
         access = self.access(session)
         if access is not Access.FULL:
-            return IngestReport(0, len(messages), f"the session is {access}")
+            reason = f"the session is {access}"
+            self.events.emit("ingest.skipped", level=logging.DEBUG, session_key=session.key, reason=reason)
+            return IngestReport(0, len(messages), reason)
         if not session.key and not session.id:
             raise InputError("a session needs a key or an id")
         return self._ingestor.ingest(self._sessions.keyed(session), messages, mode)
@@ -173,14 +176,7 @@ class Engine:
         self.calibration.sent(
             conversation.conversation_id, SentContext(context.tokens, conversation.next_seq)
         )
-        if context.notices:
-            self.events.emit(
-                "assembly.notice",
-                level=logging.WARNING if context.over_budget else logging.INFO,
-                conversation_id=conversation.conversation_id,
-                session_key=conversation.session_key,
-                over_budget=context.over_budget,
-            )
+        tell_assembled(self.events, conversation, context)
         return context
 
     def token_limit(self, budget: int | None = None, overhead_tokens: int = 0) -> int:

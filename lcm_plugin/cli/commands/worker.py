@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lcm_plugin.cli.opening import writing
 from lcm_plugin.cli.options import AsJson, Database
 from lcm_plugin.cli.output import print_json
+
+if TYPE_CHECKING:
+    from lcm_plugin.engine import Engine
 
 
 def add_to(app: typer.Typer) -> None:
@@ -25,6 +31,11 @@ def worker(
         bool, typer.Option("--until-idle", help="End when nothing is due any more.")
     ] = False,
     poll: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks for work.")] = 2.0,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65_535, help="Serve Prometheus metrics there; 0 takes a free port."),
+    ] = None,
+    metrics_address: Annotated[str, typer.Option(help="The address to serve metrics on.")] = "127.0.0.1",
     as_json: AsJson = False,
 ) -> None:
     """Work off compaction that hosts owe, in a process of its own; any number may run beside each other.
@@ -37,7 +48,7 @@ def worker(
     stop = threading.Event()
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, lambda *_: stop.set())
-    with writing(database) as engine:
+    with writing(database) as engine, _metrics(engine, metrics_port, metrics_address):
         report = engine.work(stop, until_idle=until_idle, poll_seconds=poll)
     if as_json:
         print_json(asdict(report))
@@ -48,3 +59,20 @@ def worker(
     print(
         f"{report.compactions} compactions ({verdicts}), {report.passes} passes, {report.tokens_saved:,} tokens saved"
     )
+
+
+@contextmanager
+def _metrics(engine: Engine, port: int | None, address: str) -> Iterator[None]:
+    if port is None:
+        yield
+        return
+    from lcm_plugin.metrics import serve, watch
+
+    unwatch = watch(engine)
+    served, stop = serve(port, address)
+    print(f"metrics: http://{address}:{served}/metrics", file=sys.stderr, flush=True)
+    try:
+        yield
+    finally:
+        stop()
+        unwatch()

@@ -1,0 +1,158 @@
+"""Metrics are what events add up to, in any registry, and can be scraped."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from messages import assistant, user
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from lcm_plugin import Engine, Session
+from lcm_plugin.errors import ConfigError
+from lcm_plugin.metrics import serve, watch
+
+SMALL = {"fresh_tail_count": 2, "leaf_chunk_tokens": 300, "leaf_min_fanout": 2, "condensed_min_fanout": 2}
+
+
+def values(registry: CollectorRegistry) -> dict[str, float]:
+    """Every sample by name and labels, as a scrape reads it."""
+    text = generate_latest(registry).decode()
+    return {
+        sample.name
+        + "".join(f",{name}={value}" for name, value in sorted(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def busy(engine: Engine, session: Session) -> None:
+    for number in range(16):
+        engine.ingest(
+            session,
+            [user(f"question {number} " + "and so on " * 20), assistant(f"answer {number} " + "thus " * 30)],
+        )
+    engine.assemble(session)
+    engine.compact(session, force=True)
+    engine.call_tool(session, "lcm_grep", {"pattern": "question"})
+    engine.call_tool(session, "lcm_describe", {"id": "msg_1"})
+    engine.check()
+
+
+def test_every_metric_counts_what_happened(open_engine: Callable[..., Engine], session: Session) -> None:
+    engine, registry = open_engine(**SMALL), CollectorRegistry()
+    watch(engine, registry)
+    sent = []
+    engine.subscribe(
+        lambda event: sent.append(event.fields["tokens"]) if event.name == "assembly.done" else None
+    )
+    busy(engine, session)
+    found = values(registry)
+    with engine.store.read() as reader:
+        depths = reader.summary_counts(1)
+    assert found["lcm_context_tokens_total"] == sum(sent) > 1_000
+    assert found["lcm_summaries_created_total,kind=leaf"] == depths[0] > 1
+    assert found["lcm_summaries_created_total,kind=condensed"] == sum(depths.values()) - depths[0] > 0
+    runs = {key: value for key, value in found.items() if key.startswith("lcm_compaction_runs_total")}
+    assert runs == {"lcm_compaction_runs_total,trigger=manual,verdict=done": 1}
+    assert found["lcm_search_latency_ms_count"] == 1
+    assert found["lcm_expand_latency_ms_count,tool=lcm_describe"] == 1
+    assert found["lcm_expand_latency_ms_sum,tool=lcm_describe"] > 0
+    assert found["lcm_integrity_failures_total"] == 0
+
+
+def test_integrity_errors_are_counted(open_engine: Callable[..., Engine], session: Session) -> None:
+    engine, registry = open_engine(**SMALL), CollectorRegistry()
+    watch(engine, registry)
+    busy(engine, session)
+    with engine.store.write() as writer:
+        writer.db.execute("UPDATE conversations SET message_count = message_count + 1")  # type: ignore[attr-defined]
+    report = engine.check()
+    errors = sum(finding.severity == "error" for finding in report.findings)
+    assert values(registry)["lcm_integrity_failures_total"] == errors > 0
+
+
+def test_several_engines_count_in_one_registry_until_they_are_left_alone(
+    open_engine: Callable[..., Engine], session: Session
+) -> None:
+    registry = CollectorRegistry()
+    first, second = open_engine("a"), open_engine("b")
+    ends = [watch(first, registry), watch(second, registry)]
+    for engine in (first, second):
+        engine.ingest(session, [user("hello"), assistant("yes")])
+        engine.call_tool(session, "lcm_grep", {"pattern": "hello"})
+    assert values(registry)["lcm_search_latency_ms_count"] == 2
+    ends[0]()
+    first.call_tool(session, "lcm_grep", {"pattern": "hello"})
+    second.call_tool(session, "lcm_grep", {"pattern": "hello"})
+    assert values(registry)["lcm_search_latency_ms_count"] == 3
+
+
+def test_no_label_names_a_session(open_engine: Callable[..., Engine], session: Session) -> None:
+    engine, registry = open_engine(**SMALL), CollectorRegistry()
+    watch(engine, registry)
+    busy(engine, session)
+    assert session.key not in str(values(registry))
+
+
+def test_an_endpoint_answers_scrapes(open_engine: Callable[..., Engine], session: Session) -> None:
+    engine, registry = open_engine(**SMALL), CollectorRegistry()
+    watch(engine, registry)
+    busy(engine, session)
+    port, stop = serve(0, registry=registry)
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+            text = answer.read().decode()
+        with pytest.raises(ConfigError, match=str(port)):
+            serve(port, registry=registry)
+    finally:
+        stop()
+    assert "# TYPE lcm_compaction_runs_total counter" in text
+    assert "# TYPE lcm_search_latency_ms histogram" in text
+    with socket.socket() as probe:
+        assert probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+def test_the_worker_serves_metrics_while_it_works(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-c",
+        "from lcm_plugin.cli import main; main()",
+        "worker",
+        "--metrics-port",
+        "0",
+    ]
+    process = subprocess.Popen(
+        [*command, "--database", str(tmp_path / "lcm.db")], stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stderr is not None
+        told = process.stderr.readline()
+        address = told.partition("metrics: ")[2].strip()
+        assert address.startswith("http://127.0.0.1:"), told
+        with urllib.request.urlopen(address, timeout=5) as answer:
+            assert "lcm_summaries_created_total" in answer.read().decode()
+    finally:
+        process.terminate()
+        process.wait(10)
+        process.stderr.close()
+    assert process.returncode == 0
+
+
+def test_importing_the_package_does_not_import_the_client() -> None:
+    code = "import sys, lcm_plugin, lcm_plugin.engine; sys.exit('prometheus_client' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_without_the_client_the_error_says_what_to_install(
+    open_engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    with pytest.raises(ConfigError, match=r"lcm_plugin\[metrics\]"):
+        watch(open_engine())
