@@ -147,7 +147,7 @@ class LcmCapability(AbstractCapability[AgentDepsT]):
             from pydantic_ai.exceptions import RetryModelRequest
 
             self._run.overflow = str(error)
-            raise RetryModelRequest("the context was too long; it is made smaller")
+            raise RetryModelRequest from error
 
     else:
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from lcm_plugin.hosts.pydantic_ai.content import HOST, dumps
 from lcm_plugin.hosts.pydantic_ai.messages import INSTRUCTIONS_ID, dump, instructions_id, to_core
+from lcm_plugin.ingest.identity import text_of
 from lcm_plugin.types import HOST_DATA, Message
 
 if TYPE_CHECKING:
@@ -33,7 +34,10 @@ class Recorder:
         """Core messages for what is not stored yet, in order; `stored` says that they are."""
         missing = [message for message in messages if id(message) not in self._converted]
         for message, dumped in zip(missing, dump(missing), strict=True):
-            self._converted[id(message)] = (message, _with_ids(dumped, to_core(dumped, asked_model)))
+            self._converted[id(message)] = (
+                message,
+                [{**core, "id": _id(core)} for core in to_core(dumped, asked_model)],
+            )
         found = list(self._numbered(messages))
         return [message for message in found if message["id"] not in self._stored]
 
@@ -65,15 +69,16 @@ class Recorder:
         return {**message, HOST_DATA: {HOST: {**message[HOST_DATA][HOST], "request": short}}}
 
 
-def _with_ids(dumped: dict[str, Any], messages: list[Message]) -> list[Message]:
-    if dumped["kind"] == "response" or not dumped["parts"]:
-        return [{**message, "id": _id(dumped["parts"], dumped.get("timestamp"))} for message in messages]
-    return [
-        {**message, "id": _id(part, None)} for message, part in zip(messages, dumped["parts"], strict=True)
-    ]
-
-
-def _id(*says: Any) -> str:
+def _id(message: Message) -> str:
+    """Made of what versions of the host leave alone: words, times and call ids."""
+    data = message[HOST_DATA][HOST]
+    says = [message["role"], message.get("timestamp") or _header(message).get("timestamp")]
+    if message["role"] == "tool":
+        says.append(message["tool_call_id"])
+    elif message["content"] == "":
+        says.append(data.get("part"))
+    else:
+        says += [text_of(message), [call["id"] for call in message.get("tool_calls", ())]]
     return hashlib.blake2b(dumps(says).encode("utf-8", "surrogatepass"), digest_size=9).hexdigest()
 
 

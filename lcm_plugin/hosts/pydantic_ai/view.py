@@ -15,8 +15,6 @@ from pydantic_ai.messages import ModelMessage, ModelRequest
 from lcm_plugin.hosts.pydantic_ai.messages import from_core, is_shown
 from lcm_plugin.types import Message
 
-_ANSWERS = ("tool-return", "retry-prompt")
-
 
 def seen_by_model(
     assembled: Sequence[Message], sent: Sequence[ModelMessage], history: Sequence[ModelMessage]
@@ -30,10 +28,14 @@ def seen_by_model(
     if not isinstance(newest, ModelRequest) or not isinstance(last, ModelRequest):
         raise ValueError("the context does not end with a request")
     parts = [part for part in last.parts if is_shown(part.part_kind)]
-    answers = [part for part in parts if part.part_kind in _ANSWERS]
-    others = [part for part in parts if part.part_kind not in _ANSWERS]
+    answers = [part for part in parts if _answers_a_call(part)]
+    others = [part for part in parts if not _answers_a_call(part)]
     messages[-1] = replace(newest, parts=[*answers, *_records(sent), *others, *_beside(sent, history)])
     return messages
+
+
+def _answers_a_call(part: Any) -> bool:
+    return part.part_kind == "tool-return" or (part.part_kind == "retry-prompt" and bool(part.tool_name))
 
 
 def _records(sent: Sequence[ModelMessage]) -> list[Any]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
-
-_ANSWERS = ("tool-return", "retry-prompt")
 
 
 def problems_of(messages: Sequence[ModelMessage]) -> list[str]:
@@ -19,7 +18,7 @@ def problems_of(messages: Sequence[ModelMessage]) -> list[str]:
     open_calls: list[str] = []
     seen: set[str] = set()
     for index, message in enumerate(messages):
-        answered = [part.tool_call_id for part in message.parts if part.part_kind in _ANSWERS]
+        answered = [part.tool_call_id for part in message.parts if _is_answer(part)]
         if sorted(answered) != sorted(open_calls):
             found.append(f"{index}: answers {answered} for calls {open_calls}")
         open_calls = [part.tool_call_id for part in message.parts if part.part_kind == "tool-call"]
@@ -31,6 +30,10 @@ def problems_of(messages: Sequence[ModelMessage]) -> list[str]:
     if open_calls:
         found.append(f"calls without answers: {open_calls}")
     return found
+
+
+def _is_answer(part: Any) -> bool:
+    return part.part_kind == "tool-return" or (part.part_kind == "retry-prompt" and bool(part.tool_name))
 
 
 def as_written(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
