@@ -19,8 +19,8 @@ from lcm_plugin.types import Message
 NAME = "hermes"
 _SESSION = (
     "id", "source", "session_key", "user_id", "chat_id", "chat_type", "thread_id", "display_name", "model",
-    "model_config", "system_prompt", "parent_session_id", "started_at", "ended_at", "end_reason", "cwd", "git_branch", "title",
-    "profile_name",
+    "model_config", "system_prompt", "parent_session_id", "started_at", "ended_at", "end_reason", "cwd", "git_branch",
+    "title", "profile_name",
 )  # fmt: skip
 _MESSAGE = (
     "id", "role", "content", "tool_call_id", "tool_calls", "tool_name", "effect_disposition", "timestamp",
@@ -159,4 +159,4 @@ def _goes_on(session: Mapping[str, Any], sessions: Mapping[str, Mapping[str, Any
     parent, config = session["parent_session_id"], str(session["model_config"])
     if parent not in sessions or _BRANCHED in config or _DELEGATED in config:
         return False
-    return sessions[parent]["end_reason"] == "compression"
+    return bool(sessions[parent]["end_reason"] == "compression")

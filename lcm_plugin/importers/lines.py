@@ -77,7 +77,7 @@ class LineFile:
 def decode_object(data: bytes) -> tuple[dict[str, Any], str]:
     """A JSON object, or an empty one and what is wrong."""
     try:
-        value = json.loads(data.decode("utf-8"))
+        value = json.loads(data.rstrip().decode("utf-8"))
     except UnicodeDecodeError as error:
         return {}, f"not UTF-8 text at byte {error.start}"
     except json.JSONDecodeError as error:

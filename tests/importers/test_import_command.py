@@ -1,0 +1,102 @@
+"""``lcm import`` from the command line: a dry run first, clear refusals, progress in a terminal."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from fakes.shell import run_here, run_in_terminal
+from peer_databases import claw_database
+
+from lcm_plugin import Engine, LcmConfig, Session
+
+FIXTURES = Path(__file__).with_name("fixtures")
+BOOK = FIXTURES / "openai.jsonl"
+
+
+def test_without_apply_nothing_is_written(tmp_path: Path) -> None:
+    done = run_here("import", FIXTURES / "claude-code.jsonl", "-d", tmp_path / "lcm.db")
+    assert done.returncode == 0, done.stderr
+    assert "would store\t21 rows" in done.stdout
+    assert "branch\tagent:claude-code:claude-code\t2\t0" in done.stdout
+    assert "Nothing was written" in done.stdout
+    assert not list(tmp_path.iterdir())
+
+
+def test_apply_stores_and_a_dry_run_then_knows_it(tmp_path: Path) -> None:
+    database = tmp_path / "lcm.db"
+    done = run_here("import", BOOK, "--apply", "-d", database, "--json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["applied"] is True
+    assert report["files"][0]["new"] == 6
+    assert report["files"][0]["sessions"][0]["key"] == "agent:openai:openai"
+    again = json.loads(run_here("import", BOOK, "-d", database, "--json").stdout)
+    assert (again["files"][0]["new"], again["files"][0]["known"]) == (0, 6)
+    found = run_here("grep", "table", "--in", "agent:openai:openai", "-d", database)
+    assert "Book a" in found.stdout
+
+
+def test_broken_lines_are_refused_unless_they_are_to_be_skipped(tmp_path: Path) -> None:
+    path = tmp_path / "talk.jsonl"
+    path.write_text('{"role": "user", "content": "fine"}\n{"role": \n')
+    refused = run_here("import", path, "--apply", "-d", tmp_path / "lcm.db")
+    assert refused.returncode == 2
+    assert "talk.jsonl, line 2: broken JSON" in refused.stderr
+    with Engine.open(LcmConfig(database=str(tmp_path / "lcm.db"))) as engine:
+        assert not list(engine.library.conversations())
+    skipped = run_here("import", path, "--apply", "--broken", "skip", "-d", tmp_path / "lcm.db")
+    assert skipped.returncode == 0, skipped.stderr
+    assert "broken\t1 places cannot be read" in skipped.stdout
+    assert "stored\t1 rows" in skipped.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["missing.jsonl"], "there is no such file"),
+        ([str(BOOK), "--format", "csv"], "unknown format 'csv'"),
+        ([str(FIXTURES / "conversations.json"), "--session", "one"], "put {id} into it"),
+    ],
+)
+def test_wrong_arguments_are_named(tmp_path: Path, arguments: list[str], words: str) -> None:
+    done = run_here("import", *arguments, "-d", tmp_path / "lcm.db")
+    assert done.returncode == 2
+    assert words in done.stderr
+
+
+def test_several_files_and_kinds_in_one_go(tmp_path: Path) -> None:
+    claw_database(tmp_path / "claw.db")
+    done = run_here("import", tmp_path / "claw.db", FIXTURES, "--apply", "-d", tmp_path / "lcm.db", "--json")
+    assert done.returncode == 0, done.stderr
+    files = json.loads(done.stdout)["files"]
+    assert sorted({one["format"] for one in files}) == [
+        "chatgpt",
+        "claude-code",
+        "codex",
+        "lossless-claw",
+        "openai",
+        "openclaw",
+    ]
+    with Engine.open(LcmConfig(database=str(tmp_path / "lcm.db"))) as engine:
+        assert engine.check().ok
+        assert engine.messages(Session("agent:main:telegram:42"))
+
+
+def test_a_terminal_shows_rate_and_remaining_time(tmp_path: Path) -> None:
+    path = tmp_path / "long.jsonl"
+    path.write_text(
+        "".join(json.dumps({"role": "user", "content": f"m {n} " * 50}) + "\n" for n in range(3_000))
+    )
+    code, output = run_in_terminal("import", path, "--apply", "-d", tmp_path / "lcm.db", columns=100)
+    assert code == 0
+    assert re.search(r"importing .*\d+/3000", output)
+    assert "records/s" in output
+    assert re.search(r"\d:\d\d:\d\d", output)
+
+
+def test_a_pipe_shows_no_progress(tmp_path: Path) -> None:
+    done = run_here("import", BOOK, "--apply", "-d", tmp_path / "lcm.db")
+    assert done.stderr == ""
