@@ -6,7 +6,22 @@ from typing import Annotated
 
 import typer
 
-from lcm_plugin.cli.commands import browse, care, chat, config, import_, mcp, prune, recall, redact, replay, status, worker
+from lcm_plugin.cli.commands import (
+    browse,
+    care,
+    chat,
+    config,
+    export,
+    import_,
+    mcp,
+    migrate,
+    prune,
+    recall,
+    redact,
+    replay,
+    status,
+    worker,
+)
 from lcm_plugin.cli.exits import GuardedGroup
 
 app = typer.Typer(
@@ -38,5 +53,5 @@ def root(
     """
 
 
-for module in (status, browse, recall, mcp, care, worker, prune, redact, import_, replay, chat, config):
+for module in (status, browse, recall, mcp, care, worker, prune, redact, import_, export, migrate, replay, chat, config):
     module.add_to(app)

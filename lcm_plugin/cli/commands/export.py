@@ -1,0 +1,199 @@
+"""``lcm export``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+
+import typer
+
+from lcm_plugin.cli.exits import complain
+from lcm_plugin.cli.opening import reading
+from lcm_plugin.cli.options import AsJson, Database
+from lcm_plugin.cli.output import print_json, progress, size
+
+if TYPE_CHECKING:
+    from lcm_plugin.engine import Engine
+    from lcm_plugin.store.base import Reader
+    from lcm_plugin.store.records import Conversation
+
+_STANDARD_OUTPUT = "-"
+
+
+class Format(StrEnum):
+    """What is written."""
+
+    JSONL = "jsonl"
+    MARKDOWN = "markdown"
+    HTML = "html"
+
+
+_BY_SUFFIX = {
+    ".jsonl": Format.JSONL,
+    ".md": Format.MARKDOWN,
+    ".markdown": Format.MARKDOWN,
+    ".html": Format.HTML,
+    ".htm": Format.HTML,
+}
+
+
+def add_to(app: typer.Typer) -> None:
+    """Registers the command."""
+    app.command(rich_help_panel="Bring in and out")(export)
+
+
+def export(
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="PATH", help="The file to write; - for standard output.")
+    ],
+    sessions: Annotated[
+        str,
+        typer.Argument(
+            metavar="[SESSIONS]", help="A number, a session key or id, or a glob; all if not given."
+        ),
+    ] = "",
+    format_: Annotated[
+        Format | None,
+        typer.Option("--format", "-f", help="What to write; PATH's ending tells when left out."),
+    ] = None,
+    database: Database = None,
+    active: Annotated[bool, typer.Option("--active", help="Only conversations in use.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite PATH.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write conversations into one file: to move them, to read them, to keep them.
+
+    jsonl holds every row, summaries, context and large files, and `lcm import` makes an equal database of it;
+    markdown is for reading; html is one page with search and the tree of summaries that needs no network. PATH
+    appears whole or not at all. Works while a host runs.
+
+    Examples: `lcm export --output all.jsonl` · `lcm export agent:main:main -o talk.html` ·
+    `lcm export 'agent:**' --active -o talks.md` · `lcm export 3 -f jsonl -o - | gzip > 3.jsonl.gz`
+    """
+    chosen_format = format_ or _format_of(output)
+    with reading(database) as engine, engine.store.read() as reader:
+        rows = _chosen(engine, sessions, active)
+        total = sum(row.message_count for row in rows)
+        with (
+            _target(output, force) as file,
+            progress("writing", total, "messages", quiet=output == _STANDARD_OUTPUT) as tell,
+        ):
+            report = _WRITERS[chosen_format](
+                engine, reader, file, rows, tell, whole=not sessions and not active
+            )
+    report = {
+        "path": output,
+        "format": chosen_format.value,
+        "conversations": len(rows),
+        "messages": total,
+    } | report
+    if output == _STANDARD_OUTPUT:
+        return
+    report["bytes"] = Path(output).expanduser().stat().st_size
+    if as_json:
+        print_json(report)
+        return
+    print(f"{output}: {len(rows):,} conversations, {total:,} messages, {size(report['bytes'])}")
+
+
+def _format_of(output: str) -> Format:
+    found = _BY_SUFFIX.get(Path(output).suffix.lower())
+    if found is None:
+        raise typer.BadParameter(
+            f"the ending of {output!r} names no format; add --format jsonl, markdown or html",
+            param_hint="--format",
+        )
+    return found
+
+
+def _chosen(engine: Engine, sessions: str, active: bool) -> list[Conversation]:
+    from lcm_plugin.errors import NotFound
+    from lcm_plugin.export.selection import chosen_conversations
+
+    if sessions:
+        found = chosen_conversations(engine.library, sessions)
+    else:
+        found = list(engine.library.conversations())
+    found = [row for row in found if row.active or not active]
+    if not found:
+        raise NotFound(f"no conversation of {engine.store.location} {'is in use' if active else 'to export'}")
+    return found
+
+
+@contextmanager
+def _target(output: str, force: bool) -> Iterator[BinaryIO]:
+    from lcm_plugin.transfer.atomic import whole_file
+
+    if output == _STANDARD_OUTPUT:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    with whole_file(Path(output).expanduser(), overwrite=force) as file:
+        yield file
+
+
+def _write_jsonl(
+    engine: Engine,
+    reader: Reader,
+    file: BinaryIO,
+    rows: Sequence[Conversation],
+    tell: Callable[[int], None],
+    *,
+    whole: bool,
+) -> dict[str, Any]:
+    from lcm_plugin.services import payload_folder
+    from lcm_plugin.transfer.jsonl_write import write_jsonl
+    from lcm_plugin.transfer.payloads import PayloadPlace
+
+    done = write_jsonl(
+        reader,
+        PayloadPlace(payload_folder(engine.config, engine.store)),
+        file.write,
+        conversations=[row.conversation_id for row in rows],
+        whole=whole,
+        now=engine.clock(),
+        tell=tell,
+    )
+    if done.missing_files:
+        some = ", ".join(done.missing_files[:5])
+        complain(f"warning: the bytes of {len(done.missing_files):,} files are missing or damaged: {some}")
+    return {"rows": done.rows, "files": done.files, "missing_files": done.missing_files}
+
+
+def _write_html(
+    engine: Engine,
+    reader: Reader,
+    file: BinaryIO,
+    rows: Sequence[Conversation],
+    tell: Callable[[int], None],
+    *,
+    whole: bool,
+) -> dict[str, Any]:
+    from lcm_plugin.export.html import write_page
+
+    write_page(
+        reader, file.write, rows, engine.config, budget=engine.default_budget, now=engine.clock(), tell=tell
+    )
+    return {}
+
+
+def _write_markdown(
+    engine: Engine,
+    reader: Reader,
+    file: BinaryIO,
+    rows: Sequence[Conversation],
+    tell: Callable[[int], None],
+    *,
+    whole: bool,
+) -> dict[str, Any]:
+    from lcm_plugin.export.markdown import write_markdown
+
+    write_markdown(reader, file.write, rows, zone=engine.config.timezone, now=engine.clock(), tell=tell)
+    return {}
+
+
+_WRITERS = {Format.JSONL: _write_jsonl, Format.HTML: _write_html, Format.MARKDOWN: _write_markdown}

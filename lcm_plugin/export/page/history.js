@@ -1,0 +1,99 @@
+// One conversation as the page knows it: messages, summaries, which is made of which, what the context holds.
+
+const state = { history: null, chosen: null, view: [0, 1], words: [] };
+
+class History {
+  constructor(facts) {
+    const data = JSON.parse($(`conversation-${facts.id}`).textContent);
+    this.facts = facts;
+    this.messages = data.messages;
+    this.summaries = data.summaries;
+    this.context = data.context;
+    this.nodes = new Map();
+    this.messages.forEach((message, index) => {
+      message.index = index;
+      message.blocks ??= [];
+      this.nodes.set(message.id, message);
+    });
+    for (const summary of this.summaries) this.nodes.set(summary.id, summary);
+    for (const summary of this.summaries) this.link(summary);
+    this.depth = this.summaries.reduce((most, one) => Math.max(most, one.depth), -1);
+    this.summaries.sort((one, other) => one.start - other.start || other.depth - one.depth);
+    for (const [id, tokens] of this.context) this.place(id, tokens);
+  }
+
+  /** Notes for each source what was made from it, and which messages a summary spans. */
+  link(summary) {
+    summary.isSummary = true;
+    summary.sources = summary.sources.filter((id) => this.nodes.has(id));
+    for (const id of summary.sources) this.nodes.get(id).derived ??= summary;
+    summary.start = this.indexFrom(summary.first);
+    summary.end = Math.max(summary.start + 1, this.indexFrom(summary.last + 1));
+  }
+
+  /** The index of the first message at or behind a position. */
+  indexFrom(seq) {
+    let low = 0;
+    let high = this.messages.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.messages[middle].seq < seq) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+
+  /** Marks what stands in the context and all that it reaches. */
+  place(id, tokens) {
+    const node = this.nodes.get(id);
+    if (!node) return;
+    node.inContext = true;
+    node.contextTokens = tokens;
+    const open = [node];
+    while (open.length) {
+      const next = open.pop();
+      next.reached = true;
+      if (next.isSummary) open.push(...next.sources.map((one) => this.nodes.get(one)));
+    }
+  }
+
+  node(id) {
+    return this.nodes.get(id) ?? null;
+  }
+
+  /** The summaries above a node, outermost first. */
+  way(node) {
+    const above = [];
+    for (let one = node.derived; one && !above.includes(one); one = one.derived) above.unshift(one);
+    return above;
+  }
+
+  /** The messages that a node spans, as indexes: from, up to but without. */
+  range(node) {
+    return node.isSummary ? [node.start, node.end] : [node.index, node.index + 1];
+  }
+}
+
+const textOf = (node) => (node.isSummary ? node.text : node.blocks.map((block) => block.text).join("\n"));
+const nameOf = (node) => (node.isSummary ? (node.depth ? `Summary of depth ${node.depth}` : "Leaf summary") : node.role);
+
+function standing(node) {
+  if (node.inContext) return "In the context";
+  if (node.derived) return `Inside ${node.derived.id}`;
+  if (node.hidden) return "Stored, never sent";
+  return "Not in the context";
+}
+
+/** Where a node stands, as a mark; one inside a summary leads there. */
+function standingMark(node) {
+  const kind = `where ${node.inContext ? "held" : ""}`;
+  if (node.inContext || !node.derived) return el("span", { class: kind, text: standing(node) });
+  return el("button", { type: "button", tabindex: -1, class: kind, text: standing(node), click: () => go(node.derived) });
+}
+
+/** Shows a node, or the whole history for null, and remembers the way back. */
+function go(node) {
+  const place = `#${state.history.facts.id}${node ? `/${node.id}` : ""}`;
+  if (location.hash === place) show(node);
+  else location.hash = place;
+}

@@ -1,0 +1,102 @@
+"""A conversation as a person looks at it: messages in blocks, summaries with their sources, the context."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Literal
+
+from lcm_plugin.store.base import Reader
+from lcm_plugin.store.records import Item, Part, StoredMessage, Summary
+
+BlockKind = Literal["text", "reasoning", "call", "result", "file", "other"]
+_PAGE = 500
+_SOURCES_AT_ONCE = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A part of a message. ``name`` is a tool's, ``call_id`` links a call with its result."""
+
+    kind: BlockKind
+    text: str
+    name: str = ""
+    call_id: str = ""
+    file_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryView:
+    """A summary and the ids of its sources, ``msg_…`` or ``sum_…``, in order."""
+
+    summary: Summary
+    sources: tuple[str, ...]
+
+
+def blocks_of(stored: StoredMessage) -> list[Block]:
+    """What a person sees of a message, in order; what moved to a file is shown by its reference."""
+    is_result = stored.head.role in ("tool", "function") or bool(stored.head.answers)
+    shown = (part for part in stored.parts if part.path and part.text.strip())
+    return [_block(part, is_result) for part in shown]
+
+
+def summaries_of(reader: Reader, conversation_id: int) -> Iterator[SummaryView]:
+    """A conversation's summaries in the order in which they were made."""
+    after: str | None = None
+    while rows := reader.list_summaries(conversation_id, after=after, limit=_SOURCES_AT_ONCE):
+        sources = reader.sources_of([row.summary_id for row in rows])
+        for row in rows:
+            yield SummaryView(row, tuple(sources.get(row.summary_id, ())))
+        after = rows[-1].summary_id
+
+
+def items_of(reader: Reader, conversation_id: int) -> Iterator[Item]:
+    """The active context, in order."""
+    after = 0
+    while rows := reader.oldest_items(conversation_id, after=after, limit=_PAGE):
+        yield from rows
+        after = rows[-1].ordinal
+
+
+def messages_of(reader: Reader, conversation_id: int) -> Iterator[StoredMessage]:
+    """Every message, in order, in bounded memory."""
+    after = 0
+    while rows := reader.messages(conversation_id, after_seq=after, limit=_PAGE):
+        yield from rows
+        after = rows[-1].head.seq
+
+
+def first_line(text: str, length: int = 80) -> str:
+    """How a text begins, on one line."""
+    words = " ".join(islice(text[: 4 * length].split(), length))
+    return words if len(words) <= length else f"{words[: length - 1]}…"
+
+
+def indented_json(text: str) -> str:
+    """A JSON text set out over lines; any other text as it is."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    return json.dumps(value, indent=2, ensure_ascii=False) if isinstance(value, (dict, list)) else text
+
+
+def _block(part: Part, is_result: bool) -> Block:
+    name, call_id, file_id = part.tool_name or "", part.tool_call_id or "", part.file_id or ""
+    kind: BlockKind
+    if part.type == "reasoning":
+        kind = "reasoning"
+    elif part.type == "file":
+        kind = "file"
+    elif part.type == "tool":
+        kind = "result" if is_result and not part.path.startswith("tool_calls") else "call"
+    elif part.type == "text":
+        kind = "result" if is_result and call_id else "text"
+    else:
+        kind, name = "other", part.type
+    text = part.text
+    if kind == "file" and not file_id and text.startswith("data:"):
+        text = f"{text.partition(';')[0]} ({len(text):,} characters)"
+    return Block(kind, text, name, call_id, file_id)

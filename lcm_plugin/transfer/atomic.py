@@ -1,0 +1,44 @@
+"""Files that appear whole or not at all, readable by their owner alone."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from lcm_plugin.errors import InputError
+
+
+@contextmanager
+def whole_file(path: Path, *, overwrite: bool = False) -> Iterator[BinaryIO]:
+    """A file to write to, which gets its name only when the block ends without an error.
+
+    Raises `InputError` when there is one of that name already and ``overwrite`` is false, also when it came
+    meanwhile; what is there stays as it is.
+    """
+    if path.is_dir() or (path.exists() and not overwrite):
+        raise InputError(f"{path} exists already" if path.is_file() else f"{path} is no file to write to")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(prefix=f".{path.name[:80]}.", suffix=".part", dir=path.parent)
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror or error}") from error
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        if overwrite:
+            os.replace(temporary, path)
+        else:
+            os.link(temporary, path)
+    except FileExistsError as error:
+        raise InputError(f"{path} exists already") from error
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
