@@ -15,7 +15,9 @@ from pydantic.fields import FieldInfo
 
 _SHOWN_CHARS = 80
 _KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
-_PASSWORD_FIELDS = re.compile(r"(?i)\b(password|sslpassword|key|token|api_key|apikey|secret)=[^&\s]+")
+_PASSWORD_FIELDS = re.compile(
+    r"(?i)\b(password|sslpassword|key|token|api_key|apikey|secret)\s*=\s*(?:'(?:[^'\\]|\\.)*'|[^&\s]+)"
+)
 
 
 def allowed(field: FieldInfo) -> str:

@@ -103,12 +103,13 @@ def path(as_json: AsJson = False) -> None:
 
 def _write(key: str, value: Any, as_json: bool) -> None:
     from lcm_plugin.config_file import json_key, write_value
+    from lcm_plugin.config_words import masked
 
     place, backup = write_value(key, value)
     if as_json:
         result = {
             "key": json_key(key),
-            "value": value,
+            "value": masked(value),
             "path": str(place),
             "backup": str(backup) if backup else None,
         }

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from lcm_plugin.config_words import masked
 from lcm_plugin.errors import StoreBusy
 from lcm_plugin.hosts.hermes.completer import AuxiliaryCompleter
 from lcm_plugin.hosts.hermes.lanes import Lanes, LiveEngines
@@ -117,7 +118,7 @@ class Runtime:
             logger.info("LCM: the database is locked: %s", error)
             return
         except Exception as error:  # noqa: BLE001 - the host must go on, and be told
-            self._failed(f"the database {config.database_target} cannot be used: {error}")
+            self._failed(f"the database {masked(config.database_target)} cannot be used: {error}")
             return
         with self._lock:
             self._engine, self._busy, self.problem = engine, False, ""

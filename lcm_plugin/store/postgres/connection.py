@@ -114,7 +114,11 @@ def split_schema(url: str) -> tuple[str, str]:
     try:
         make_conninfo(f"{base}?{'&'.join(rest)}" if rest else base)
     except psycopg.ProgrammingError as error:
-        raise StoreUnavailable(f"the database URL cannot be read: {str(error).splitlines()[0]}") from error
+        # What it quotes may be a password.
+        reason = str(error).split('"')[0].strip(" :") or "it is none"
+        raise StoreUnavailable(
+            f"the database URL cannot be read: {reason}; it is written postgresql://user:password@host:port/database"
+        ) from None
     if not schema.replace("_", "").isalnum():
         raise StoreUnavailable(f"the schema name must be letters, digits and underscores, not {schema!r}")
     return (f"{base}?{'&'.join(rest)}" if rest else base), schema
