@@ -18,8 +18,6 @@ _KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: 
 _PASSWORD_FIELDS = re.compile(
     r"(?i)\b(password|sslpassword|key|token|api_key|apikey|secret)\s*=\s*(?:'(?:[^'\\]|\\.)*'|[^&\s]+)"
 )
-    r"(?i)\b(password|sslpassword|key|token|api_key|apikey|secret)\s*=\s*(?:'(?:[^'\\]|\\.)*'|[^&\s]+)"
-)
 
 
 def allowed(field: FieldInfo) -> str:
