@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from inspect import signature
 from typing import Any
+from warnings import catch_warnings
 
 from langchain_core.load import dumpd, load
 from langchain_core.messages import (
@@ -78,7 +80,7 @@ def from_core(message: Message, *, exact: bool = False) -> list[BaseMessage]:
 def _with_data(message: Message, data: Mapping[str, Any], *, exact: bool) -> BaseMessage:
     kept = {key: _restored(value) for key, value in data.items() if exact or key not in _OWN_OF_HOST}
     fields = {"content": _content(message), "name": message.get("name"), "id": message.get("id"), **kept}
-    if message["role"] == "assistant":
+    if data["type"] in ("ai", "AIMessageChunk"):
         fields.setdefault("tool_calls", _tool_calls(message))
     if "tool_call_id" in message:
         fields["tool_call_id"] = message["tool_call_id"]
@@ -189,8 +191,11 @@ def _plain(value: Any) -> Any:
 def _restored(value: Any) -> Any:
     if not (isinstance(value, dict) and set(value) == {_SERIALIZED}):
         return value
+    # Only classes of langchain-core are made again; the first versions had no such choice.
+    allowed = {"allowed_objects": "core"} if "allowed_objects" in signature(load).parameters else {}
     try:
-        return load(value[_SERIALIZED])
+        with catch_warnings(action="ignore"):
+            return load(value[_SERIALIZED], **allowed)
     except (NotImplementedError, ValueError, TypeError, ImportError):
         return value[_SERIALIZED]
 

@@ -1,0 +1,72 @@
+"""A chat model that answers by rule and checks every call with the providers' own converters."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from fakes.validity import problems_of
+from langchain_anthropic import ChatAnthropic
+from langchain_core.language_models.chat_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_openai import ChatOpenAI
+from pydantic import Field
+
+_OPENAI = ChatOpenAI(model="gpt-5", api_key="sk-none", use_responses_api=False)  # type: ignore[arg-type]
+_RESPONSES = ChatOpenAI(model="gpt-5", api_key="sk-none", use_responses_api=True)  # type: ignore[arg-type]
+_ANTHROPIC = ChatAnthropic(model="claude-sonnet-4-5", api_key="sk-none")  # type: ignore[call-arg,arg-type]
+
+
+class ScriptedModel(BaseChatModel):
+    """``rule`` makes the answer from the messages. Keeps every call, and what is wrong with it."""
+
+    rule: Callable[[list[BaseMessage]], AIMessage]
+    calls: list[list[BaseMessage]] = Field(default_factory=list)
+    problems: list[str] = Field(default_factory=list)
+    bound: list[str] = Field(default_factory=list)
+
+    @property
+    def _llm_type(self) -> str:
+        return "scripted"
+
+    def bind_tools(self, tools: Any, **options: Any) -> Any:
+        names = [tool["function"]["name"] if isinstance(tool, dict) else tool.name for tool in tools]
+        self.bound[:] = names
+        return self.bind(**{key: value for key, value in options.items() if key != "tool_choice"})
+
+    def _generate(
+        self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **options: Any
+    ) -> ChatResult:
+        self.calls.append(list(messages))
+        self.problems += problems_in(messages)
+        return ChatResult(generations=[ChatGeneration(message=self.rule(list(messages)))])
+
+
+def problems_in(messages: list[BaseMessage]) -> list[str]:
+    """What a provider would refuse, by the converters of langchain-openai and langchain-anthropic."""
+    chat = _OPENAI._get_request_payload(messages)["messages"]
+    found = problems_of(chat)
+    assert _RESPONSES._get_request_payload(messages)["input"]
+    turns = _ANTHROPIC._get_request_payload(messages)["messages"]
+    if turns[0]["role"] != "user":
+        found.append("Anthropic: the first turn is not the user's")
+    for before, after in zip(turns, [*turns[1:], {"role": "", "content": []}], strict=True):
+        asked = {block["id"] for block in _blocks(before) if block.get("type") == "tool_use"}
+        given = {block["tool_use_id"] for block in _blocks(after) if block.get("type") == "tool_result"}
+        if asked != given:
+            found.append(f"Anthropic: calls {asked} and results {given} differ")
+    return found
+
+
+def _blocks(turn: dict[str, Any]) -> list[dict[str, Any]]:
+    return turn["content"] if isinstance(turn["content"], list) else []
+
+
+def size(messages: list[BaseMessage]) -> int:
+    """Characters of all contents and calls."""
+    return sum(
+        len(str(message.content)) + len(json.dumps(getattr(message, "tool_calls", [])))
+        for message in messages
+    )
