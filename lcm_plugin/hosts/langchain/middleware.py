@@ -145,6 +145,11 @@ class LcmMiddleware(AgentMiddleware):  # type: ignore[misc, unused-ignore]
         """The engine, opened at first use: status, search, import and export."""
         return self.plugin.engine
 
+    @staticmethod
+    def session_of(thread_id: str) -> Session:
+        """The engine's session of a thread, unless ``session`` chooses another."""
+        return Session(f"langchain:{thread_id}")
+
     def close(self) -> None:
         """Closes the engine; a later call opens it again."""
         self.plugin.close()
