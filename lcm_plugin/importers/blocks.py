@@ -27,7 +27,7 @@ def from_openclaw(message: Mapping[str, Any]) -> tuple[Message, Extras, str | No
         if name := message.get("toolName") or message.get("tool_name"):
             shown["name"] = name
         used: tuple[str, ...] = ("role", "toolCallId", "tool_call_id", "toolName", "tool_name", "content")
-    elif role == "bashExecution":
+    elif role == "bashExecution" and "command" in message:
         shown = {"role": "user", "content": _shell(message)}
         used = ("role", "command", "output")
     else:

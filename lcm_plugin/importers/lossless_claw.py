@@ -137,22 +137,19 @@ def _standing(
 
 
 def _entry(database: ForeignDatabase, row: Mapping[str, Any], files: Mapping[str, Any]) -> Entry:
-    parts = list(
-        database.rows("message_parts", _PART, order=("ordinal",), where={"message_id": row["message_id"]})
-    )
+    where = {"message_id": row["message_id"]}
+    parts = list(database.rows("message_parts", _PART, order=("ordinal",), where=where))
     metadata = [_json(part["metadata"]) for part in parts]
+    told = metadata[0] if metadata else {}
     blocks = [block for part, about in zip(parts, metadata, strict=True) if (block := _block(part, about))]
-    original = next((about["originalRole"] for about in metadata if about.get("originalRole")), row["role"])
-    message: dict[str, Any] = {"role": original, "content": blocks or row["content"]}
-    if blocks and all(block.get("type") == "text" for block in blocks) and row["content"] is not None:
-        message["content"] = row["content"]
     if row["role"] == "tool":
-        message |= _answer(parts, blocks, row["content"])
-    shown, extras, _ = from_openclaw(message)
-    shown["role"] = row["role"]
-    if row["role"] == "tool" and "tool_call_id" not in shown:
-        shown["tool_call_id"] = ""
+        shown, extras, _ = from_openclaw(_answer(parts, blocks, told, row["content"]))
+    else:
+        shown, extras, _ = from_openclaw({"role": row["role"], "content": blocks or row["content"]})
+    if isinstance(told.get("topLevelReasoningContent"), str):
+        shown["reasoning_content"] = told["topLevelReasoningContent"]
     about = rest_of(row, "seq", "role", "content", "created_at")
+    about |= rest_of(told, "raw", "rawType", "toolCallId", "toolName", "topLevelReasoningContent")
     sender = _json(row["openclaw_sender_metadata"])
     name = sender.get("name") or sender.get("username") or sender.get("id")
     shown, missing = attached(shown, files, database.path.parent)
@@ -167,42 +164,40 @@ def _entry(database: ForeignDatabase, row: Mapping[str, Any], files: Mapping[str
     )
 
 
-def _answer(parts: list[dict[str, Any]], blocks: list[dict[str, Any]], text: Any) -> dict[str, Any]:
-    """A tool's result; its id and name stand in columns or in the block."""
-    block = next((one for one in blocks if one.get("type") in _RESULTS), {})
+def _answer(
+    parts: list[dict[str, Any]], blocks: list[dict[str, Any]], told: Mapping[str, Any], text: Any
+) -> dict[str, Any]:
+    """A tool's result; its id and name stand in the block, in columns or beside the block."""
+    block = next((one for one in blocks if one.get("type") in _RESULTS), None)
     part = next((one for one in parts if one["tool_call_id"]), {})
-    call_id = (
-        part.get("tool_call_id")
-        or block.get("toolCallId")
-        or block.get("tool_use_id")
-        or block.get("call_id")
-    )
-    content = block.get("content", block.get("output")) or text
-    if not block and blocks:
-        content = text if text else blocks
+    inner = block or {}
     return {
         "role": "toolResult",
-        "toolCallId": call_id or "",
-        "toolName": part.get("tool_name") or block.get("toolName") or block.get("name"),
-        "content": content,
+        "toolCallId": inner.get("toolCallId")
+        or inner.get("tool_use_id")
+        or inner.get("call_id")
+        or told.get("toolCallId")
+        or part.get("tool_call_id")
+        or "",
+        "toolName": told.get("toolName")
+        or part.get("tool_name")
+        or inner.get("toolName")
+        or inner.get("name"),
+        "content": inner.get("content", inner.get("output", text)) if block else blocks or text,
     }
 
 
 def _block(part: Mapping[str, Any], about: Mapping[str, Any]) -> dict[str, Any]:
-    """A part's original block; one of its text where there is none."""
+    """A part's original block; one made of its columns where a version kept none. A plain text has no block."""
     raw = about.get("raw")
     if isinstance(raw, dict) and raw.get("type"):
         return raw
     if part["part_type"] == "tool" and part["tool_input"] is not None:
-        return {
-            "type": "toolCall",
-            "id": part["tool_call_id"],
-            "name": part["tool_name"],
-            "arguments": part["tool_input"],
-        }
+        call = {"type": "toolCall", "id": part["tool_call_id"], "name": part["tool_name"]}
+        return {**call, "arguments": part["tool_input"]}
     if part["part_type"] == "reasoning" and part["text_content"]:
         return {"type": "thinking", "thinking": part["text_content"]}
-    return {"type": "text", "text": part["text_content"]} if part["text_content"] else {}
+    return {}
 
 
 def _json(text: Any) -> dict[str, Any]:

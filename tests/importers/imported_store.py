@@ -21,7 +21,7 @@ class Imported:
         self.engine = engine
 
     def bring(self, path: Path, template: str = "", format_name: str = "auto") -> FileReport:
-        """Imports one file and checks the database."""
+        """Imports one file, checks the database, and assembles a context of each session."""
         (source,), _ = find_sources([str(path)], format_name)
         return self.bring_source(source, template)
 
@@ -29,6 +29,9 @@ class Imported:
         report = load(self.engine, source, template)
         found = self.engine.check()
         assert found.ok, found.findings
+        for lane in report.lanes:
+            # Assembly checks itself against the rules of all providers.
+            assert not self.engine.assemble(Session(lane.key), 100_000).over_budget
         return report
 
     def troubles(self) -> list[str]:

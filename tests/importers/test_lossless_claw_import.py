@@ -38,7 +38,7 @@ def test_every_message_is_reached_once_from_the_context(imported: Imported, tmp_
     imported.bring(claw_database(tmp_path / "claw.db"))
     conversation = imported.engine.library.conversation(KEY)
     walked = [one.message for one in imported.engine.library.walk(conversation.conversation_id)]
-    assert [str(message["content"]).split(":")[0] for message in walked[1:]] == list("12345678")
+    assert [message["content"][0]["text"].split(":")[0] for message in walked[1:]] == list("12345678")
 
 
 def test_times_are_utc_and_ids_are_the_transcripts(imported: Imported, tmp_path: Path) -> None:
@@ -52,20 +52,32 @@ def test_tools_senders_and_reasoning_come_back_from_the_parts(imported: Imported
     peer = Peer(tmp_path / "claw.db", CLAW)
     peer.add("conversations", session_id="r", session_key=KEY, created_at="2026-01-05 09:00:00")
     add_claw_message(peer, 1, "user", "weigh it", openclaw_sender_metadata=json.dumps({"name": "Lena"}))
-    call = [
+    calls = [
         {"type": "thinking", "thinking": "use the scale"},
         {"type": "toolCall", "id": "call_1", "name": "scale", "arguments": {"unit": "g"}},
+        {"type": "toolCall", "id": "call_2", "name": "scale", "arguments": {"unit": "oz"}},
     ]
-    add_claw_message(peer, 2, "assistant", "", call)
-    result = {"type": "toolResult", "toolCallId": "call_1", "toolName": "scale", "content": "812 g"}
-    add_claw_message(peer, 3, "tool", "812 g", [result])
+    add_claw_message(peer, 2, "assistant", "", calls)
+    block = {"type": "toolResult", "toolCallId": "call_1", "toolName": "scale", "content": "812 g"}
+    add_claw_message(peer, 3, "tool", "812 g", [block])
+    add_claw_message(peer, 4, "tool", "28.6 oz", [{"type": "text", "text": "28.6 oz"}])
+    told = {"originalRole": "toolResult", "toolCallId": "call_2", "toolName": "scale", "isError": False}
+    raw = {"raw": {"type": "text", "text": "28.6 oz"}}
+    peer.db.execute("UPDATE message_parts SET metadata = ? WHERE message_id = 4", (json.dumps(told | raw),))
+    add_claw_message(peer, 5, "assistant", "Done.")
+    reasoned = {"originalRole": "assistant", "modelId": "m", "topLevelReasoningContent": "both agree"}
+    peer.db.execute("UPDATE message_parts SET metadata = ? WHERE message_id = 5", (json.dumps(reasoned),))
     peer.done()
     imported.bring(tmp_path / "claw.db")
-    _, user, made, answered = imported.active(KEY)
+    _, user, made, first, second, last = imported.active(KEY)
     assert user.head.sender == "Lena"
-    assert made.head.calls == answered.head.answers == ("call_1",)
+    assert made.head.calls == ("call_1", "call_2")
+    assert (*first.head.answers, *second.head.answers) == made.head.calls
     assert rebuild(made)["content"][1]["input"] == {"unit": "g"}
-    assert rebuild(answered)["content"] == "812 g"
+    assert rebuild(first)["content"] == "812 g"
+    assert rebuild(second)["content"] == [{"type": "text", "text": "28.6 oz"}]
+    assert rebuild(last) == {"role": "assistant", "content": "Done.", "reasoning_content": "both agree"}
+    assert json.loads(str(last.parts[-1].metadata))["modelId"] == "m"
 
 
 def test_summaries_that_cannot_stand_are_kept_as_records(imported: Imported, tmp_path: Path) -> None:

@@ -69,3 +69,22 @@ def test_a_session_that_lives_here_is_left_alone(imported: Imported, fixture_fil
     assert again.total("new") == 0
     (hit,) = imported.engine.call_tool(session, "lcm_grep", {"pattern": "table"})["hits"]
     assert hit["conversation_id"] == report.lanes[0].conversation_id
+
+
+def test_a_host_goes_on_where_the_import_ended(imported: Imported, fixture_file: FixtureFile) -> None:
+    session = Session("agent:main:main", "run-1")
+    imported.bring(fixture_file("openai.jsonl"), session.key)
+    talk = [json.loads(line) for line in fixture_file("openai.jsonl").read_text().splitlines()[:-1]]
+    report = imported.engine.ingest(
+        session, [*talk, {"role": "user", "content": "And a window seat?"}], "sync"
+    )
+    assert report.stored == 1
+    context = imported.engine.assemble(session, 8_000)
+    assert [message["role"] for message in context.messages] == [
+        "system",
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+        "user",
+    ]

@@ -1,0 +1,247 @@
+"""How fast histories come in, and in how much memory, at 10k, 50k and 100k messages.
+
+    python benchmarks/importing.py [--sizes 10000,50000,100000] [--formats openai,claude-code,lossless-claw] [--json]
+
+Each size runs in a process of its own, so that its peak memory is its own. CPU seconds of the process, without the
+search index, which fills afterwards. The second run imports the same file again. *Linear* says that the rate at the
+largest size is at least 0.75 of that at the smallest; *flat* that the peak memory grows by less than 1.5 KB a message.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from corpus import Corpus, Message
+
+from lcm_plugin import Engine, LcmConfig
+from lcm_plugin.importers.importing import find_sources, load, look_over
+from lcm_plugin.importers.report import FileReport
+
+LINEAR, FLAT_BYTES = 0.75, 1_500
+START = 1_700_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One import: rates are messages a CPU second, memory is the process's peak."""
+
+    format: str
+    messages: int
+    source_mb: float
+    look_rate: float
+    import_rate: float
+    again_rate: float
+    start_mb: float
+    peak_mb: float
+
+
+def main() -> None:
+    """Runs all and prints a table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--sizes", default="10000,50000,100000")
+    parser.add_argument("--formats", default="openai,claude-code,lossless-claw")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--one", nargs=2, metavar=("FORMAT", "SIZE"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        print(json.dumps(asdict(measure(options.one[0], int(options.one[1])))))
+        return
+    found = [
+        run(format_name, int(size))
+        for format_name in options.formats.split(",")
+        for size in options.sizes.split(",")
+    ]
+    if options.json:
+        print(json.dumps([asdict(one) for one in found], indent=2))
+        return
+    print("format\tmessages\tMB\tlook over/s\timport/s\tagain/s\tRSS before MB\tpeak RSS MB")
+    for one in found:
+        print(
+            f"{one.format}\t{one.messages:,}\t{one.source_mb:.1f}\t{one.look_rate:,.0f}\t{one.import_rate:,.0f}\t"
+            f"{one.again_rate:,.0f}\t{one.start_mb:.0f}\t{one.peak_mb:.0f}"
+        )
+    for name in options.formats.split(","):
+        sizes = [one for one in found if one.format == name]
+        small, large = sizes[0], sizes[-1]
+        ratio = large.import_rate / small.import_rate
+        grown = (large.peak_mb - small.peak_mb) * 1e6 / max(1, large.messages - small.messages)
+        print(
+            f"{name}: linear {'holds' if ratio >= LINEAR else 'MISSED'} ({ratio:.2f}), "
+            f"flat {'holds' if grown < FLAT_BYTES else 'MISSED'} ({grown:,.0f} bytes a message)"
+        )
+
+
+def run(format_name: str, size: int) -> Measure:
+    """One measure in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, __file__, "--one", format_name, str(size)],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    return Measure(**json.loads(done.stdout))
+
+
+def measure(format_name: str, size: int) -> Measure:
+    """Writes a source of that size, then looks it over, imports it and imports it again."""
+    with tempfile.TemporaryDirectory(prefix="lcm-importing-") as folder:
+        source_path = WRITERS[format_name](Path(folder), size)
+        (source,), _ = find_sources([str(source_path)])
+        with Engine.open(LcmConfig(database=str(Path(folder) / "lcm.db"))) as engine:
+            engine.count_tokens("load the encoding")
+            start = _peak_mb()
+            look, report = _timed(lambda: look_over(source))
+            first, done = _timed(lambda: load(engine, source))
+            again, repeated = _timed(lambda: load(engine, source))
+        assert done.total("new") >= size, done.total("new")
+        assert repeated.total("new") == 0, repeated.total("new")
+        assert report.total("new") == done.total("new")
+        return Measure(
+            format_name,
+            size,
+            source_path.stat().st_size / 1e6,
+            size / look,
+            size / first,
+            size / again,
+            start,
+            _peak_mb(),
+        )
+
+
+def write_openai(folder: Path, size: int) -> Path:
+    """A message a line."""
+    path = folder / "talk.jsonl"
+    with path.open("w") as file:
+        for number, message in enumerate(Corpus().messages(size)):
+            file.write(json.dumps({**message, "timestamp": START + number}) + "\n")
+    return path
+
+
+def write_claude_code(folder: Path, size: int) -> Path:
+    """One long session with a turned-away branch every hundred messages and a compaction every thousand."""
+    path = folder / "session.jsonl"
+    parent: str | None = None
+    with path.open("w") as file:
+        for number, message in enumerate(Corpus().messages(size)):
+            uuid = f"u{number:07d}"
+            turned_away = number % 100 == 50
+            summary = number % 1_000 == 999
+            record = {
+                "uuid": uuid,
+                "parentUuid": parent,
+                "sessionId": "session",
+                "timestamp": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(START + number)),
+                "cwd": "/work",
+                "gitBranch": "main",
+                **_claude_record(message),
+            }
+            if summary:
+                record |= {
+                    "type": "user",
+                    "isCompactSummary": True,
+                    "message": {"role": "user", "content": f"Summary {number}: the work went on."},
+                }
+            if turned_away:
+                record |= {"type": "user", "message": {"role": "user", "content": f"aside {number}"}}
+            file.write(json.dumps(record) + "\n")
+            parent = parent if turned_away else uuid
+    return path
+
+
+def _claude_record(message: Message) -> Message:
+    if message["role"] == "tool":
+        block = {"type": "tool_result", "tool_use_id": message["tool_call_id"], "content": message["content"]}
+        return {"type": "user", "message": {"role": "user", "content": [block]}}
+    blocks = [{"type": "text", "text": message["content"]}]
+    for call in message.get("tool_calls", ()):
+        function = call["function"]
+        block = {"type": "tool_use", "id": call["id"], "name": function["name"]}
+        blocks.append({**block, "input": json.loads(function["arguments"])})
+    return {"type": message["role"], "message": {"role": message["role"], "content": blocks}}
+
+
+def write_lossless_claw(folder: Path, size: int) -> Path:
+    """A database with a leaf over every twenty messages and a condensed summary over every four leaves."""
+    path = folder / "claw.db"
+    db = sqlite3.connect(path)
+    db.executescript(
+        """
+        CREATE TABLE conversations (conversation_id INTEGER PRIMARY KEY, session_id TEXT, session_key TEXT,
+            active INTEGER, title TEXT, created_at TEXT);
+        CREATE TABLE messages (message_id INTEGER PRIMARY KEY, conversation_id INTEGER, seq INTEGER, role TEXT,
+            content TEXT, token_count INTEGER, transcript_entry_id TEXT, created_at TEXT);
+        CREATE INDEX messages_seq ON messages (conversation_id, seq);
+        CREATE TABLE message_parts (part_id INTEGER PRIMARY KEY, message_id INTEGER, ordinal INTEGER,
+            part_type TEXT, text_content TEXT, metadata TEXT);
+        CREATE INDEX parts_message ON message_parts (message_id);
+        CREATE TABLE summaries (summary_id TEXT PRIMARY KEY, conversation_id INTEGER, kind TEXT, depth INTEGER,
+            content TEXT, created_at TEXT);
+        CREATE TABLE summary_messages (summary_id TEXT, message_id INTEGER, ordinal INTEGER,
+            PRIMARY KEY (summary_id, message_id));
+        CREATE TABLE summary_parents (summary_id TEXT, parent_summary_id TEXT, ordinal INTEGER,
+            PRIMARY KEY (summary_id, parent_summary_id));
+        INSERT INTO conversations VALUES (1, 'run', 'agent:main:bench', 1, NULL, '2026-01-01 00:00:00');
+        """
+    )
+    at = "2026-01-01 00:00:00"
+    for number, message in enumerate(Corpus().messages(size), 1):
+        text = message["content"]
+        row = (number, 1, number, message["role"], text, 1, f"e{number}", at)
+        db.execute("INSERT INTO messages VALUES (?,?,?,?,?,?,?,?)", row)
+        raw = {"raw": {"type": "text", "text": text}, "originalRole": message["role"]}
+        db.execute(
+            "INSERT INTO message_parts VALUES (?,?,0,'text',?,?)", (number, number, text, json.dumps(raw))
+        )
+        leaf = f"sum_{(number - 1) // 20:016x}"
+        if number <= size - 100:
+            db.execute("INSERT INTO summary_messages VALUES (?,?,?)", (leaf, number, number))
+            if number % 20 == 0:
+                _add_summary(db, leaf, "leaf", f"leaf up to {number}", at)
+                group = f"sum_c{(number // 20 - 1) // 4:015x}"
+                db.execute("INSERT INTO summary_parents VALUES (?,?,?)", (group, leaf, number))
+                if number % 80 == 0:
+                    _add_summary(db, group, "condensed", f"four leaves up to {number}", at)
+    db.execute("DELETE FROM summary_messages WHERE summary_id NOT IN (SELECT summary_id FROM summaries)")
+    db.execute("DELETE FROM summary_parents WHERE summary_id NOT IN (SELECT summary_id FROM summaries)")
+    db.commit()
+    db.close()
+    return path
+
+
+def _add_summary(db: sqlite3.Connection, summary_id: str, kind: str, text: str, at: str) -> None:
+    db.execute("INSERT INTO summaries VALUES (?,1,?,0,?,?)", (summary_id, kind, text, at))
+
+
+WRITERS: dict[str, Callable[[Path, int], Path]] = {
+    "openai": write_openai,
+    "claude-code": write_claude_code,
+    "lossless-claw": write_lossless_claw,
+}
+
+
+def _timed(work: Callable[[], FileReport]) -> tuple[float, FileReport]:
+    began = time.process_time()
+    result = work()
+    return time.process_time() - began, result
+
+
+def _peak_mb() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+if __name__ == "__main__":
+    main()
