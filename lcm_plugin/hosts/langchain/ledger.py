@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import BaseMessage
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _THREADS = 256
 _LOOK_BACK = 512
+_NOT_SAID = frozenset({"cache_control", "index"})
 
 
 class Ledger:
@@ -124,5 +125,14 @@ def _with_quiet_id(message: BaseMessage) -> Message:
 
 
 def _mark(message: BaseMessage) -> int:
-    calls = getattr(message, "tool_calls", None)
-    return hash((message.type, repr(message.content), repr(calls)))
+    """What changes when a message is edited; marks for a provider's cache do not count."""
+    content: Any = message.content
+    if isinstance(content, list):
+        content = [
+            {key: value for key, value in block.items() if key not in _NOT_SAID}
+            if isinstance(block, dict)
+            else block
+            for block in content
+        ]
+    calls = [(call["id"], call["name"], repr(call["args"])) for call in getattr(message, "tool_calls", ())]
+    return hash((message.type, repr(content), tuple(calls)))

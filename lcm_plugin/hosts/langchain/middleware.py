@@ -69,6 +69,7 @@ class LcmMiddleware(AgentMiddleware):  # type: ignore[misc, unused-ignore]
     128,000. ``session`` names the lane of talk from the run's config; by default it is the thread's id.
     ``summary_model`` writes the summaries: by default the agent's own model; ``"none"`` leaves them to the
     settings' ``summaryModel`` or to extraction. ``engine`` shares an open engine (then its completer counts).
+    ``name`` is the middleware's own: under ``"SummarizationMiddleware"`` deepagents lets it replace its summariser.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class LcmMiddleware(AgentMiddleware):  # type: ignore[misc, unused-ignore]
         session: KeyOf | None = None,
         summary_model: BaseChatModel | str | None = None,
         engine: Engine | None = None,
+        name: str = "LcmMiddleware",
     ) -> None:
         super().__init__()
         if isinstance(summary_model, str) and summary_model != "none":
@@ -86,6 +88,7 @@ class LcmMiddleware(AgentMiddleware):  # type: ignore[misc, unused-ignore]
         model = None if isinstance(summary_model, str) else summary_model
         self._completer = None if summary_model == "none" else ChatModelCompleter(model)
         self.plugin = LcmPlugin(config, completer=self._completer, engine=engine)
+        self._name = name
         self._window = window
         self._session = session
         self._ledger = Ledger()
@@ -93,6 +96,11 @@ class LcmMiddleware(AgentMiddleware):  # type: ignore[misc, unused-ignore]
         self.tools = recall_tools(self._answer)
 
     # the graph's hooks
+
+    @property
+    def name(self) -> str:
+        """What the graph calls this middleware."""
+        return self._name
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]

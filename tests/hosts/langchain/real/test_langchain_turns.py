@@ -376,6 +376,34 @@ def test_deepagents_works_with_it_and_a_sub_agent_has_a_lane_of_its_own(tmp_path
     middleware.close()
 
 
+def test_deepagents_lets_it_replace_its_own_summariser(tmp_path: Path) -> None:
+    model = ScriptedModel(rule=rule, profile={"max_input_tokens": 20_000})
+    middleware = middleware_in(tmp_path, window=None, name="SummarizationMiddleware")
+    agent = create_deep_agent(
+        model=model, tools=[weather], middleware=[middleware], checkpointer=InMemorySaver()
+    )
+    for turn in range(60):
+        state = ask(agent, question(turn))
+    assert model.problems == []
+    assert len(model.calls) == 1 + 2 * 59
+    assert middleware.engine.count_tokens(texts(state)) > 0.85 * 20_000
+    assert any("<summary" in text for text in texts(model.calls[-1]))
+    assert restored(middleware) == state
+    middleware.close()
+
+
+def test_a_mark_for_a_providers_cache_is_no_edit(tmp_path: Path) -> None:
+    middleware, model = middleware_in(tmp_path), ScriptedModel(rule=lambda messages: answer("noted"))
+    agent = garden(middleware, model, InMemorySaver())
+    said = [{"type": "text", "text": "one"}]
+    state = agent.invoke({"messages": [HumanMessage(said)]}, THREAD)["messages"]
+    marked = [{**said[0], "cache_control": {"type": "ephemeral"}}]
+    agent.update_state(THREAD, {"messages": [HumanMessage(marked, id=state[0].id)]})
+    ask(agent, "two")
+    assert len(restored(middleware)) == 4
+    middleware.close()
+
+
 def test_a_bad_summary_model_is_named() -> None:
     with pytest.raises(ValueError, match="summary_model"):
         LcmMiddleware(summary_model="gpt-5")
