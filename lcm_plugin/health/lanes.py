@@ -29,8 +29,8 @@ class LaneKind(StrEnum):
     OLD = "old"
 
 
-# An open lane of a person is pruned only when it is asked for by name.
-USUAL_KINDS = frozenset(LaneKind) - {LaneKind.OLD}
+# A person's open lane, and the fresh one that a reset leaves, are pruned only when asked for by name.
+USUAL_KINDS = frozenset({LaneKind.ARCHIVED, LaneKind.CRON, LaneKind.SUBAGENT})
 # How long nobody must have used an open conversation of each class, when no age is given.
 IDLE_DAYS = {
     LaneKind.ORPHAN: 7,

@@ -58,8 +58,8 @@ def prune(
 ) -> None:
     """Remove old conversations for ever; shows what would go unless --apply is given.
 
-    Open lanes that people talk in go only with --kind old. Of cron jobs' and sub-agents' open lanes, and of
-    empty ones, those go that nobody used for 7 days (of kind old: 90) unless --older-than says otherwise.
+    Open lanes that people talk in go only with --kind old, empty ones with --kind orphan. Of cron jobs' and
+    sub-agents' open lanes those go that nobody used for 7 days (of kind old: 90), unless --older-than says otherwise.
 
     Examples: `lcm prune --older-than 90d` · `lcm prune --max-size 2GB --keep-summaries --apply --confirm delete`
     """
