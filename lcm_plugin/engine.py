@@ -23,7 +23,6 @@ from lcm_plugin.compaction.worker import WorkReport
 from lcm_plugin.config import DEFAULT_BUDGET, LcmConfig
 from lcm_plugin.errors import EngineClosed, InputError
 from lcm_plugin.events import Listener
-from lcm_plugin.health.resummarise import Rewriter
 from lcm_plugin.ingest.messages import rebuild
 from lcm_plugin.recall.catchup import index_in_background
 from lcm_plugin.services import build_services
@@ -87,6 +86,7 @@ class Engine:
         self.recall = services.recall
         self.retention = services.retention
         self.redaction = services.redaction
+        self.doctor = services.doctor
         self._sessions = services.directory
         self._ingestor = services.ingestor
         self._lifecycle = services.lifecycle
@@ -389,19 +389,11 @@ class Engine:
     def check(self, session: Session | None = None) -> IntegrityReport:
         """Checks the whole database, or one session's conversations."""
         self._check_open()
-        from lcm_plugin.health.integrity import check
-
         conversations = None
         if session is not None:
             with self.store.read() as reader:
                 conversations = tuple(reader.lane(self.gate.key_of(session, reader)))
-        return check(
-            self.store,
-            self.payloads,
-            conversations,
-            now=self.clock(),
-            stop=lambda: self.background.closing,
-        )
+        return self.doctor.check(conversations, selected_by_host=self.selected_by_host)
 
     def plan_repairs(self, report: IntegrityReport) -> RepairPlan:
         """What ``doctor apply`` would do about a report's findings."""
@@ -410,16 +402,14 @@ class Engine:
 
         return plan_repairs(report)
 
-    def repair(self, plan: RepairPlan, *, backup: bool = True) -> RepairOutcome:
+    def repair(self, plan: RepairPlan, *, backup: bool = True, destructive: bool = False) -> RepairOutcome:
         """Carries out a plan, step by step, after a checked copy of the database.
 
-        Raises `StoreUnavailable` when the copy cannot be made; then nothing was changed.
+        Steps that delete or end something are left out unless ``destructive``. Raises `StoreUnavailable`
+        when the copy cannot be made; then nothing stored was changed.
         """
         self._check_open()
-        from lcm_plugin.health.repair import apply_repairs
-
-        copy = self.backup() if backup and plan.steps else ""
-        return RepairOutcome(tuple(apply_repairs(self.store, self._rewriter(), plan)), copy)
+        return self.doctor.repair(plan, self.backup if backup else None, destructive=destructive)
 
     def backup(self, target: str | None = None) -> str:
         """Writes a checked copy of the database and returns its path; beside it, with the time, unless named.
@@ -478,16 +468,6 @@ class Engine:
     def access(self, session: Session) -> Access:
         """Whether a session may be read and written, only read, or neither."""
         return self._sessions.access(session)
-
-    def _rewriter(self) -> Rewriter:
-        return Rewriter(
-            self.store,
-            self.summarizer,
-            self.counter,
-            self.config.leaf_target_tokens,
-            self.config.condensed_target_tokens,
-            self.config.timezone,
-        )
 
     def _call(self, budget: int | None, overhead: int, model: str | None, window: int | None) -> Call:
         return Call(self._budget(budget), overhead, model, window)

@@ -13,7 +13,11 @@ from lcm_plugin.compaction.background import Background
 from lcm_plugin.compaction.service import Compaction
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.events import EventBus
+from lcm_plugin.health.doctor import Doctor
+from lcm_plugin.health.integrity import Checker
 from lcm_plugin.health.redaction import Redaction
+from lcm_plugin.health.repair import Repairer
+from lcm_plugin.health.resummarise import Rewriter
 from lcm_plugin.health.retention import Retention
 from lcm_plugin.health.troubles import Troubles
 from lcm_plugin.ingest.externalise import PayloadStore
@@ -61,6 +65,7 @@ class Services:
     compaction: Compaction
     retention: Retention
     redaction: Callable[[Store], Redaction]
+    doctor: Doctor
     read_part: Callable[[Part], str]
 
 
@@ -122,6 +127,14 @@ def build_services(
         retention=Retention(store, payloads, events, clock),
         # Of the database itself, or of a copy of it.
         redaction=lambda of: Redaction(of, payloads, counter, standing, events, clock, config.timezone),
+        doctor=Doctor(
+            store,
+            Checker(store, payloads, counter, config),
+            Repairer(store, Rewriter(store, summarizer, counter, config, clock), payloads.folder, clock),
+            events,
+            clock,
+            lambda: background.closing,
+        ),
         read_part=read_part,
     )
 

@@ -243,10 +243,14 @@ class RepairResult:
 
 @dataclass(frozen=True, slots=True)
 class RepairOutcome:
-    """What ``doctor apply`` did, and where the copy of the database is that was made before."""
+    """What ``doctor apply`` did, and where the copy of the database is that was made before.
+
+    ``left`` are steps that delete or end something and were not allowed.
+    """
 
     results: tuple[RepairResult, ...]
     backup: str = ""
+    left: tuple[RepairStep, ...] = ()
 
     @property
     def ok(self) -> bool:

@@ -1,28 +1,18 @@
-"""Commands that do something: compact, undo, doctor, backup. Each says how it ended in one of four words."""
+"""Commands that do something: compact, undo, backup. Each says how it ended in one of four words."""
 
 from __future__ import annotations
 
 import shutil
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lcm_plugin.commands.texts import DEFERRED, DONE, FAILED, NOOP, inline, plural, size
 from lcm_plugin.sessions.gate import Access
-from lcm_plugin.types import (
-    CommandResult,
-    CompactionResult,
-    Finding,
-    IntegrityReport,
-    Reason,
-    Session,
-    Severity,
-)
+from lcm_plugin.types import CommandResult, CompactionResult, Reason, Session
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
 
-_MOST_FINDINGS = 10
 _SPACE_FACTOR = 1.2
 _DEFERRED = frozenset({Reason.LOCKED, Reason.DEFERRED, Reason.CALLS_USED_UP, Reason.CANCELLED})
 _SENTENCES = {
@@ -75,70 +65,6 @@ def undo(engine: Engine, session: Session, words: list[str]) -> CommandResult:
     return CommandResult(text, {"outcome": NOOP, "restored": 0})
 
 
-def doctor(engine: Engine, session: Session, words: list[str]) -> CommandResult:
-    """Checks this session's conversations and their files; with ``apply``, mends what can be mended."""
-    if words and words[0].lower() != "apply":
-        return CommandResult("`/lcm doctor` checks, `/lcm doctor apply` mends.", {"outcome": NOOP}, ok=False)
-    report = engine.check(session)
-    if words:
-        return _apply_repairs(engine, report)
-    counts = Counter(finding.severity for finding in report.findings)
-    data = {
-        "outcome": DONE if report.complete else DEFERRED,
-        "healthy": report.ok and report.complete,
-        "complete": report.complete,
-        "findings": [_as_data(finding) for finding in report.findings],
-    }
-    checks = plural(len(report.checked), "check")
-    if not report.findings and report.complete:
-        return CommandResult(f"All is whole: {checks} found no fault in this session.", data)
-    head = (
-        f"{plural(counts[Severity.ERROR], 'error')}, {plural(counts[Severity.WARNING], 'warning')}, "
-        f"{plural(counts[Severity.INFO], 'remark')} from {checks}."
-    )
-    lines = [
-        f"- {finding.severity} `{finding.code}`: {inline(finding.message)}"
-        for finding in sorted(
-            report.findings, key=lambda one: list(Severity).index(one.severity), reverse=True
-        )
-    ]
-    hidden = len(lines) - _MOST_FINDINGS
-    more = [f"- … and {hidden:,} more"] if hidden > 0 else []
-    unfinished = [] if report.complete else ["The check was ended early; run it again."]
-    repair = ["Nothing was changed; `/lcm doctor apply` mends what can be mended."] if report.findings else []
-    return CommandResult(
-        "\n".join([head, *lines[:_MOST_FINDINGS], *more, *unfinished, *repair]), data, ok=report.ok
-    )
-
-
-def _apply_repairs(engine: Engine, report: IntegrityReport) -> CommandResult:
-    plan = engine.plan_repairs(report)
-    refused = [f"- not mended, `{one.code}`: {inline(one.message)}" for one in plan.refused[:_MOST_FINDINGS]]
-    if not plan.steps:
-        text = "\n".join(
-            ["There is nothing to mend." if not refused else "Nothing of it can be mended.", *refused]
-        )
-        return CommandResult(text, {"outcome": NOOP, "refused": len(plan.refused)}, ok=not refused)
-    outcome = engine.repair(plan, backup="://" not in engine.store.location)
-    lines = [
-        f"- {'failed' if one.error or one.failed else 'done'}, `{one.step.code}`: {one.step.description}; "
-        f"{one.mended:,} mended"
-        + (f", {one.failed:,} not" if one.failed else "")
-        + (f" ({one.error})" if one.error else "")
-        for one in outcome.results
-    ]
-    copied = [f"A copy from before is at `{outcome.backup}`."] if outcome.backup else []
-    data = {
-        "outcome": DONE if outcome.ok else FAILED,
-        "backup": outcome.backup,
-        "steps": [
-            {"code": one.step.code, "mended": one.mended, "failed": one.failed} for one in outcome.results
-        ],
-        "refused": len(plan.refused),
-    }
-    return CommandResult("\n".join([*lines, *refused, *copied]), data, ok=outcome.ok)
-
-
 def backup(engine: Engine, session: Session, words: list[str]) -> CommandResult:
     """Copies the database beside it, under a name with the time."""
     if "://" in engine.store.location:
@@ -162,13 +88,3 @@ def _outcome(result: CompactionResult) -> str:
     if result.reason in _DEFERRED:
         return DEFERRED
     return FAILED if result.reason in (Reason.MODEL_FAILED, Reason.BUDGET_UNREACHABLE) else NOOP
-
-
-def _as_data(finding: Finding) -> dict[str, object]:
-    return {
-        "code": finding.code,
-        "severity": str(finding.severity),
-        "message": finding.message,
-        "ids": list(finding.ids),
-        "conversation_id": finding.conversation_id,
-    }

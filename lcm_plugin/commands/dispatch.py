@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from lcm_plugin.commands import care, cleaning, reading, resets, settings, status, tree
+from lcm_plugin.commands import care, cleaning, doctor, reading, resets, settings, status, tree
 from lcm_plugin.commands.texts import FAILED
 from lcm_plugin.errors import LcmError
 from lcm_plugin.sessions.gate import Access
@@ -56,10 +56,10 @@ COMMANDS: dict[str, Command] = {
         settings.config, "the settings, or one of them: value, source, range", "[KEY]", 1, needs_session=False
     ),
     "doctor": Command(
-        care.doctor,
+        doctor.doctor,
         "check that everything of this session is whole; apply mends what can be mended",
-        "[apply]",
-        1,
+        "[apply [delete] | clean … | hide ID | show ID]",
+        cleaning.MOST_WORDS,
     ),
     "prune": Command(
         cleaning.prune,

@@ -57,6 +57,9 @@ class FileFolder:
                 if name is None:
                     name = digest + suffix
                     _write(shard, name, data)
+                else:
+                    # Whoever looks for files that nothing refers to must see that this one is wanted again.
+                    os.utime(name, dir_fd=shard, follow_symlinks=False)
         except OSError as error:
             raise StoreUnavailable(f"cannot store a payload in {self.root}: {error}") from error
         return StoredFile(digest, f"{digest[:2]}/{name}", len(data))

@@ -85,10 +85,10 @@ def test_what_can_be_mended_is_mended_and_nothing_else_changes(
 
 def test_what_cannot_be_mended_is_refused_and_left_alone(damaged: tuple[Engine, sqlite3.Connection]) -> None:
     engine, damage = damaged
-    damage.execute("UPDATE messages SET skeleton = '{broken' WHERE message_id = 3")
+    damage.execute("UPDATE messages SET group_seq = seq + 1 WHERE message_id = 3")
     plan = engine.plan_repairs(engine.check())
     assert plan.steps == ()
-    assert [finding.code for finding in plan.refused] == ["message_unreadable"]
+    assert [finding.code for finding in plan.refused] == ["message_order"]
     assert engine.repair(plan).backup == ""
 
 

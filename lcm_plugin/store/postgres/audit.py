@@ -1,174 +1,130 @@
-"""The integrity checker's queries. Each returns conversation, ref and detail of what breaks a rule."""
+"""Reads of the integrity checker: the rules between rows, the schema, and the generated word vectors."""
 
 from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
-from lcm_plugin.store.audit_base import Breach
+from psycopg import errors as pg
+
+from lcm_plugin.store.audit_base import AuditStopped, Breach
+from lcm_plugin.store.postgres.audit_queries import QUERIES, STORED_JSON
 from lcm_plugin.store.postgres.conversations import Handle
+from lcm_plugin.store.postgres.schema import MIGRATIONS
 
-_LEASE_GRACE_MS = 3_600_000
+_ASK_SECONDS = 0.2
+_INDEX = re.compile(r"CREATE (?:UNIQUE )?INDEX (\w+) ON [^;]+;")
+_GENERATED = re.compile(r"words (tsvector GENERATED ALWAYS AS \(.*?\) STORED)", re.DOTALL)
 _cursor_names = itertools.count()
-
-# `here` restricts a query to one conversation; NULL means all of them.
-QUERIES = {
-    "context_dangling": """
-        SELECT c.conversation_id, coalesce('msg_' || c.message_id, c.summary_id), 'ordinal ' || c.ordinal
-        FROM context_items c LEFT JOIN messages m ON m.message_id = c.message_id
-        LEFT JOIN summaries s ON s.summary_id = c.summary_id
-        WHERE (%(here)s::bigint IS NULL OR c.conversation_id = %(here)s)
-            AND m.message_id IS NULL AND s.summary_id IS NULL""",
-    "context_foreign": """
-        SELECT c.conversation_id, coalesce('msg_' || c.message_id, c.summary_id),
-            'belongs to conversation ' || coalesce(m.conversation_id, s.conversation_id)
-        FROM context_items c LEFT JOIN messages m ON m.message_id = c.message_id
-        LEFT JOIN summaries s ON s.summary_id = c.summary_id
-        WHERE (%(here)s::bigint IS NULL OR c.conversation_id = %(here)s)
-            AND coalesce(m.conversation_id, s.conversation_id) <> c.conversation_id""",
-    "context_order": """
-        SELECT conversation_id, ref, 'ordinal ' || ordinal || ' after ' || coalesce(before_end, 0)
-        FROM (SELECT c.conversation_id, c.ordinal, coalesce('msg_' || c.message_id, c.summary_id) AS ref,
-                coalesce(m.seq, s.first_seq) AS first_seq, coalesce(m.seq, s.last_seq) AS last_seq,
-                lag(coalesce(m.seq, s.last_seq)) OVER (PARTITION BY c.conversation_id ORDER BY c.ordinal) AS before_end
-            FROM context_items c LEFT JOIN messages m ON m.message_id = c.message_id
-            LEFT JOIN summaries s ON s.summary_id = c.summary_id
-            WHERE (%(here)s::bigint IS NULL OR c.conversation_id = %(here)s)) placed
-        WHERE ordinal NOT BETWEEN first_seq AND last_seq OR before_end >= first_seq""",
-    "context_tokens": """
-        SELECT c.conversation_id, 'msg_' || c.message_id, c.tokens || ' instead of ' || m.tokens
-        FROM context_items c JOIN messages m ON m.message_id = c.message_id
-        WHERE (%(here)s::bigint IS NULL OR c.conversation_id = %(here)s)
-            AND c.tokens <> CASE WHEN m.hidden OR m.role = 'system' THEN 0 ELSE m.tokens END""",
-    "counters": """
-        SELECT v.conversation_id, 'conversation ' || v.conversation_id, 'raw ' || v.raw_items || '/' || v.raw_tokens ||
-            ' summaries ' || v.summary_items || '/' || v.summary_tokens || ' instead of raw ' ||
-            coalesce(t.raw_items, 0) || '/' || coalesce(t.raw_tokens, 0) || ' summaries ' ||
-            coalesce(t.summary_items, 0) || '/' || coalesce(t.summary_tokens, 0)
-        FROM conversations v LEFT JOIN (SELECT conversation_id, count(message_id) AS raw_items,
-                sum(CASE WHEN message_id IS NULL THEN 0 ELSE tokens END) AS raw_tokens,
-                count(summary_id) AS summary_items,
-                sum(CASE WHEN summary_id IS NULL THEN 0 ELSE tokens END) AS summary_tokens
-            FROM context_items WHERE (%(here)s::bigint IS NULL OR conversation_id = %(here)s) GROUP BY conversation_id) t
-            ON t.conversation_id = v.conversation_id
-        WHERE (%(here)s::bigint IS NULL OR v.conversation_id = %(here)s) AND (v.raw_items, v.raw_tokens, v.summary_items,
-            v.summary_tokens) <> (coalesce(t.raw_items, 0), coalesce(t.raw_tokens, 0), coalesce(t.summary_items, 0),
-            coalesce(t.summary_tokens, 0))""",
-    "message_count": """
-        SELECT v.conversation_id, 'conversation ' || v.conversation_id, v.message_count || ' messages up to seq ' ||
-            (v.next_seq - 1) || ' instead of ' || count(m.message_id) || ' up to ' || coalesce(max(m.seq), 0)
-        FROM conversations v LEFT JOIN messages m ON m.conversation_id = v.conversation_id
-        WHERE (%(here)s::bigint IS NULL OR v.conversation_id = %(here)s) GROUP BY v.conversation_id
-        HAVING count(m.message_id) <> v.message_count OR coalesce(max(m.seq), 0) >= v.next_seq""",
-    "message_uncovered": """
-        SELECT m.conversation_id, 'msg_' || m.message_id, 'seq ' || m.seq FROM messages m
-        WHERE (%(here)s::bigint IS NULL OR m.conversation_id = %(here)s)
-            AND NOT EXISTS (SELECT 1 FROM context_items c WHERE c.message_id = m.message_id)
-            AND NOT EXISTS (SELECT 1 FROM summary_messages l WHERE l.message_id = m.message_id)
-            AND NOT EXISTS (SELECT 1 FROM context_snapshots p, jsonb_array_elements(p.items) i
-                WHERE p.conversation_id = m.conversation_id AND i.value ->> 1 = 'message'
-                AND i.value ->> 2 = m.message_id::text)""",
-    "message_covered_twice": """
-        SELECT m.conversation_id, 'msg_' || m.message_id, 'in ' || string_agg(l.summary_id, ' and ') ||
-            CASE WHEN c.message_id IS NULL THEN '' ELSE ' and in the context' END
-        FROM summary_messages l JOIN messages m ON m.message_id = l.message_id
-        LEFT JOIN context_items c ON c.message_id = m.message_id
-        WHERE (%(here)s::bigint IS NULL OR m.conversation_id = %(here)s)
-        GROUP BY m.conversation_id, m.message_id, c.message_id HAVING count(*) > 1 OR c.message_id IS NOT NULL""",
-    "part_without_file": """
-        SELECT m.conversation_id, 'msg_' || m.message_id, p.file_id
-        FROM message_parts p JOIN messages m ON m.message_id = p.message_id
-        LEFT JOIN large_files f ON f.file_id = p.file_id
-        WHERE (%(here)s::bigint IS NULL OR m.conversation_id = %(here)s) AND p.file_id IS NOT NULL AND f.file_id IS NULL""",
-    "summary_without_source": """
-        SELECT s.conversation_id, s.summary_id, 'depth ' || s.depth FROM summaries s
-        WHERE (%(here)s::bigint IS NULL OR s.conversation_id = %(here)s) AND CASE WHEN s.depth = 0
-            THEN NOT EXISTS (SELECT 1 FROM summary_messages l WHERE l.summary_id = s.summary_id)
-            ELSE NOT EXISTS (SELECT 1 FROM summary_parents l WHERE l.summary_id = s.summary_id) END""",
-    "summary_missing_source": """
-        SELECT s.conversation_id, s.summary_id, 'msg_' || l.message_id FROM summary_messages l
-        JOIN summaries s ON s.summary_id = l.summary_id LEFT JOIN messages m ON m.message_id = l.message_id
-        WHERE (%(here)s::bigint IS NULL OR s.conversation_id = %(here)s) AND m.message_id IS NULL
-        UNION ALL
-        SELECT s.conversation_id, s.summary_id, l.parent_summary_id FROM summary_parents l
-        JOIN summaries s ON s.summary_id = l.summary_id LEFT JOIN summaries q ON q.summary_id = l.parent_summary_id
-        WHERE (%(here)s::bigint IS NULL OR s.conversation_id = %(here)s) AND q.summary_id IS NULL""",
-    "summary_depth": """
-        SELECT s.conversation_id, s.summary_id, 'depth ' || s.depth || ' over sources of depth ' || min(q.depth) ||
-            ' to ' || max(q.depth)
-        FROM summaries s JOIN summary_parents l ON l.summary_id = s.summary_id
-        JOIN summaries q ON q.summary_id = l.parent_summary_id
-        WHERE (%(here)s::bigint IS NULL OR s.conversation_id = %(here)s)
-        GROUP BY s.conversation_id, s.summary_id HAVING min(q.depth) <> max(q.depth) OR s.depth <> max(q.depth) + 1""",
-    "summary_orphan": """
-        SELECT s.conversation_id, s.summary_id, 'depth ' || s.depth FROM summaries s
-        WHERE (%(here)s::bigint IS NULL OR s.conversation_id = %(here)s)
-            AND NOT EXISTS (SELECT 1 FROM context_items c WHERE c.summary_id = s.summary_id)
-            AND NOT EXISTS (SELECT 1 FROM summary_parents l WHERE l.parent_summary_id = s.summary_id)
-            AND NOT EXISTS (SELECT 1 FROM context_snapshots p, jsonb_array_elements(p.items) i
-                WHERE p.conversation_id = s.conversation_id AND i.value ->> 2 = s.summary_id)""",
-    "summary_sums": """
-        SELECT s.conversation_id, s.summary_id, s.message_count || ' messages instead of ' || count(*)
-        FROM summaries s JOIN summary_messages l ON l.summary_id = s.summary_id
-        WHERE (%(here)s::bigint IS NULL OR s.conversation_id = %(here)s)
-        GROUP BY s.conversation_id, s.summary_id HAVING count(*) <> s.message_count OR count(*) <> s.descendant_count
-        UNION ALL
-        SELECT s.conversation_id, s.summary_id, s.message_count || ' messages instead of ' || sum(q.message_count)
-        FROM summaries s JOIN summary_parents l ON l.summary_id = s.summary_id
-        JOIN summaries q ON q.summary_id = l.parent_summary_id
-        WHERE (%(here)s::bigint IS NULL OR s.conversation_id = %(here)s)
-        GROUP BY s.conversation_id, s.summary_id HAVING sum(q.message_count) <> s.message_count
-            OR sum(q.descendant_count + 1) <> s.descendant_count""",
-    "summary_fallback": """
-        SELECT s.conversation_id, s.summary_id, 'depth ' || s.depth FROM summaries s
-        WHERE (%(here)s::bigint IS NULL OR s.conversation_id = %(here)s) AND s.fallback""",
-    "summary_oversize": """
-        SELECT s.conversation_id, s.summary_id, s.tokens || ' tokens from ' || s.source_tokens FROM summaries s
-        WHERE (%(here)s::bigint IS NULL OR s.conversation_id = %(here)s) AND s.tokens >= s.source_tokens""",
-    "debt_stale": f"""
-        SELECT d.conversation_id, 'conversation ' || d.conversation_id, 'its lease ended, held by ' || d.owner
-        FROM compaction_debt d WHERE (%(here)s::bigint IS NULL OR d.conversation_id = %(here)s)
-            AND d.state = 'running' AND d.lease_until < %(now)s - {_LEASE_GRACE_MS}""",
-}
-
-
-_STORED_JSON = """
-    SELECT m.conversation_id, 'msg_' || m.message_id, 'its skeleton is not JSON', m.skeleton FROM messages m
-    WHERE (%(here)s::bigint IS NULL OR m.conversation_id = %(here)s) AND m.skeleton IS NOT NULL
-    UNION ALL
-    SELECT p.conversation_id, 'msg_' || p.message_id, 'part ' || p.ordinal || ' is not JSON', p.exact
-    FROM message_parts p
-    WHERE (%(here)s::bigint IS NULL OR p.conversation_id = %(here)s) AND p.exact IS NOT NULL"""
+_VECTORS = (
+    "SELECT p.conversation_id, 'msg_' || p.message_id FROM message_parts p WHERE p.message_id = ANY(%(ids)s) "
+    "AND p.words IS DISTINCT FROM CASE WHEN p.type IN ('reasoning', 'compaction') "
+    "OR p.text LIKE 'data:%%;base64,%%' THEN NULL ELSE lcm_vector(p.text) END",
+    "SELECT s.conversation_id, s.summary_id FROM summaries s WHERE s.summary_rowid = ANY(%(ids)s) "
+    "AND s.words IS DISTINCT FROM lcm_vector(s.content)",
+)
+_SPREAD = (
+    ("messages", "message_id"),
+    ("summaries", "summary_rowid"),
+)
 
 
 class AuditQueries(Handle):
     """Reads of the integrity checker."""
 
     def audit(self, name: str, *, conversation_id: int | None = None, now: int = 0) -> Iterator[Breach]:
-        values = {"here": conversation_id, "now": now}
-        if name == "message_unreadable":
-            for *found, text in self._stream(_STORED_JSON, values):
+        values: dict[str, Any] = {"here": conversation_id, "now": now}
+        if name in ("message_unreadable", "message_quarantined"):
+            hidden = name == "message_quarantined"
+            for *found, text in self._stream(STORED_JSON, values | {"hidden": hidden}):
                 if not _is_json(text):
                     yield Breach(*found)
             return
         for row in self._stream(QUERIES[name], values):
             yield Breach(*row)
 
-    def structure_faults(self) -> list[str]:
+    def structure_faults(self) -> list[Breach]:
         rows = self._all(
-            "SELECT conrelid::regclass || ': ' || conname || ' is not enforced' FROM pg_constraint "
+            "SELECT conrelid::regclass::text, conname || ' is not enforced' FROM pg_constraint "
             "WHERE connamespace = current_schema()::regnamespace AND NOT convalidated UNION ALL "
-            "SELECT indexrelid::regclass || ' is not valid' FROM pg_index JOIN pg_class ON oid = indexrelid "
-            "WHERE relnamespace = current_schema()::regnamespace AND NOT indisvalid"
+            "SELECT indexrelid::regclass::text, 'is not valid' FROM pg_index JOIN pg_class ON oid = indexrelid "
+            "WHERE relnamespace = current_schema()::regnamespace AND NOT indisvalid UNION ALL "
+            "SELECT c.oid::regclass::text, 'a trigger that checks references is off' FROM pg_class c "
+            "WHERE c.relnamespace = current_schema()::regnamespace AND EXISTS (SELECT FROM pg_trigger t "
+            "WHERE t.tgrelid = c.oid AND t.tgisinternal AND t.tgenabled = 'D')"
         )
-        return [row[0] for row in rows]
+        return [Breach(None, *row) for row in rows]
 
-    def _stream(self, query: str, values: dict[str, int | None]) -> Iterator[tuple[Any, ...]]:
+    def schema_faults(self) -> list[Breach]:
+        here = {
+            row[0]
+            for row in self._all("SELECT indexname FROM pg_indexes WHERE schemaname = current_schema()")
+        }
+        return [Breach(None, name, "is missing") for name in expected_indexes() if name not in here]
+
+    def index_faults(self, sample: int) -> Iterator[Breach]:
+        for (table, column), query in zip(_SPREAD, _VECTORS, strict=True):
+            last = self._one(f"SELECT coalesce(max({column}), 0) FROM {table}")[0]
+            starts = sorted({number * last // sample for number in range(sample)})
+            ids = self._all(
+                f"SELECT (SELECT min({column}) FROM {table} WHERE {column} > start) FROM unnest(%s::bigint[]) start",
+                (starts,),
+            )
+            for row in self._stream(query, {"ids": [row[0] for row in ids if row[0] is not None]}):
+                yield Breach(row[0], row[1], "its word vector is not that of its text")
+
+    def message_identities(self, conversation_id: int) -> Iterator[tuple[int, int]]:
+        query = "SELECT seq, identity FROM messages WHERE conversation_id = %(here)s ORDER BY seq"
+        return ((seq, identity) for seq, identity in self._stream(query, {"here": conversation_id}))
+
+    def file_digests(self) -> Iterator[str]:
+        for (digest,) in self._stream(
+            'SELECT DISTINCT sha256 COLLATE "C" AS digest FROM large_files ORDER BY digest', {}
+        ):
+            yield digest
+
+    @contextmanager
+    def interruptible(self, stop: Callable[[], bool]) -> Iterator[None]:
+        self.db.execute("SET LOCAL statement_timeout = 0")
+        done = threading.Event()
+
+        def watch() -> None:
+            while not done.wait(_ASK_SECONDS):
+                if stop():
+                    self.db.cancel()
+
+        watcher = threading.Thread(target=watch, name="lcm-audit-stop", daemon=True)
+        watcher.start()
+        try:
+            yield
+        except pg.QueryCanceled as error:
+            raise AuditStopped("the check was stopped") from error
+        finally:
+            done.set()
+            watcher.join()
+
+    def _stream(self, query: str, values: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
         with self.db.cursor(name=f"lcm_audit_{next(_cursor_names)}") as cursor:
             cursor.execute(query.encode(), values)
             yield from cursor
+
+
+@cache
+def expected_indexes() -> dict[str, str]:
+    """The indexes that this version's schema has, each with the statement that makes it."""
+    return {found.group(1): found.group() for script in MIGRATIONS for found in _INDEX.finditer(script)}
+
+
+def word_columns() -> list[tuple[str, str]]:
+    """The tables with a generated column of words, and how it is defined."""
+    definitions = _GENERATED.findall(MIGRATIONS[0])
+    return list(zip(("message_parts", "summaries"), definitions, strict=True))
 
 
 def _is_json(text: str) -> bool:

@@ -1,150 +1,162 @@
-"""The integrity checker's queries. Each returns conversation, ref and detail of what breaks a rule."""
+"""Reads of the integrity checker: the rules between rows, the schema, and the full-text index."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
 
-from lcm_plugin.store.audit_base import Breach
-from lcm_plugin.store.sqlite.conversations import Handle
+from lcm_plugin.store.audit_base import FULL_TEXT, AuditStopped, Breach
+from lcm_plugin.store.search_base import RowKind
+from lcm_plugin.store.sqlite.audit_queries import QUERIES
+from lcm_plugin.store.sqlite.schema import migrate
+from lcm_plugin.store.sqlite.search_index import KINDS, SOURCE, IndexQueries
 
-_LEASE_GRACE_MS = 3_600_000
-
-# `here` restricts a query to one conversation; NULL means all of them.
-QUERIES = {
-    "context_dangling": """
-        SELECT c.conversation_id, coalesce('msg_' || c.message_id, c.summary_id), 'ordinal ' || c.ordinal
-        FROM context_items c LEFT JOIN messages m ON m.message_id = c.message_id
-        LEFT JOIN summaries s ON s.summary_id = c.summary_id
-        WHERE (:here IS NULL OR c.conversation_id = :here) AND m.message_id IS NULL AND s.summary_id IS NULL""",
-    "context_foreign": """
-        SELECT c.conversation_id, coalesce('msg_' || c.message_id, c.summary_id),
-            'belongs to conversation ' || coalesce(m.conversation_id, s.conversation_id)
-        FROM context_items c LEFT JOIN messages m ON m.message_id = c.message_id
-        LEFT JOIN summaries s ON s.summary_id = c.summary_id
-        WHERE (:here IS NULL OR c.conversation_id = :here)
-            AND coalesce(m.conversation_id, s.conversation_id) <> c.conversation_id""",
-    "context_order": """
-        SELECT conversation_id, ref, 'ordinal ' || ordinal || ' after ' || coalesce(before_end, 0)
-        FROM (SELECT c.conversation_id, c.ordinal, coalesce('msg_' || c.message_id, c.summary_id) AS ref,
-                coalesce(m.seq, s.first_seq) AS first, coalesce(m.seq, s.last_seq) AS last,
-                lag(coalesce(m.seq, s.last_seq)) OVER (PARTITION BY c.conversation_id ORDER BY c.ordinal) AS before_end
-            FROM context_items c LEFT JOIN messages m ON m.message_id = c.message_id
-            LEFT JOIN summaries s ON s.summary_id = c.summary_id
-            WHERE (:here IS NULL OR c.conversation_id = :here))
-        WHERE ordinal NOT BETWEEN first AND last OR before_end >= first""",
-    "context_tokens": """
-        SELECT c.conversation_id, 'msg_' || c.message_id, c.tokens || ' instead of ' || m.tokens
-        FROM context_items c JOIN messages m ON m.message_id = c.message_id
-        WHERE (:here IS NULL OR c.conversation_id = :here)
-            AND c.tokens <> CASE WHEN m.hidden OR m.role = 'system' THEN 0 ELSE m.tokens END""",
-    "counters": """
-        SELECT v.conversation_id, 'conversation ' || v.conversation_id, 'raw ' || v.raw_items || '/' || v.raw_tokens ||
-            ' summaries ' || v.summary_items || '/' || v.summary_tokens || ' instead of raw ' ||
-            coalesce(t.raw_items, 0) || '/' || coalesce(t.raw_tokens, 0) || ' summaries ' ||
-            coalesce(t.summary_items, 0) || '/' || coalesce(t.summary_tokens, 0)
-        FROM conversations v LEFT JOIN (SELECT conversation_id, count(message_id) AS raw_items,
-                sum(CASE WHEN message_id IS NULL THEN 0 ELSE tokens END) AS raw_tokens,
-                count(summary_id) AS summary_items,
-                sum(CASE WHEN summary_id IS NULL THEN 0 ELSE tokens END) AS summary_tokens
-            FROM context_items WHERE (:here IS NULL OR conversation_id = :here) GROUP BY conversation_id) t
-            ON t.conversation_id = v.conversation_id
-        WHERE (:here IS NULL OR v.conversation_id = :here) AND (v.raw_items, v.raw_tokens, v.summary_items,
-            v.summary_tokens) <> (coalesce(t.raw_items, 0), coalesce(t.raw_tokens, 0), coalesce(t.summary_items, 0),
-            coalesce(t.summary_tokens, 0))""",
-    "message_count": """
-        SELECT v.conversation_id, 'conversation ' || v.conversation_id, v.message_count || ' messages up to seq ' ||
-            (v.next_seq - 1) || ' instead of ' || count(m.message_id) || ' up to ' || coalesce(max(m.seq), 0)
-        FROM conversations v LEFT JOIN messages m ON m.conversation_id = v.conversation_id
-        WHERE (:here IS NULL OR v.conversation_id = :here) GROUP BY v.conversation_id
-        HAVING count(m.message_id) <> v.message_count OR coalesce(max(m.seq), 0) >= v.next_seq""",
-    "message_uncovered": """
-        SELECT m.conversation_id, 'msg_' || m.message_id, 'seq ' || m.seq FROM messages m
-        WHERE (:here IS NULL OR m.conversation_id = :here)
-            AND NOT EXISTS (SELECT 1 FROM context_items c WHERE c.message_id = m.message_id)
-            AND NOT EXISTS (SELECT 1 FROM summary_messages l WHERE l.message_id = m.message_id)
-            AND NOT EXISTS (SELECT 1 FROM context_snapshots p, json_each(p.items) i
-                WHERE p.conversation_id = m.conversation_id AND json_extract(i.value, '$[1]') = 'message'
-                AND json_extract(i.value, '$[2]') = m.message_id)""",
-    "message_covered_twice": """
-        SELECT m.conversation_id, 'msg_' || m.message_id, 'in ' || group_concat(l.summary_id, ' and ') ||
-            CASE WHEN c.message_id IS NULL THEN '' ELSE ' and in the context' END
-        FROM summary_messages l JOIN messages m ON m.message_id = l.message_id
-        LEFT JOIN context_items c ON c.message_id = m.message_id
-        WHERE (:here IS NULL OR m.conversation_id = :here)
-        GROUP BY m.message_id HAVING count(*) > 1 OR c.message_id IS NOT NULL""",
-    "message_unreadable": """
-        SELECT m.conversation_id, 'msg_' || m.message_id, 'its skeleton is not JSON' FROM messages m
-        WHERE (:here IS NULL OR m.conversation_id = :here) AND m.skeleton IS NOT NULL AND NOT json_valid(m.skeleton)
-        UNION ALL
-        SELECT m.conversation_id, 'msg_' || m.message_id, 'part ' || p.ordinal || ' is not JSON'
-        FROM message_parts p JOIN messages m ON m.message_id = p.message_id
-        WHERE (:here IS NULL OR m.conversation_id = :here)
-            AND (NOT json_valid(coalesce(p.exact, '0')) OR NOT json_valid(coalesce(p.metadata, '0')))""",
-    "part_without_file": """
-        SELECT m.conversation_id, 'msg_' || m.message_id, p.file_id
-        FROM message_parts p JOIN messages m ON m.message_id = p.message_id
-        LEFT JOIN large_files f ON f.file_id = p.file_id
-        WHERE (:here IS NULL OR m.conversation_id = :here) AND p.file_id IS NOT NULL AND f.file_id IS NULL""",
-    "summary_without_source": """
-        SELECT s.conversation_id, s.summary_id, 'depth ' || s.depth FROM summaries s
-        WHERE (:here IS NULL OR s.conversation_id = :here) AND CASE WHEN s.depth = 0
-            THEN NOT EXISTS (SELECT 1 FROM summary_messages l WHERE l.summary_id = s.summary_id)
-            ELSE NOT EXISTS (SELECT 1 FROM summary_parents l WHERE l.summary_id = s.summary_id) END""",
-    "summary_missing_source": """
-        SELECT s.conversation_id, s.summary_id, 'msg_' || l.message_id FROM summary_messages l
-        JOIN summaries s ON s.summary_id = l.summary_id LEFT JOIN messages m ON m.message_id = l.message_id
-        WHERE (:here IS NULL OR s.conversation_id = :here) AND m.message_id IS NULL
-        UNION ALL
-        SELECT s.conversation_id, s.summary_id, l.parent_summary_id FROM summary_parents l
-        JOIN summaries s ON s.summary_id = l.summary_id LEFT JOIN summaries q ON q.summary_id = l.parent_summary_id
-        WHERE (:here IS NULL OR s.conversation_id = :here) AND q.summary_id IS NULL""",
-    "summary_depth": """
-        SELECT s.conversation_id, s.summary_id, 'depth ' || s.depth || ' over sources of depth ' || min(q.depth) ||
-            ' to ' || max(q.depth)
-        FROM summaries s JOIN summary_parents l ON l.summary_id = s.summary_id
-        JOIN summaries q ON q.summary_id = l.parent_summary_id
-        WHERE (:here IS NULL OR s.conversation_id = :here)
-        GROUP BY s.summary_id HAVING min(q.depth) <> max(q.depth) OR s.depth <> max(q.depth) + 1""",
-    "summary_orphan": """
-        SELECT s.conversation_id, s.summary_id, 'depth ' || s.depth FROM summaries s
-        WHERE (:here IS NULL OR s.conversation_id = :here)
-            AND NOT EXISTS (SELECT 1 FROM context_items c WHERE c.summary_id = s.summary_id)
-            AND NOT EXISTS (SELECT 1 FROM summary_parents l WHERE l.parent_summary_id = s.summary_id)
-            AND NOT EXISTS (SELECT 1 FROM context_snapshots p, json_each(p.items) i
-                WHERE p.conversation_id = s.conversation_id AND json_extract(i.value, '$[2]') = s.summary_id)""",
-    "summary_sums": """
-        SELECT s.conversation_id, s.summary_id, s.message_count || ' messages instead of ' || count(*)
-        FROM summaries s JOIN summary_messages l ON l.summary_id = s.summary_id
-        WHERE (:here IS NULL OR s.conversation_id = :here)
-        GROUP BY s.summary_id HAVING count(*) <> s.message_count OR count(*) <> s.descendant_count
-        UNION ALL
-        SELECT s.conversation_id, s.summary_id, s.message_count || ' messages instead of ' || sum(q.message_count)
-        FROM summaries s JOIN summary_parents l ON l.summary_id = s.summary_id
-        JOIN summaries q ON q.summary_id = l.parent_summary_id
-        WHERE (:here IS NULL OR s.conversation_id = :here)
-        GROUP BY s.summary_id HAVING sum(q.message_count) <> s.message_count
-            OR sum(q.descendant_count + 1) <> s.descendant_count""",
-    "summary_fallback": """
-        SELECT s.conversation_id, s.summary_id, 'depth ' || s.depth FROM summaries s
-        WHERE (:here IS NULL OR s.conversation_id = :here) AND s.fallback = 1""",
-    "summary_oversize": """
-        SELECT s.conversation_id, s.summary_id, s.tokens || ' tokens from ' || s.source_tokens FROM summaries s
-        WHERE (:here IS NULL OR s.conversation_id = :here) AND s.tokens >= s.source_tokens""",
-    "debt_stale": f"""
-        SELECT d.conversation_id, 'conversation ' || d.conversation_id, 'its lease ended, held by ' || d.owner
-        FROM compaction_debt d WHERE (:here IS NULL OR d.conversation_id = :here)
-            AND d.state = 'running' AND d.lease_until < :now - {_LEASE_GRACE_MS}""",
+PROGRESS_STEPS = 20_000
+MOST_FAULTS = 100
+DERIVED = re.compile(r"(?:message|summary)s_(?:fts|trigram)_\w+|index_state")
+OBJECTS = (
+    "SELECT name, sql FROM sqlite_master WHERE type IN ('index', 'view') AND sql IS NOT NULL "
+    "AND name NOT LIKE 'sqlite_%'"
+)
+ROWS: dict[RowKind, tuple[str, str, str]] = {
+    "message": ("messages", "message_id", "'msg_' || message_id"),
+    "summary": ("summaries", "summary_rowid", "summary_id"),
 }
+_PLAIN = re.compile(r"(?<![^\s])[a-z]{4,20}(?![^\s])")
 
 
-class AuditQueries(Handle):
+class AuditQueries(IndexQueries):
     """Reads of the integrity checker."""
 
     def audit(self, name: str, *, conversation_id: int | None = None, now: int = 0) -> Iterator[Breach]:
         for row in self.db.execute(QUERIES[name], {"here": conversation_id, "now": now}):
             yield Breach(*row)
 
-    def structure_faults(self) -> list[str]:
-        faults = [row[0] for row in self.db.execute("PRAGMA quick_check(100)") if row[0] != "ok"]
-        broken = self.db.execute("PRAGMA foreign_key_check").fetchmany(100)
-        return faults + [f"row {row[1]} of {row[0]} refers to a missing row of {row[2]}" for row in broken]
+    def structure_faults(self) -> list[Breach]:
+        faults = self._page_faults() if self._faulty("PRAGMA quick_check(1)") else []
+        broken = self.db.execute("PRAGMA foreign_key_check").fetchmany(MOST_FAULTS)
+        return faults + [
+            Breach(None, row[0], f"row {row[1]} refers to a missing row of {row[2]}") for row in broken
+        ]
+
+    def _page_faults(self) -> list[Breach]:
+        """The faults of each table. SQLite names pages only, so each table is checked by itself."""
+        tables = self._all("SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE '%VIRTUAL%'")
+        found = [
+            Breach(None, FULL_TEXT if DERIVED.fullmatch(name) else name, fault)
+            for (name,) in tables
+            for fault in self._faulty(f"PRAGMA quick_check('{name}')")
+        ]
+        return found or [
+            Breach(None, "file", fault) for fault in self._faulty(f"PRAGMA quick_check({MOST_FAULTS})")
+        ]
+
+    def _faulty(self, check: str) -> list[str]:
+        try:
+            return [row[0] for row in self.db.execute(check) if row[0] != "ok"]
+        except sqlite3.DatabaseError as error:
+            if error.sqlite_errorname == "SQLITE_INTERRUPT":
+                raise
+            return [str(error)]
+
+    def schema_faults(self) -> list[Breach]:
+        here = dict(self._all(OBJECTS))
+        return [
+            Breach(None, name, "is missing" if name not in here else "differs")
+            for name, sql in expected_objects().items()
+            if here.get(name) != sql
+        ]
+
+    def index_faults(self, sample: int) -> Iterator[Breach]:
+        if not self._index_usable():
+            return
+        for kind in KINDS:
+            try:
+                yield from self._row_faults(kind)
+                yield from self._sampled_faults(kind, sample)
+            except sqlite3.DatabaseError as error:
+                if error.sqlite_errorname == "SQLITE_INTERRUPT":
+                    raise
+                yield Breach(None, f"{kind}s", f"the index cannot be read: {error}")
+
+    def message_identities(self, conversation_id: int) -> Iterator[tuple[int, int]]:
+        return self.db.execute(
+            "SELECT seq, identity FROM messages WHERE conversation_id = ? ORDER BY seq", (conversation_id,)
+        )
+
+    def file_digests(self) -> Iterator[str]:
+        for (digest,) in self.db.execute("SELECT DISTINCT sha256 FROM large_files ORDER BY sha256"):
+            yield digest
+
+    @contextmanager
+    def interruptible(self, stop: Callable[[], bool]) -> Iterator[None]:
+        self.db.set_progress_handler(lambda: int(stop()), PROGRESS_STEPS)
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorname == "SQLITE_INTERRUPT":
+                raise AuditStopped("the check was stopped") from error
+            raise
+        finally:
+            self.db.set_progress_handler(None, 0)
+
+    def _row_faults(self, kind: RowKind) -> Iterator[Breach]:
+        """Rows that the word index lacks, and those that it holds although they are gone."""
+        table, row_id, ref = ROWS[kind]
+        last = self._last_indexed(kind)
+        for row in self.db.execute(
+            f"SELECT conversation_id, {ref} FROM {table} WHERE {row_id} <= ? AND NOT EXISTS "
+            f"(SELECT 1 FROM {kind}s_fts_docsize d WHERE d.id = {table}.{row_id})",
+            (last,),
+        ):
+            yield Breach(row[0], row[1], "is not in the index")
+        for row in self.db.execute(
+            f"SELECT d.id FROM {kind}s_fts_docsize d WHERE NOT EXISTS "
+            f"(SELECT 1 FROM {table} WHERE {table}.{row_id} = d.id)"
+        ):
+            yield Breach(None, f"{kind} row {row[0]}", "is in the index and nowhere else")
+
+    def _sampled_faults(self, kind: RowKind, sample: int) -> Iterator[Breach]:
+        """Rows, spread over the whole index, one of whose words or runs of letters does not find them."""
+        last = self._last_indexed(kind)
+        table, row_id, ref = ROWS[kind]
+        seen = 0
+        for number in range(sample):
+            row = self._one(
+                f"SELECT {row_id}, conversation_id, {ref} FROM {table} WHERE {row_id} BETWEEN ? AND ? "
+                f"ORDER BY {row_id} LIMIT 1",
+                (max(seen + 1, number * last // sample), last),
+            )
+            if row is None:
+                return
+            seen = row[0]
+            text = self._one(f"{SOURCE[kind]} = ?", (seen,))[1]
+            if not all(self._finds(*probe, seen) for probe in probes(kind, text)):
+                yield Breach(row[1], row[2], "is not found by its own words")
+
+    def _finds(self, table: str, term: str, row_id: int) -> bool:
+        return (
+            self._one(f"SELECT 1 FROM {table} WHERE {table} MATCH ? AND rowid = ?", (f'"{term}"', row_id))
+            is not None
+        )
+
+
+def probes(kind: RowKind, text: str) -> list[tuple[str, str]]:
+    """Terms that must find a text: its first, middle and last plain word, and three letters of each."""
+    words = _PLAIN.findall(text[:200_000])
+    chosen = {words[0], words[len(words) // 2], words[-1]} if words else set()
+    return [(f"{kind}s_fts", word) for word in chosen] + [(f"{kind}s_trigram", word[:3]) for word in chosen]
+
+
+@cache
+def expected_objects() -> dict[str, str]:
+    """The indexes and views that this version's schema has, by name."""
+    empty = sqlite3.connect(":memory:", isolation_level=None)
+    try:
+        migrate(empty)
+        return dict(empty.execute(OBJECTS).fetchall())
+    finally:
+        empty.close()

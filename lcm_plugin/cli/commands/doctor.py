@@ -1,0 +1,211 @@
+"""Checking, mending and rescuing a database: ``doctor, rescue``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from enum import StrEnum
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lcm_plugin.cli.exits import INTERNAL
+from lcm_plugin.cli.opening import reading, writing
+from lcm_plugin.cli.options import AsJson, Database
+from lcm_plugin.cli.output import print_json, print_table, working
+from lcm_plugin.errors import InputError
+from lcm_plugin.types import Finding, IntegrityReport, RepairOutcome, RepairPlan, Severity
+
+if TYPE_CHECKING:
+    from lcm_plugin.engine import Engine
+
+
+class Host(StrEnum):
+    """Hosts that can be checked; each has ``lcm_plugin.hosts.<name>.doctor.check_host``."""
+
+    HERMES = "hermes"
+
+
+def doctor(
+    conversation: Annotated[
+        str | None,
+        typer.Argument(metavar="[CONVERSATION]", help="A number or session key; all if not given."),
+    ] = None,
+    database: Database = None,
+    host: Annotated[
+        Host | None, typer.Option(help="Check instead whether this host really uses lcm.")
+    ] = None,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Mend what can be mended, after a checked copy of the database.")
+    ] = False,
+    delete: Annotated[
+        bool, typer.Option("--delete", help="With --apply: also archive stale lanes and delete stray files.")
+    ] = False,
+    only: Annotated[
+        str | None, typer.Option(metavar="CLASS", help="Only findings of this class, as summary_fallback.")
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option(min=0.1, help="End the check after so many seconds, with what it has.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check a database and say what could be mended; nothing is changed without --apply.
+
+    Exit code 1 when something is broken, or could not be mended.
+
+    Examples: `lcm doctor` · `lcm doctor agent:main:main --apply` · `lcm doctor --host hermes`
+    """
+    if host is not None:
+        _check_host(host, as_json)
+        return
+    if delete and not apply:
+        raise InputError("--delete goes with --apply")
+    with writing(database) if apply else reading(database) as engine:
+        check = _Check(engine, conversation, only, seconds)
+        outcome = None
+        if apply:
+            with working("mending"):
+                copy = None if "://" in engine.store.location else engine.backup
+                outcome, plan = engine.doctor.mend(check, copy, destructive=delete)
+        with working("checking"):
+            report = check()
+        if outcome is None:
+            plan = engine.plan_repairs(report)
+    if as_json:
+        done = None if outcome is None else asdict(outcome)
+        print_json({"ok": report.ok, **asdict(report), "plan": asdict(plan), "outcome": done})
+    elif outcome is not None and (outcome.results or outcome.left or plan.refused):
+        _print_outcome(outcome, plan)
+    else:
+        _print_findings(report, plan)
+    if not report.ok or (outcome is not None and not outcome.ok):
+        raise typer.Exit(INTERNAL)
+
+
+def rescue(
+    source: Annotated[
+        str, typer.Argument(metavar="FROM", help="The damaged database file; it is only read.")
+    ],
+    target: Annotated[str, typer.Argument(metavar="TO", help="The file to make; it must not exist.")],
+    as_json: AsJson = False,
+) -> None:
+    """Read what can be read out of a damaged SQLite database into a new one, and say what is lost.
+
+    Stop every host of the damaged file first. Exit code 1 when something was lost.
+
+    Example: `lcm rescue lcm.db rescued.db`
+    """
+    from lcm_plugin.store.sqlite.rescue import rescue as rescue_into
+
+    with working("reading row by row"):
+        report = rescue_into(source, target)
+    with working("mending"), writing(target, **_payloads_of(source)) as engine:
+        outcome, _ = engine.doctor.mend(engine.check, None, rewrite=False)
+        left = engine.check()
+    if as_json:
+        print_json(
+            {**asdict(report), "outcome": asdict(outcome), "findings": [asdict(f) for f in left.findings]}
+        )
+    else:
+        print_table(
+            ("table", "rows", "unreadable places"),
+            [(table.name, f"{table.rows:,}", f"{table.gaps:,}") for table in report.tables],
+        )
+        for line in report.notes:
+            print(line)
+        for result in outcome.results:
+            print(f"{result.step.code}: {result.step.description}; {result.mended:,} mended")
+        for finding in left.findings:
+            print(f"left, {finding.code}: {finding.message}")
+        print(f"The new database is {report.target}; {source} is as it was.")
+    if report.lossy or not left.ok:
+        raise typer.Exit(INTERNAL)
+
+
+def _payloads_of(source: str) -> dict[str, str]:
+    """The rescued database goes on using the payload files beside the old one, unless a setting names a folder."""
+    from pathlib import Path
+
+    from lcm_plugin.config_file import load_config
+
+    if load_config().large_files_dir:
+        return {}
+    return {"large_files_dir": str(Path(source).expanduser().absolute().with_name("lcm-files"))}
+
+
+class _Check:
+    """The check that was asked for, to be run as often as needed."""
+
+    def __init__(
+        self, engine: Engine, conversation: str | None, only: str | None, seconds: float | None
+    ) -> None:
+        self._engine = engine
+        self._only = only
+        self._seconds = seconds
+        self._conversations = None
+        if only is not None:
+            from lcm_plugin.health.rules import RULES
+
+            if only not in RULES:
+                raise InputError(
+                    f"there is no class of findings {only!r}; there are {', '.join(sorted(RULES))}"
+                )
+        if conversation is not None:
+            key = engine.library.conversation(conversation).session_key
+            with engine.store.read() as reader:
+                self._conversations = tuple(reader.lane(key))
+
+    def __call__(self) -> IntegrityReport:
+        report = self._engine.doctor.check(self._conversations, seconds=self._seconds)
+        if self._only is None:
+            return report
+        return replace(report, findings=tuple(one for one in report.findings if one.code == self._only))
+
+
+def _check_host(host: Host, as_json: bool) -> None:
+    """What stands between a host and lcm, with the way to mend each; run it where the host runs."""
+    check_host = import_module(f"lcm_plugin.hosts.{host.value}.doctor").check_host
+    findings: list[Finding] = check_host()
+    if as_json:
+        print_json([asdict(finding) for finding in findings])
+    else:
+        for finding in findings:
+            print(f"{finding.severity.value.upper()} {finding.code}: {finding.message}")
+            if finding.repair:
+                print(f"    mend it: {finding.repair}")
+    if any(finding.severity is Severity.ERROR for finding in findings):
+        raise typer.Exit(INTERNAL)
+
+
+def _print_outcome(outcome: RepairOutcome, plan: RepairPlan) -> None:
+    for result in outcome.results:
+        left = f", {result.failed:,} not" if result.failed else ""
+        why = f" ({result.error})" if result.error else ""
+        print(f"{result.step.code}: {result.step.description}; {result.mended:,} mended{left}{why}")
+    for finding in plan.refused:
+        print(f"not mended, {finding.code}: {finding.message}")
+    for step in outcome.left:
+        print(f"left, {step.code}: to {step.description} needs --delete")
+    if outcome.backup:
+        print(f"A copy from before is at {outcome.backup}")
+
+
+def _print_findings(report: IntegrityReport, plan: RepairPlan) -> None:
+    rows = [
+        (finding.severity.value, finding.code, finding.message, " ".join(finding.ids[:3]))
+        for finding in report.findings
+    ]
+    if rows:
+        print_table(("severity", "check", "what", "ids"), rows)
+    errors = sum(finding.severity is Severity.ERROR for finding in report.findings)
+    checks = f"{len(report.checked)} checks" + ("" if report.complete else ", stopped early")
+    print(f"{checks}: {errors} errors, {len(report.findings) - errors} remarks")
+    for step in plan.steps:
+        print(f"could be mended: {step.description}" + (" (with --delete)" if step.destructive else ""))
+    if any(finding.code == "structure" for finding in report.findings):
+        print(
+            "The database itself is damaged: stop its hosts, then `lcm rescue FROM TO` reads what can be read."
+        )
+        print(
+            "A copy of the damaged file would be damaged too; a backup from before may serve if it checks out."
+        )
