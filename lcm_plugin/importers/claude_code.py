@@ -20,6 +20,7 @@ from lcm_plugin.importers.records import (
     Fold,
     Lane,
     Record,
+    Repeat,
     aside,
     content_id,
     rest_of,
@@ -112,10 +113,12 @@ def _look_over(lines: LineFile, index: _Index) -> Iterator[Record]:
             continue
         parent = record.get("parentUuid") or record.get("logicalParentUuid")
         if index.tree.add(uuid, parent if isinstance(parent, str) else None, line.offset, line.number):
-            _note(index, len(index.tree.ids) - 1, record, parent)
+            _note(index, len(index.tree.ids) - 1, record)
+        else:
+            yield Repeat("uuid seen before")
 
 
-def _note(index: _Index, at: int, record: Mapping[str, Any], parent: Any) -> None:
+def _note(index: _Index, at: int, record: Mapping[str, Any]) -> None:
     if record.get("isSidechain"):
         above = index.tree.parent_of(at)
         agent = str(

@@ -87,7 +87,6 @@ class Weaver:
         for node in sorted(nodes, key=lambda one: one.depth):
             summary_id = self.summary_id(node.id)
             if summary_id in known or node.id in set_aside:
-                self._report.known += 1
                 if summary_id in by_summary:
                     context.placed[node.id] = by_summary[summary_id]
                 continue

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import IO, Any
 
 from lcm_plugin.errors import InputError
+from lcm_plugin.importers.lines import refuse_constant
 
 MAX_ELEMENT_CHARS = 256 * 1024 * 1024
 _CHUNK = 1 << 20
@@ -42,7 +43,7 @@ class _Reader:
         self._file = file
         self._name = name
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
-        self._json = json.JSONDecoder()
+        self._json = json.JSONDecoder(parse_constant=refuse_constant)
         self._text = ""
         self._at = 0
         self._line = 1

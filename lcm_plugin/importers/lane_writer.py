@@ -132,7 +132,8 @@ class LaneWriter:
                 return
             items = self._folded_items(reader, fold)
         if not items:
-            self.add(fold.entry)
+            # What it replaced lies under a summary already, or was never in this source.
+            self.add(fold.entry if items is None else replace(fold.entry, hidden=True))
             self.flush()
             return
         at = self._time_of(fold.entry)
@@ -144,12 +145,13 @@ class LaneWriter:
             self.add(replace(fold.entry, hidden=True))
             self.flush()
 
-    def _folded_items(self, reader: Reader, fold: Fold) -> tuple[Item, ...]:
+    def _folded_items(self, reader: Reader, fold: Fold) -> tuple[Item, ...] | None:
+        """What a compaction replaced, as far as it stands raw; None when nothing came before it."""
         if self._conversation is None:
-            return ()
+            return None
         conversation_id = self._conversation.conversation_id
         through = reader.heads_with_host_ids(conversation_id, [fold.through]).get(fold.through)
-        return foldable(reader, conversation_id, through.seq) if through else ()
+        return foldable(reader, conversation_id, through.seq) if through else None
 
     def _publish(self, writer: Writer, fold: Fold, items: tuple[Item, ...], at: int) -> None:
         conversation = self._open(writer)
@@ -264,17 +266,11 @@ class LaneWriter:
 
     def _turn_away(self, main: int) -> None:
         """Takes messages out of the live context that an earlier run stored there, before they became a branch."""
-        wanted = {head.seq for head in self._away}
         with self._writing() as writer:
-            ordinals: list[int] = []
-            after = min(wanted) - 1
-            while page := writer.oldest_raw_items(main, after=after, limit=_MOST_ENTRIES):
-                ordinals += [item.ordinal for item in page if item.ordinal in wanted]
-                after = page[-1].ordinal
-                if after >= max(wanted):
-                    break
-            if ordinals:
-                writer.remove_items(main, ordinals, TURNED_AWAY, self._at)
+            ordinals = _standing_raw(writer, main, {head.seq for head in self._away})
+            if not ordinals:
+                return
+            writer.remove_items(main, ordinals, TURNED_AWAY, self._at)
         self._report.note(f"{len(ordinals)} messages left the live context; they stay in its conversation")
 
     @contextmanager
@@ -292,6 +288,18 @@ class LaneWriter:
         else:
             with self._engine.store.write() as writer:
                 yield writer
+
+
+def _standing_raw(reader: Reader, conversation_id: int, seqs: set[int]) -> list[int]:
+    """Which messages of a context stand in it as they are."""
+    found: list[int] = []
+    after = min(seqs) - 1
+    while page := reader.oldest_raw_items(conversation_id, after=after, limit=_MOST_ENTRIES):
+        found += [item.ordinal for item in page if item.ordinal in seqs]
+        after = page[-1].ordinal
+        if after >= max(seqs):
+            break
+    return found
 
 
 def _folded(entry: Entry, summary_id: str) -> Entry:

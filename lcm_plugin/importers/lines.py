@@ -74,10 +74,15 @@ class LineFile:
         return skipped
 
 
+def refuse_constant(name: str) -> None:
+    """``NaN`` and ``Infinity`` are no JSON, whatever Python makes of them."""
+    raise ValueError(f"{name} is no JSON value")
+
+
 def decode_object(data: bytes) -> tuple[dict[str, Any], str]:
     """A JSON object, or an empty one and what is wrong."""
     try:
-        value = json.loads(data.rstrip().decode("utf-8"))
+        value = json.loads(data.rstrip().decode("utf-8"), parse_constant=refuse_constant)
     except UnicodeDecodeError as error:
         return {}, f"not UTF-8 text at byte {error.start}"
     except json.JSONDecodeError as error:

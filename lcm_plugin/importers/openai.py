@@ -33,6 +33,7 @@ def read(path: Path) -> Iterator[Record]:
     """The records of a file."""
     own: Lane | None = None
     begun = False
+    seen: set[str] = set()
     for number, value, error in _values(path):
         if error:
             yield Broken(number, error)
@@ -44,7 +45,7 @@ def read(path: Path) -> Iterator[Record]:
                 own = own or Lane(path.stem)
                 yield own
                 begun = True
-            yield _message(number, number, value, f"line {number}")
+            yield _message(number, number, value, f"line {number}", seen)
 
 
 def _conversation(path: Path, number: int, value: Mapping[str, Any]) -> Iterator[Record]:
@@ -57,15 +58,20 @@ def _conversation(path: Path, number: int, value: Mapping[str, Any]) -> Iterator
         started_at=told_time(value),
         about=rest_of(value, "messages", "title"),
     )
+    seen: set[str] = set()
     for place, message in enumerate(value["messages"], 1):
-        yield _message(place, number, message, f"line {number}, message {place}")
+        yield _message(place, number, message, f"line {number}, message {place}", seen)
 
 
-def _message(place: int, number: int, value: Any, where: str) -> Record:
+def _message(place: int, number: int, value: Any, where: str, seen: set[str]) -> Record:
     if not isinstance(value, dict):
         return Broken(number, f"{where}: expected a message, found {type(value).__name__}")
     own_id = value.get("id")
-    source_id = str(own_id) if isinstance(own_id, (str, int)) and own_id != "" else content_id(place, value)
+    source_id = str(own_id) if isinstance(own_id, (str, int)) and own_id != "" else ""
+    if not source_id or source_id in seen:
+        source_id = content_id(place, value)
+    else:
+        seen.add(source_id)
     role = value.get("role")
     if role is None and value:
         return aside(source_id, str(value.get("type", "")), value, told_time(value), where)

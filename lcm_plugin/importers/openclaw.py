@@ -20,6 +20,7 @@ from lcm_plugin.importers.records import (
     Fold,
     Lane,
     Record,
+    Repeat,
     aside,
     content_id,
     rest_of,
@@ -58,6 +59,8 @@ def read(path: Path) -> Iterator[Record]:
                     leaf = str(line.value["targetId"])
                 if line.value.get("type") in ("message", "custom_message", "branch_summary"):
                     speaks.add(len(tree.ids) - 1)
+            else:
+                yield Repeat("id seen before")
         name = str(header.get("id") or path.stem)
         live = set(tree.path(tree.index[leaf])) if leaf in tree.index else set()
         chains = list(tree.branches(live, set(range(len(tree.ids))) - live))

@@ -42,6 +42,7 @@ class ForeignDatabase:
         mode = "mode=ro&immutable=1" if self._unchanging else "mode=ro"
         try:
             self._db = sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True, isolation_level=None)
+            self._db.text_factory = _text
             self._db.execute("PRAGMA query_only = ON")
             self._db.execute("BEGIN")
             self._columns = {
@@ -106,6 +107,11 @@ class ForeignDatabase:
             return cursor.fetchmany(200)
         except sqlite3.Error as error:
             raise InputError(f"{self.path}: cannot be read: {error}") from error
+
+
+def _text(data: bytes) -> str:
+    """Text as it is; bytes that are no UTF-8 stay recoverable."""
+    return data.decode("utf-8", "surrogateescape")
 
 
 def _is_at_rest(path: Path) -> bool:

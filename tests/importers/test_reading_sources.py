@@ -73,11 +73,23 @@ def test_broken_lines_are_told_by_number_and_skipped_or_refused(imported: Import
     good = json.dumps({"role": "user", "content": "fine"}).encode()
     path = tmp_path / "broken.jsonl"
     path.write_bytes(
-        b"\n".join([good, b'{"role": "user", ', good, b"\xff\xfe", b"[1]", b"", good, b'{"role": ""}'])
+        b"\n".join(
+            [
+                good,
+                b'{"role": "user", ',
+                good,
+                b"\xff\xfe",
+                b"[1]",
+                b"",
+                good,
+                b'{"role": ""}',
+                b'{"role": "user", "n": NaN}',
+            ]
+        )
     )
     (source,), _ = find_sources([str(path)])
     report = look_over(source)
-    assert [broken.line for broken in report.broken] == [2, 4, 5, 8]
+    assert [broken.line for broken in report.broken] == [2, 4, 5, 8, 9]
     with pytest.raises(InputError, match=r"broken\.jsonl, line 2: broken JSON at column 17"):
         check_broken([report], "refuse")
     check_broken([report], "skip")
