@@ -1,4 +1,4 @@
-"""From stored rows to messages that can be sent, each made once and kept: stored messages never change."""
+"""From stored rows to messages that can be sent, each made once and kept until a redaction changes it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ class Rendered:
     A *request* is what a user says, a *call* an assistant's message with tool calls, a *result* a
     message that answers calls; ``with_words`` marks a result in which a user also speaks. ``last`` is
     the seq up to which a summary reaches. ``author`` is the model whose reasoning is in the message.
-    ``media`` is how many characters images and other media in it take.
+    ``media`` is how many characters images and other media in it take. ``version`` is another one once the
+    stored message was redacted.
     """
 
     ordinal: int
@@ -52,6 +53,7 @@ class Rendered:
     last: int = 0
     author: str | None = None
     media: int = 0
+    version: int = 0
 
     @property
     def is_request(self) -> bool:
@@ -92,13 +94,15 @@ class Renderer:
         """The message without reasoning that another model wrote; None when nothing else is in it."""
         if rendered.author is None or model is None or same_model(rendered.author, model):
             return rendered
-        return self._once(("bare", rendered.ref), lambda: self._bare(rendered))
+        return self._once(("bare", rendered.ref, rendered.version), lambda: self._bare(rendered))
 
     def stub(self, rendered: Rendered) -> Rendered:
         """The message with what is bulky in it cut; the same object when nothing would be gained."""
         if not rendered.calls and not rendered.answers:
             return rendered
-        short = self._once(("stub", rendered.ref, rendered.tokens), lambda: self._cut(rendered))
+        short = self._once(
+            ("stub", rendered.ref, rendered.tokens, rendered.version), lambda: self._cut(rendered)
+        )
         return rendered if short is None else short
 
     def words_only(self, rendered: Rendered) -> Rendered:
@@ -129,23 +133,25 @@ class Renderer:
         return replace(rendered, message=message, tokens=tokens) if tokens < rendered.tokens else None
 
     def _messages(self, reader: Reader, heads: Sequence[MessageHead]) -> dict[int, Rendered | None]:
-        wanted = [head.message_id for head in heads if not head.hidden and not is_instruction(head.role)]
+        wanted = {
+            head.message_id: _key(head) for head in heads if not head.hidden and not is_instruction(head.role)
+        }
         found: dict[int, Rendered | None] = {}
         with self._lock:
-            for message_id in wanted:
-                if message_id in self._kept:
-                    self._kept.move_to_end(message_id)
-                    found[message_id] = self._kept[message_id]
+            for message_id, key in wanted.items():
+                if key in self._kept:
+                    self._kept.move_to_end(key)
+                    found[message_id] = self._kept[key]
         missing = [message_id for message_id in wanted if message_id not in found]
         for message_id, stored in (reader.messages_by_id(missing) if missing else {}).items():
             rendered = self._rendered(stored)
             # Media weigh megabytes at a few tokens: a cache bounded in tokens must not hold them.
-            found[message_id] = rendered if holds_media(stored) else self._keep(message_id, rendered)
+            found[message_id] = rendered if holds_media(stored) else self._keep(_key(stored.head), rendered)
         return found
 
     def instruction(self, reader: Reader, head: MessageHead) -> Rendered | None:
         """The system message, rendered once."""
-        key = ("system", head.message_id)
+        key = ("system", *_key(head))
         with self._lock:
             if key in self._kept:
                 return self._kept[key]
@@ -172,6 +178,7 @@ class Renderer:
             bool(answers) and words_beside_results(shown) is not None,
             author=reasoning_author(shown),
             media=_characters(shown) if holds_media(stored) else 0,
+            version=_version(head),
         )
 
     def _summaries(self, reader: Reader, items: Sequence[Item]) -> dict[str, Rendered]:
@@ -225,6 +232,14 @@ class Renderer:
                 _, dropped = self._kept.popitem(last=False)
                 self._kept_tokens -= _weight(dropped)
         return entry
+
+
+def _key(head: MessageHead) -> tuple[int, int]:
+    return (head.message_id, _version(head))
+
+
+def _version(head: MessageHead) -> int:
+    return head.identity ^ head.tokens
 
 
 def is_instruction(role: str) -> bool:

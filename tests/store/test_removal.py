@@ -239,3 +239,12 @@ def test_a_query_of_removals_needs_no_new_schema_to_read_an_old_database(
         assert reader.removals() == []
         assert reader.removals_of([1]) == {}
         assert reader.removed_below("sum_0000000000000000") == 0
+
+
+def test_a_running_host_sends_the_redacted_text_from_the_next_turn_on(engine: Engine) -> None:
+    talk(engine)
+    assert SECRET in str(engine.assemble(LANE).messages)
+    # In a host, another process would do this; the engine's own caches are the same.
+    engine.redaction(engine.store).apply(MatchingTexts.of_text(SECRET), "anna")
+    assert SECRET not in str(engine.assemble(LANE).messages)
+    assert SECRET not in str(engine.assemble(LANE, 2_000).messages)
