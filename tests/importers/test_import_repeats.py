@@ -177,3 +177,47 @@ def test_what_an_import_leaves_over_the_threshold_is_owed(
     assert debt is not None
     assert debt.state == "pending"
     assert not calls
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(parents=st.lists(st.integers(0, 30), min_size=1, max_size=12), cut=st.integers(0, 12))
+def test_every_record_of_an_edited_chat_is_kept_and_only_its_live_branch_is_in_the_context(
+    tmp_path: Path, parents: list[int], cut: int
+) -> None:
+    folder = tmp_path / str(time.perf_counter_ns())
+    folder.mkdir()
+    above = {f"r{n}": f"r{parent % n}" if n and parent < 25 else None for n, parent in enumerate(parents)}
+    lines = [
+        json.dumps(
+            {
+                "type": "user",
+                "uuid": uuid,
+                "parentUuid": parent,
+                "sessionId": "edited",
+                "timestamp": f"2026-03-01T10:00:{int(uuid[1:]):02d}Z",
+                "message": {"role": "user", "content": f"say {uuid}"},
+            }
+        )
+        for uuid, parent in above.items()
+    ]
+    path = folder / "edited.jsonl"
+    key = "agent:claude-code:edited"
+    with Engine.open(LcmConfig(database=str(folder / "lcm.db"))) as engine:
+        imported = Imported(engine)
+        if 0 < cut < len(lines):
+            path.write_text("\n".join(lines[:cut]))
+            imported.bring(path)
+        path.write_text("\n".join(lines))
+        imported.bring(path)
+        assert imported.bring(path).total("new") == 0
+        stored = [text for lane in imported.lane(key) for text in words(imported.rows(lane.conversation_id))]
+        assert set(stored) == {f"say {uuid}" for uuid in above}
+        at: str | None = f"r{len(lines) - 1}"
+        live = []
+        while at is not None:
+            live.append(f"say {at}")
+            at = above[at]
+        if not 0 < cut < len(lines):
+            assert sorted(stored) == sorted(f"say {uuid}" for uuid in above)
+            assert imported.context(key) == live[::-1]
+        assert set(imported.context(key)) <= set(live)

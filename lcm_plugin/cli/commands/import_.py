@@ -182,13 +182,9 @@ def _index(engine: Engine) -> None:
 
 def _print_native(report: NativeReport, *, applied: bool) -> None:
     print_text(f"{report.path} (lcm)")
-    done = "stored" if applied else "holds"
-    pairs = [
-        (
-            done,
-            f"{report.conversations:,} conversations, {report.messages:,} messages, {report.summaries:,} summaries",
-        )
-    ]
+    held = f"{report.messages:,} messages, {report.summaries:,} summaries, {report.files:,} files"
+    pairs = [("the file holds", held)]
+    pairs.append(("stored" if applied else "would store", f"{report.conversations:,} conversations"))
     if report.known:
         pairs.append(("known", f"{report.known:,} conversations are here already"))
     if report.archived:
