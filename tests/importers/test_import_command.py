@@ -100,3 +100,24 @@ def test_a_terminal_shows_rate_and_remaining_time(tmp_path: Path) -> None:
 def test_a_pipe_shows_no_progress(tmp_path: Path) -> None:
     done = run_here("import", BOOK, "--apply", "-d", tmp_path / "lcm.db")
     assert done.stderr == ""
+
+
+def test_an_export_of_this_package_goes_back_as_it_was(tmp_path: Path) -> None:
+    first, second, file = tmp_path / "a.db", tmp_path / "b.db", tmp_path / "all.jsonl"
+    run_here("import", FIXTURES / "openclaw.jsonl", "--apply", "-d", first)
+    exported = run_here("export", "--output", file, "-d", first)
+    assert exported.returncode == 0, exported.stderr
+    looked = run_here("import", file, "-d", second)
+    assert "would store\t2 conversations" in looked.stdout
+    assert not second.exists()
+    done = run_here("import", file, "--apply", "-d", second)
+    assert "stored\t2 conversations" in done.stdout
+    again = run_here("import", file, "--apply", "-d", second)
+    assert "known\t2 conversations are here already" in again.stdout
+    session = Session("agent:openclaw:b7300bff")
+    with (
+        Engine.open(LcmConfig(database=str(first))) as one,
+        Engine.open(LcmConfig(database=str(second))) as other,
+    ):
+        assert one.messages(session) == other.messages(session)
+        assert one.context_items(session) == other.context_items(session)
