@@ -9,6 +9,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -376,6 +377,7 @@ def test_deepagents_works_with_it_and_a_sub_agent_has_a_lane_of_its_own(tmp_path
     middleware.close()
 
 
+@pytest.mark.skipif(version("deepagents") < "0.7", reason="earlier ones refuse a second middleware of a name")
 def test_deepagents_lets_it_replace_its_own_summariser(tmp_path: Path) -> None:
     model = ScriptedModel(rule=rule, profile={"max_input_tokens": 20_000})
     middleware = middleware_in(tmp_path, window=None, name="SummarizationMiddleware")
