@@ -54,7 +54,7 @@ INTROS = {
 
 def page() -> str:
     """The whole page."""
-    table = "\n".join(f"| `{entry['name']}` | {entry['help']} |" for entry in command_list())
+    table = "\n".join(f"| `{entry['name'].replace("|", "\\|")}` | {entry['help']} |" for entry in command_list())
     parts = [HEAD.format(table=table)]
     with tempfile.TemporaryDirectory() as folder, chdir(folder):
         for variable in [name for name in os.environ if name.startswith("LCM_")]:
