@@ -12,7 +12,6 @@ from lcm_plugin.errors import InputError
 from lcm_plugin.importers.formats import FORMATS, SUFFIXES, Format, format_of
 from lcm_plugin.importers.keys import Keys
 from lcm_plugin.importers.lane_writer import LaneWriter
-from lcm_plugin.importers.places import find_imported
 from lcm_plugin.importers.records import (
     Broken,
     Entry,
@@ -24,15 +23,13 @@ from lcm_plugin.importers.records import (
     Standing,
 )
 from lcm_plugin.importers.report import FileReport, LaneReport
-from lcm_plugin.importers.rows import head_entry
+from lcm_plugin.importers.survey import Survey
 from lcm_plugin.recall.catchup import index_all
 from lcm_plugin.sessions.gate import Access
-from lcm_plugin.store.base import Reader
 from lcm_plugin.types import Message, Session
 
 OnBroken = Literal["skip", "refuse"]
 AUTO = "auto"
-_BATCH = 500
 _MOST_SHOWN = 5
 
 
@@ -83,13 +80,13 @@ def look_over(
     report = FileReport(str(source.path), source.format.name)
     keys = Keys(source.format.name, template)
     names: set[str] = set()
-    survey: _Survey | None = None
+    survey: Survey | None = None
     for record in source.format.read(source.path):
         if isinstance(record, Lane):
             if survey:
                 survey.close()
             names.add(record.name)
-            survey = _Survey(_report_of(report, keys, record), record, source.format.name, engine, count)
+            survey = Survey(_report_of(report, keys, record), record, source.format.name, engine, count)
         elif not _told(record, report) and survey:
             survey.take(record)
     if survey:
@@ -216,58 +213,3 @@ def _named(path: Path, format_name: str) -> Format:
 def _pass_over(records: Iterator[Record]) -> None:
     for _ in records:
         pass
-
-
-class _Survey:
-    """Counts one lane's rows, and which of them are stored already."""
-
-    def __init__(
-        self,
-        report: LaneReport,
-        lane: Lane,
-        format_name: str,
-        engine: Engine | None,
-        count: Callable[[Message], int] | None,
-    ) -> None:
-        self._report = report
-        self._engine = engine
-        self._count = count
-        self._ids: list[str] = []
-        self._members: list[int] = []
-        report.seen_at(lane.started_at)
-        if engine is not None:
-            head = head_entry(format_name, lane, report.parent).host_id
-            with engine.store.read() as reader:
-                self._members = _members(reader, report, head, lane)
-
-    def take(self, record: Record) -> None:
-        entry = record.entry if isinstance(record, Fold) else record
-        if isinstance(record, (Fold, Node)):
-            self._report.summaries += 1
-        if not isinstance(entry, Entry):
-            return
-        self._report.seen_at(entry.at)
-        self._report.hidden += entry.hidden
-        if self._count is not None and not entry.hidden and entry.message["role"] != "system":
-            self._report.tokens += self._count(entry.message)
-        self._report.new += 1
-        self._ids.append(entry.host_id)
-        if len(self._ids) >= _BATCH:
-            self.close()
-
-    def close(self) -> None:
-        """Asks the store about what has gathered."""
-        if self._engine is not None and self._members and self._ids:
-            with self._engine.store.read() as reader:
-                known = len(reader.known_host_ids(self._members, self._ids))
-            self._report.new -= known
-            self._report.known += known
-        self._ids = []
-
-
-def _members(reader: Reader, report: LaneReport, head: str, lane: Lane) -> list[int]:
-    own = find_imported(reader, report.key, head)
-    found = [own.conversation_id] if own else []
-    if lane.branch:
-        found += [row.conversation_id for row in reader.lane(report.key) if row.active]
-    return found

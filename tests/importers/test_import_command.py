@@ -49,7 +49,7 @@ def test_broken_lines_are_refused_unless_they_are_to_be_skipped(tmp_path: Path) 
         assert not list(engine.library.conversations())
     skipped = run_here("import", path, "--apply", "--broken", "skip", "-d", tmp_path / "lcm.db")
     assert skipped.returncode == 0, skipped.stderr
-    assert "broken\t1 places cannot be read" in skipped.stdout
+    assert "broken\t1 place cannot be read" in skipped.stdout
     assert "stored\t1 rows" in skipped.stdout
 
 
@@ -85,14 +85,21 @@ def test_several_files_and_kinds_in_one_go(tmp_path: Path) -> None:
         assert engine.messages(Session("agent:main:telegram:42"))
 
 
+def test_many_files_are_told_in_one_table(tmp_path: Path) -> None:
+    done = run_here("import", FIXTURES, "-d", tmp_path / "lcm.db")
+    assert "file\tformat\tnew\tknown\tconversations\tbroken" in done.stdout
+    assert f"{FIXTURES / 'codex.jsonl'}\tcodex\t19\t0\t2\t0" in done.stdout
+    assert "conversations\t7 sessions, 5 branches, 2 sub-agents" in done.stdout
+
+
 def test_a_terminal_shows_rate_and_remaining_time(tmp_path: Path) -> None:
     path = tmp_path / "long.jsonl"
     path.write_text(
-        "".join(json.dumps({"role": "user", "content": f"m {n} " * 50}) + "\n" for n in range(3_000))
+        "".join(json.dumps({"role": "user", "content": f"m {n} " * 50}) + "\n" for n in range(1_200))
     )
     code, output = run_in_terminal("import", path, "--apply", "-d", tmp_path / "lcm.db", columns=100)
     assert code == 0
-    assert re.search(r"importing .*\d+/3000", output)
+    assert re.search(r"importing .*\d+/1200", output)
     assert "records/s" in output
     assert re.search(r"\d:\d\d:\d\d", output)
 

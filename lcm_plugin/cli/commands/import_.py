@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from enum import StrEnum
@@ -19,9 +20,10 @@ if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
     from lcm_plugin.importers.importing import Source
     from lcm_plugin.importers.native import NativeReport
-    from lcm_plugin.importers.report import FileReport
+    from lcm_plugin.importers.report import FileReport, LaneReport
 
 _MOST_SESSIONS = 20
+_MOST_FILES = 5
 
 
 class OnBroken(StrEnum):
@@ -97,8 +99,11 @@ def import_(
         return
     for native in natives:
         _print_native(native, applied=apply)
-    for report in reports:
-        _print_report(report, applied=apply)
+    if len(reports) > _MOST_FILES:
+        _print_many(reports, applied=apply)
+    else:
+        for report in reports:
+            _print_report(report, applied=apply)
     for path in unknown:
         print_text(f"left out, no format known: {path}")
     if not apply:
@@ -192,44 +197,80 @@ def _print_native(report: NativeReport, *, applied: bool) -> None:
     print_pairs(pairs)
 
 
+def _print_many(reports: Sequence[FileReport], *, applied: bool) -> None:
+    """Many files in one table, and what there is to say of some of them."""
+    rows = [
+        (
+            report.path,
+            report.format,
+            f"{report.total('new'):,}",
+            f"{report.total('known'):,}",
+            f"{len(report.lanes):,}",
+            f"{report.broken_count:,}",
+        )
+        for report in reports
+    ]
+    print_table(("file", "format", "new", "known", "conversations", "broken"), rows)
+    print_pairs(_totals(reports, applied=applied))
+    for report in reports:
+        _print_remarks(report)
+
+
 def _print_report(report: FileReport, *, applied: bool) -> None:
     print_text(f"{report.path} ({report.format})")
-    lanes = report.lanes
-    kinds = [f"{sum(lane.kind == kind for lane in lanes):,} {plural}" for kind, plural in _kinds(report)]
-    times = [lane.earliest for lane in lanes if lane.earliest is not None]
-    ends = [lane.latest for lane in lanes if lane.latest is not None]
-    pairs = [
-        (
-            "stored" if applied else "would store",
-            f"{report.total('new'):,} rows ({report.total('hidden'):,} records beside the talk)",
-        ),
-        ("known", f"{report.total('known'):,} rows are here already"),
-        ("conversations", ", ".join(kinds) or "none"),
-        ("summaries", f"{report.total('summaries'):,}"),
-        ("tokens", f"{report.total('tokens'):,}"),
-        ("from", moment(min(times, default=None))),
-        ("to", moment(max(ends, default=None))),
-    ]
-    if report.repeats:
-        said = ", ".join(f"{count:,} {kind}" for kind, count in report.repeats.most_common())
-        pairs.append(("left out", f"{said}: they repeat other records"))
-    if report.broken_count:
-        pairs.append(("broken", f"{report.broken_count:,} places cannot be read"))
-    print_pairs(pairs)
-    for broken in report.broken:
-        print_text(f"  {report.place(broken)}")
+    print_pairs(_totals([report], applied=applied))
     rows = [
         (lane.kind, lane.key, f"{lane.new:,}", f"{lane.known:,}", moment(lane.latest), lane.title)
-        for lane in lanes
+        for lane in report.lanes
     ]
     print_table(("kind", "session key", "new", "known", "until", "title"), rows[:_MOST_SESSIONS])
     if len(rows) > _MOST_SESSIONS:
         print(f"… and {len(rows) - _MOST_SESSIONS:,} more; --json lists them all")
-    for lane in lanes:
+    _print_remarks(report)
+
+
+def _totals(reports: Sequence[FileReport], *, applied: bool) -> list[tuple[str, str]]:
+    def total(name: str) -> int:
+        return sum(report.total(name) for report in reports)
+
+    lanes = [lane for report in reports for lane in report.lanes]
+    begins = [lane.earliest for lane in lanes if lane.earliest is not None]
+    ends = [lane.latest for lane in lanes if lane.latest is not None]
+    pairs = [
+        (
+            "stored" if applied else "would store",
+            f"{total('new'):,} rows, {total('hidden'):,} of them records beside the talk",
+        ),
+        ("known", f"{total('known'):,} rows are here already"),
+        ("conversations", _kinds(lanes)),
+        ("summaries", f"{total('summaries'):,}"),
+        ("tokens", f"{total('tokens'):,}"),
+        ("from", moment(min(begins, default=None))),
+        ("to", moment(max(ends, default=None))),
+    ]
+    repeats: Counter[str] = sum((report.repeats for report in reports), Counter())
+    if repeats:
+        said = ", ".join(f"{count:,} {kind}" for kind, count in repeats.most_common())
+        pairs.append(("left out", f"{said}: they repeat other records"))
+    if broken := sum(report.broken_count for report in reports):
+        pairs.append(("broken", f"{broken:,} {'place' if broken == 1 else 'places'} cannot be read"))
+    return pairs
+
+
+def _print_remarks(report: FileReport) -> None:
+    for broken in report.broken:
+        print_text(f"  {report.place(broken)}")
+    for lane in report.lanes:
         for note in lane.notes:
             print_text(f"  {lane.key}: {note}")
 
 
-def _kinds(report: FileReport) -> list[tuple[str, str]]:
-    named = [("session", "sessions"), ("branch", "branches"), ("sub-agent", "sub-agents")]
-    return [(kind, plural) for kind, plural in named if any(lane.kind == kind for lane in report.lanes)]
+def _kinds(lanes: Sequence[LaneReport]) -> str:
+    counts = Counter(lane.kind for lane in lanes)
+    plurals = {"session": "sessions", "branch": "branches", "sub-agent": "sub-agents"}
+    told = [
+        f"{counts[kind]:,} {kind if counts[kind] == 1 else plural}"
+        for kind, plural in plurals.items()
+        if counts[kind]
+    ]
+    return ", ".join(told) or "none"
