@@ -10,24 +10,25 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pluggy
 
 from lcm_plugin.events import Event
 from lcm_plugin.hookspecs import hookimpl
-from lcm_plugin.hosts.bub.tape import Entry, open_handoff, unseen
-from lcm_plugin.plugin import register
-from lcm_plugin.sessions.gate import Access
+from lcm_plugin.hosts.bub.tape import Entry, unseen
+from lcm_plugin.recall.schemas import tool_schemas
 from lcm_plugin.types import Completer, Context, Message, Reset, Session, Turn
 
 if TYPE_CHECKING:
     from lcm_plugin.config import LcmConfig
     from lcm_plugin.engine import Engine
+    from lcm_plugin.plugin import LcmPlugin
 
 logger = logging.getLogger("lcm_plugin.bub")
 
 _PAUSE_SECONDS = 30.0
+_T = TypeVar("_T")
 
 
 class Core:
@@ -48,10 +49,10 @@ class Core:
         self._lock = threading.Lock()
         self._seen: set[Session] = set()
         self._behind: set[str] = set()
-        self._handoffs: dict[str, str] = {}
+        self._owed_resets: set[Session] = set()
+        self._completer = completer
         self._manager = pluggy.PluginManager("lcm")
-        self._plugin = register(self._manager, config, completer=completer)
-        self._manager.register(self)
+        self._registered: LcmPlugin | None = None
 
     @property
     def paused(self) -> bool:
@@ -59,31 +60,39 @@ class Core:
         with self._lock:
             return self._monotonic() < self._paused_until
 
+    @property
+    def _plugin(self) -> LcmPlugin:
+        """The plugin, imported at first use: the host starts for many things that need none of it."""
+        with self._lock:
+            if self._registered is None:
+                from lcm_plugin.plugin import register
+
+                self._registered = register(self._manager, self.config, completer=self._completer)
+                self._manager.register(self)
+            return self._registered
+
     def engine(self) -> Engine | None:
         """The engine, opened at the first call; None while it cannot be."""
-        if self.paused:
-            return None
-        try:
-            return self._plugin.engine
-        except Exception as error:  # noqa: BLE001 - the host must go on, and be told
-            self._failed(str(error))
-            return None
+        return self._ask(lambda engine: engine, None)
 
     def open(self, selected: bool) -> None:
         """Opens the engine and tells it whether the host asks us for its contexts."""
         engine = self.engine()
         if engine is not None:
             if not selected and engine.selected_by_host is None:
-                logger.warning("LCM is loaded, but another plugin builds Bub's contexts, so that nothing is stored.")
+                logger.warning(
+                    "LCM is loaded, but another plugin builds Bub's contexts, so that nothing is stored."
+                )
             engine.selected_by_host = selected
 
     def serves(self, session: Session) -> bool:
         """Whether the session's context is ours: not when it is ignored or stateless, or nothing works."""
-        engine = self.engine()
-        if engine is None or engine.access(session) is not Access.FULL:
-            return False
-        self._seen.add(session)
-        return True
+        from lcm_plugin.sessions.gate import Access
+
+        served = self._ask(lambda engine: engine.access(session) is Access.FULL, False)
+        if served:
+            self._seen.add(session)
+        return served
 
     def before_turn(self, turn: Turn) -> Context | None:
         """The context of the next model call; None when the host's own is to be used."""
@@ -95,7 +104,9 @@ class Core:
         self._call("after_turn", turn=turn)
 
     def follow(self, session: Session, entries: Sequence[Entry]) -> None:
-        """Stores what the tape holds and the store does not, and carries out a handoff at its end."""
+        """Stores what the tape holds and the store does not."""
+        if session in self._owed_resets:
+            self.reset(session)
         if session.key in self._behind:
             # The plugin keeps what it could not store; it is stored first, or it would be found missing below.
             self.before_turn(Turn(session, [], mode="append"))
@@ -105,18 +116,22 @@ class Core:
         missing = self._unseen(session, entries)
         if missing:
             self.before_turn(Turn(session, missing, mode="append"))
-        date = open_handoff(entries)
-        if date is not None and self._handoffs.get(session.key) != date:
-            self._handoffs[session.key] = date
-            self._call("before_reset", reset=Reset(session, "new"))
+
+    def handoff(self, session: Session) -> None:
+        """The host cut its context: what was said so far leaves ours, but for the deeper summaries."""
+        self._call("before_reset", reset=Reset(session, "new"))
 
     def reset(self, session: Session) -> None:
-        """The host emptied the session's tape."""
-        self._call("before_reset", reset=Reset(session, "reset"))
+        """The host emptied the session's tape. What cannot be done now is done before anything is stored."""
+        result = self._call("before_reset", reset=Reset(session, "reset"))
+        if result is None or not result.ok:
+            self._owed_resets.add(session)
+        else:
+            self._owed_resets.discard(session)
 
     def tools(self) -> list[dict[str, Any]]:
         """The recall tools as OpenAI function schemas."""
-        return self._plugin.lcm_tools()
+        return tool_schemas()
 
     def call_tool(self, session: Session, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """A recall tool's result."""
@@ -130,8 +145,7 @@ class Core:
 
     def note(self, session: Session) -> str:
         """What the system prompt should say about summaries and tools; empty while nothing works."""
-        engine = self.engine()
-        return engine.system_note(session) if engine is not None else ""
+        return self._ask(lambda engine: engine.system_note(session), "")
 
     def close(self) -> None:
         """Lets compaction that runs come to its end, for as long as a turn would wait, and closes the engine."""
@@ -139,36 +153,45 @@ class Core:
             engine.wait_idle(self.config.hard_wait_ms / 1000)
             for session in self._seen:
                 self._call("session_end", session=session, reason="shutdown")
-        self._plugin.close()
+        if self._registered is not None:
+            self._registered.close()
 
     @hookimpl
     def lcm_event(self, event: Event) -> None:
         """Hears of every failed hook."""
         if event.name == "hook.failed":
             self._behind.add(event.session_key or "")
-            self._failed(str(event.fields.get("error")))
+            self._failed(str(event.fields.get("error")), str(event.fields.get("detail")))
 
     def _unseen(self, session: Session, entries: Sequence[Entry]) -> list[Message]:
-        engine = self.engine()
-        if engine is None:
-            return []
-        try:
+        def look(engine: Engine) -> list[Message]:
             with engine.store.read() as reader:
                 lane = [conversation.conversation_id for conversation in reader.lane(session.key)]
                 return unseen(entries, lambda ids: reader.known_host_ids(lane, ids) if lane else set())
+
+        return self._ask(look, [])
+
+    def _ask(self, work: Callable[[Engine], _T], otherwise: _T) -> _T:
+        """What the engine says; the other value while it cannot be opened or read."""
+        if self.paused:
+            return otherwise
+        try:
+            return work(self._plugin.engine)
         except Exception as error:  # noqa: BLE001 - the host must go on, and be told
-            self._failed(str(error))
-            return []
+            self._failed(type(error).__name__, str(error))
+            return otherwise
 
     def _call(self, hook: str, **arguments: Any) -> Any:
         if self.paused:
             return None
-        result = getattr(self._manager.hook, hook)(**arguments)
+        result = getattr(self._plugin, hook)(**arguments)
         if not self.paused:
             self.problem = self._told = ""
         return result
 
-    def _failed(self, why: str) -> None:
+    def _failed(self, kind: str, detail: str) -> None:
+        # Only these are sure to hold nothing of what was said.
+        why = detail if kind.startswith("Store") or kind in ("SchemaError", "ConfigError") else kind
         with self._lock:
             self._paused_until = self._monotonic() + _PAUSE_SECONDS
             self.problem = why

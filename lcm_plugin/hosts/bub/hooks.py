@@ -17,7 +17,7 @@ from lcm_plugin.hosts.bub.lanes import session_of, workspace_of
 from lcm_plugin.hosts.bub.overhead import Overhead
 from lcm_plugin.hosts.bub.step import Step, answer_of, begin_step, step_of, usage_of
 from lcm_plugin.hosts.bub.store import watched_tapes
-from lcm_plugin.hosts.bub.tape import Entry, bare, since_last_anchor
+from lcm_plugin.hosts.bub.tape import Entry, bare, is_handoff, is_recorded, since_last_anchor
 from lcm_plugin.types import Message, Session, Turn
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ class Hooks(Shell):
         self._last_overhead: dict[str, int] = {}
         self._overflows: dict[str, str] = {}
         self._tapes: dict[str, Session] = {}
+        self._handed_off: set[Session] = set()
 
     @hookimpl
     async def provide_lifespan(self) -> AsyncIterator[None]:
@@ -64,8 +65,8 @@ class Hooks(Shell):
 
     @hookimpl
     def provide_tape_store(self) -> AsyncIterator[Any]:
-        """The host's own store, watched for resets."""
-        return watched_tapes(self._framework, self, self._tape_was_reset)
+        """The host's own store, watched for resets and handoffs."""
+        return watched_tapes(self._framework, self)
 
     @hookimpl
     async def load_state(self, message: Any, session_id: str) -> None:
@@ -142,6 +143,20 @@ class Hooks(Shell):
         entries = list(await tape.store.fetch_all(tape.query()))
         await asyncio.to_thread(self._follow, session, entries)
 
+    def tape_appended(self, tape: str, entry: Entry) -> None:
+        """The host wrote to a tape. A handoff after which more of its turn was recorded cuts nothing here."""
+        session = self._tapes.get(tape)
+        if session is not None and is_handoff(entry):
+            self._handed_off.add(session)
+        elif session is not None and is_recorded(entry):
+            self._handed_off.discard(session)
+
+    async def tape_reset(self, tape: str) -> None:
+        """The host emptied a tape."""
+        session = self._tapes.get(tape)
+        if session is not None:
+            await asyncio.to_thread(self._core.reset, session)
+
     def _is_selected(self) -> bool:
         """Whether it is us whom the host asks for contexts: the plugin that was registered last is."""
         asked = self._framework.plugin_manager.hook.build_tape_context.get_hookimpls()[-1]
@@ -179,12 +194,10 @@ class Hooks(Shell):
         if not self._core.serves(session):
             return False
         self._core.follow(session, tape)
+        if session in self._handed_off:
+            self._handed_off.discard(session)
+            self._core.handoff(session)
         return True
-
-    async def _tape_was_reset(self, tape: str) -> None:
-        session = self._tapes.get(tape)
-        if session is not None:
-            await asyncio.to_thread(self._core.reset, session)
 
     def _count(self, value: Any) -> int:
         engine = self._core.engine()

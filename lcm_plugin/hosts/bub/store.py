@@ -1,20 +1,27 @@
-"""The host's tape store, watched: nothing else tells that a tape was emptied."""
+"""The host's tape store, watched: nothing else tells that a tape was emptied, or cut by an anchor."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import Any, Protocol
 
-OnReset = Callable[[str], Awaitable[None]]
+from lcm_plugin.hosts.bub.tape import Entry
+
+
+class Watcher(Protocol):
+    """Hears of a tape, by its name, after something was done to it."""
+
+    def tape_appended(self, tape: str, entry: Entry) -> None: ...
+    async def tape_reset(self, tape: str) -> None: ...
 
 
 class WatchedTapes:
-    """Hands every call on to the host's own store; ``on_reset`` gets the name of a tape after its reset."""
+    """Hands every call on to the host's own store."""
 
-    def __init__(self, inner: Any, on_reset: OnReset) -> None:
+    def __init__(self, inner: Any, watcher: Watcher) -> None:
         self._inner = inner
-        self._on_reset = on_reset
+        self._watcher = watcher
 
     async def list_tapes(self) -> list[str]:
         """The names of all tapes."""
@@ -29,14 +36,15 @@ class WatchedTapes:
     async def append(self, tape: str, entry: Any) -> None:
         """Adds an entry."""
         await self._inner.append(tape, entry)
+        self._watcher.tape_appended(tape, entry)
 
     async def reset(self, tape: str) -> None:
         """Empties a tape."""
         await self._inner.reset(tape)
-        await self._on_reset(tape)
+        await self._watcher.tape_reset(tape)
 
 
-async def watched_tapes(framework: Any, own: object, on_reset: OnReset) -> AsyncIterator[Any]:
+async def watched_tapes(framework: Any, own: Watcher) -> AsyncIterator[Any]:
     """Yields the store that the host would use without us, watched, for as long as the host uses it."""
     from bub.store import AsyncTapeStoreAdapter, is_async_tape_store
     from bub.utils import maybe_context_manager
@@ -45,7 +53,7 @@ async def watched_tapes(framework: Any, own: object, on_reset: OnReset) -> Async
         inner = await maybe_context_manager(_next_store(framework, own), stack)
         if inner is not None and not is_async_tape_store(inner):
             inner = AsyncTapeStoreAdapter(inner)
-        yield None if inner is None else WatchedTapes(inner, on_reset)
+        yield None if inner is None else WatchedTapes(inner, own)
 
 
 def _next_store(framework: Any, own: object) -> Any:

@@ -62,7 +62,7 @@ def runs_newest_first(entries: Sequence[Entry]) -> Iterator[Run]:
     """The runs of a tape, from its end."""
     group: list[Entry] = []
     for entry in reversed(entries):
-        if entry.kind not in _RECORDED:
+        if not is_recorded(entry):
             continue
         if group and _run_of(entry) != _run_of(group[0]):
             yield _run(_run_of(group[0]), group[::-1])
@@ -90,17 +90,14 @@ def unseen(entries: Sequence[Entry], known: Callable[[list[str]], set[str]]) -> 
     return [message for run in reversed(found) for message in run]
 
 
-def open_handoff(entries: Sequence[Entry]) -> str | None:
-    """The date of a handoff after which nothing was said yet; None when there is none.
+def is_handoff(entry: Entry) -> bool:
+    """Whether an entry is an anchor that a person, an agent or a plugin set: not at a start or an overflow."""
+    return entry.kind == "anchor" and not str(entry.payload.get("name")).startswith(_OWN_ANCHORS)
 
-    The host's own anchors, at a session's start and after an overflow, are no handoffs.
-    """
-    for entry in reversed(entries):
-        if entry.kind in _RECORDED:
-            return None
-        if entry.kind == "anchor" and not str(entry.payload.get("name")).startswith(_OWN_ANCHORS):
-            return entry.date
-    return None
+
+def is_recorded(entry: Entry) -> bool:
+    """Whether an entry is part of what was said."""
+    return entry.kind in _RECORDED
 
 
 def since_last_anchor(entries: Sequence[Entry]) -> list[Entry]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -83,6 +84,11 @@ class BubWorld:
         assert done.returncode == 0, done.stderr[-6000:]
         return done.stdout.split("]\n", 1)[1].strip()
 
+    def talk(self, *turns: str, session: str = "cli:local") -> list[str]:
+        """Turns in one process; the answers."""
+        answers: list[str] = self.scenario("talk", turns=turns, session=session)["answers"]
+        return answers
+
     def scenario(self, name: str, timeout: float = 400, **options: Any) -> Any:
         """Runs a function of ``bub_scenarios.py`` in a process of its own; its JSON result comes back."""
         return self.run_scenario(name, timeout, **options).result
@@ -142,7 +148,10 @@ def _without_host_data(message: Message) -> Message:
     return {key: value for key, value in message.items() if key != HOST_DATA}
 
 
+_PREFIX = re.compile(r"\A[^\n]*\n---Date: [^\n]*---\n")
+
+
 def said(messages: Sequence[Mapping[str, Any]], role: str | None = None) -> list[str]:
     """The texts of the messages, of one role or all, without what the host puts before a user's words."""
     texts = [str(m.get("content")) for m in messages if role in (None, m.get("role"))]
-    return [text.split("---\n", 1)[1] if "\n---Date: " in text else text for text in texts]
+    return [_PREFIX.sub("", text) for text in texts]

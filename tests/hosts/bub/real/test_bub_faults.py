@@ -20,8 +20,7 @@ def test_loading_the_plugin_opens_nothing(world: Make) -> None:
     home = world()
     done = home.scenario("registered")
     assert done["seconds"] < 0.3
-    assert done["opened"] == []
-    assert done["sqlite"] is False
+    assert done["files"] == []
     assert not home.database.parent.exists()
 
 
@@ -40,16 +39,16 @@ def test_with_a_store_that_cannot_be_opened_the_host_works_on_its_own_tape(world
 def test_a_store_that_is_broken_and_mended_takes_in_what_it_missed(world: Make) -> None:
     home = world()
     home.server.enqueue("one", "two", "three")
-    home.say("first question")
+    home.talk("first question")
     whole = home.database.read_bytes()
     for leftover in home.database.parent.glob("lcm.db-*"):
         leftover.unlink()
     home.database.write_bytes(b"this is no database" * 500)
-    done = home.bub("run", "second question")
-    assert "two" in done.stdout
-    assert done.stderr.count(WARNING) == 1
+    outcome = home.run_scenario("talk", turns=["second question"])
+    assert outcome.result["answers"] == ["two"]
+    assert outcome.stderr.count(WARNING) == 1
     home.database.write_bytes(whole)
-    home.say("third question")
+    home.talk("third question")
     assert said(home.stored()) == [
         "first question",
         "one",
@@ -64,14 +63,14 @@ def test_a_store_that_is_broken_and_mended_takes_in_what_it_missed(world: Make) 
 def test_a_locked_store_delays_nothing_for_long_and_loses_nothing(world: Make) -> None:
     home = world(lcm={"busyTimeoutMs": 200})
     home.server.enqueue("one", "two", "three")
-    home.say("first question")
+    home.talk("first question")
     with sqlite3.connect(home.database, isolation_level=None) as other:
         other.execute("BEGIN IMMEDIATE")
-        done = home.bub("run", "second question", timeout=60)
+        outcome = home.run_scenario("talk", turns=["second question"])
         other.execute("ROLLBACK")
-    assert "two" in done.stdout
-    assert done.stderr.count(WARNING) == 1
-    home.say("third question")
+    assert outcome.result["answers"] == ["two"]
+    assert outcome.stderr.count(WARNING) == 1
+    home.talk("third question")
     assert said(home.stored()) == [
         "first question",
         "one",
@@ -101,8 +100,7 @@ def test_a_switched_off_plugin_leaves_the_command_only(world: Make) -> None:
 def test_an_ignored_session_is_the_hosts_alone(world: Make) -> None:
     home = world(lcm={"ignoreSessionPatterns": ["agent:*:cli:secret"]})
     home.server.enqueue("one", "two")
-    home.say("first question", "--chat-id", "secret")
-    home.say("second question", "--chat-id", "secret")
+    home.talk("first question", "second question", session="cli:secret")
     assert shown(home, 1) == ["first question", "one", "second question"]
     assert home.conversations() == []
 
@@ -110,8 +108,7 @@ def test_an_ignored_session_is_the_hosts_alone(world: Make) -> None:
 def test_a_stateless_session_keeps_the_hosts_own_context(world: Make) -> None:
     home = world(lcm={"statelessSessionPatterns": ["agent:*:cli:guest"]})
     home.server.enqueue("one", "two")
-    home.say("first question", "--chat-id", "guest")
-    home.say("second question", "--chat-id", "guest")
+    home.talk("first question", "second question", session="cli:guest")
     assert shown(home, 1) == ["first question", "one", "second question"]
     assert home.conversations() == []
 
@@ -119,21 +116,20 @@ def test_a_stateless_session_keeps_the_hosts_own_context(world: Make) -> None:
 def test_a_prompt_that_the_provider_finds_too_long_is_made_shorter(world: Make, server: ModelServer) -> None:
     home = world(lcm={"maxAssemblyTokenBudget": 64_000, "freshTailCount": 4, "leafChunkTokens": 4_000})
     lines = [turn(number, 900) for number in range(1, 31)]
-    outcome = home.scenario("failing_talk", turns=lines)
+    answers = home.talk(*lines)
     refused = [request for request in server.requests if request.problems]
     assert refused
     assert all("do not fit the window" in request.problems[0] for request in refused)
     assert len(refused) <= 6
-    assert [answer for answer in outcome["answers"] if not answer.startswith("Noted")] == []
+    assert [answer for answer in answers if not answer.startswith("Noted")] == []
     assert said(home.stored(), "user") == lines
 
 
 def test_a_call_that_fails_keeps_the_question_and_the_next_turn_sees_it(world: Make) -> None:
     home = world()
-    home.server.enqueue("one", *[Failure(400, "no such thing", "bad_request")] * 3)
-    outcome = home.scenario("failing_talk", turns=["first question", "second question"])
-    assert "no such thing" in outcome["answers"][1]
-    home.say("third question")
+    home.server.enqueue("one", Failure(400, "no such thing", "bad_request"))
+    answers = home.talk("first question", "second question", "third question")
+    assert "no such thing" in answers[1]
     assert said(home.stored(), "user") == ["first question", "second question", "third question"]
     assert "second question" in shown(home, len(home.server.requests) - 1)
 
@@ -142,7 +138,7 @@ def test_summaries_are_extracted_when_the_hosts_model_fails(world: Make) -> None
     home = world(lcm={"contextThreshold": 0.5, "freshTailCount": 8, "leafChunkTokens": 1_500})
     home.server.add_rule(lambda request: Failure(401, "no") if is_summary_request(request) else None)
     lines = [turn(number, 250) for number in range(1, 41)]
-    home.scenario("talk", turns=lines)
+    home.talk(*lines)
     assert said(home.stored(), "user") == lines
     assert any("<summary" in str(m.get("content")) for m in home.server.requests[-1].messages)
     assert home.server.invalid == []

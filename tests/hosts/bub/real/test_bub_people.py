@@ -12,21 +12,23 @@ Make = Callable[..., BubWorld]
 
 def test_lcm_in_a_chat_answers_for_that_chat(world: Make) -> None:
     home = world()
-    home.say("the door code is 7261")
-    home.say("hello", "--chat-id", "other")
-    answer = home.say(",lcm")
-    assert "2 messages" in answer
-    assert str(home.database) in answer
-    assert "7261" in home.say(",lcm grep door code")
-    assert "7261" not in home.say(",lcm grep door code", "--chat-id", "other")
-    assert "no command" in home.say(",lcm nonsense")
+    home.talk("hello", session="cli:other")
+    turns = (
+        "the door code is 7261, mode=fast",
+        ",lcm",
+        ",lcm grep door code",
+        ",lcm grep mode=fast",
+        ",lcm nonsense",
+    )
+    (_, status, found, equals, unknown) = home.talk(*turns)
+    assert "2 messages" in status
+    assert str(home.database) in status
+    assert "7261" in found
+    assert "mode=fast" in equals
+    assert "no command" in unknown
+    (elsewhere,) = home.talk(",lcm grep door code", session="cli:other")
+    assert "7261" not in elsewhere
     assert len(home.server.requests) == 2
-
-
-def test_a_word_with_an_equals_sign_reaches_the_command(world: Make) -> None:
-    home = world()
-    home.say("set mode=fast for the pump")
-    assert "mode=fast" in home.say(",lcm grep mode=fast")
 
 
 def test_bub_lcm_in_a_shell_is_the_command_lcm_on_this_database(world: Make) -> None:
@@ -34,7 +36,7 @@ def test_bub_lcm_in_a_shell_is_the_command_lcm_on_this_database(world: Make) -> 
     home.say("the door code is 7261")
     (key,) = (conversation.session_key for conversation in home.conversations())
     assert "7261" in home.bub("lcm", "messages", key).stdout
-    assert "7261" in home.bub("lcm", "grep", "door code", "--all").stdout
+    assert "7261" in home.bub("lcm", "grep", "door code").stdout
     assert home.bub("lcm", "messages", "99").returncode == 3
     assert "Usage" in home.bub("lcm", "--help").stdout
     assert "lcm" in home.bub("--help").stdout
@@ -42,14 +44,14 @@ def test_bub_lcm_in_a_shell_is_the_command_lcm_on_this_database(world: Make) -> 
 
 def test_the_agent_is_offered_the_skill_and_the_tools(world: Make) -> None:
     home = world()
-    home.say("hello")
+    (_, skill) = home.talk("hello", ",skill name=lcm")
     request = home.server.requests[0]
     names = {"lcm_grep", "lcm_describe", "lcm_expand", "lcm_expand_query"}
     assert names <= set(request.tools)
     assert "lcm" not in request.tools
     assert "- lcm: " in request.messages[0]["content"]
     assert "lcm_grep: find words" in request.messages[0]["content"]
-    assert "summarised" in home.say(",skill name=lcm")
+    assert "summarised" in skill
 
 
 def test_a_chat_in_a_terminal(world: Make) -> None:

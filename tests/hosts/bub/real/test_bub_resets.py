@@ -16,9 +16,7 @@ Make = Callable[..., BubWorld]
 def test_a_reset_archives_and_begins_an_empty_conversation(world: Make) -> None:
     home = world()
     home.server.enqueue("one", "two")
-    home.say("first question")
-    assert home.say(",tape.reset") == "ok"
-    home.say("second question")
+    assert home.talk("first question", ",tape.reset", "second question") == ["one", "ok", "two"]
     assert shown(home, 1) == ["second question"]
     assert said(home.stored(active=False)) == ["first question", "one"]
     assert said(home.stored()) == ["second question", "two"]
@@ -27,9 +25,7 @@ def test_a_reset_archives_and_begins_an_empty_conversation(world: Make) -> None:
 def test_a_reset_by_the_agent_ends_with_its_turn(world: Make) -> None:
     home = world()
     home.server.enqueue("one", Calls(("tape_reset", {"archive": True})), "all is forgotten", "hello")
-    home.say("first question")
-    assert home.say("forget it") == "all is forgotten"
-    home.say("who are you?")
+    home.talk("first question", "forget it", "who are you?")
     assert shown(home, 3) == ["who are you?"]
     old = home.stored(active=False)
     assert [row["role"] for row in old] == ["user", "assistant", "user", "assistant", "tool", "assistant"]
@@ -40,32 +36,30 @@ def test_a_reset_by_the_agent_ends_with_its_turn(world: Make) -> None:
 def test_a_handoff_that_is_typed_takes_what_was_said_out_of_the_context(world: Make) -> None:
     home = world()
     home.server.enqueue("one", "two", "three")
-    home.say("first question")
-    assert "anchor added" in home.say(",tape.handoff name=phase-2 summary=done")
-    home.say("second question")
-    home.say("third question")
+    answers = home.talk("first question", ",tape.handoff name=phase-2 summary=done", "second question")
+    assert "anchor added" in answers[1]
     assert shown(home, 1) == ["second question"]
+    home.talk("third question")
     assert shown(home, 2) == ["second question", "two", "third question"]
     assert said(home.stored(), "user") == ["first question", "second question", "third question"]
 
 
-def test_a_handoff_can_be_undone(world: Make) -> None:
+def test_a_handoff_can_be_undone_by_another_process(world: Make) -> None:
     home = world()
-    home.say("first question")
-    home.say(",tape.handoff name=phase-2")
-    assert "back in place" in home.say(",lcm undo")
-    home.say("second question")
+    home.talk("first question", ",tape.handoff name=phase-2")
+    (undone, _) = home.talk(",lcm undo", "second question")
+    assert "back in place" in undone
     assert shown(home, 1)[0] == "first question"
 
 
 def test_a_handoff_by_the_agent_compacts_and_its_turn_goes_on(world: Make) -> None:
-    home = world(lcm={"freshTailCount": 4, "leafChunkTokens": 2_000})
-    lines = [turn(number, 200) for number in range(1, 13)]
-    home.scenario("talk", turns=lines)
+    home = world(lcm={"freshTailCount": 4, "leafChunkTokens": 4_000})
+    lines = [turn(number, 250) for number in range(1, 11)]
+    home.talk(*lines)
     assert not any(map(is_summary_request, home.server.requests))
     before = home.server.requests[-1].tokens
-    home.server.enqueue(Calls(("tape_handoff", {"name": "phase-2", "summary": "twelve notes taken"})))
-    home.say("let us go on with something else")
+    home.server.enqueue(Calls(("tape_handoff", {"name": "phase-2", "summary": "ten notes taken"})))
+    home.talk("let us go on with something else")
     assert any(map(is_summary_request, home.server.requests))
     last = home.server.requests[-1]
     assert last.tokens < before

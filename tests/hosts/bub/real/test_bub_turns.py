@@ -10,7 +10,10 @@ from fakes.model_server import Calls, Reply
 
 Make = Callable[..., BubWorld]
 
-PIXEL = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+PIXEL = (
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJ"
+    "RU5ErkJggg=="
+)
 
 
 def shown(home: BubWorld, number: int) -> list[str]:
@@ -35,7 +38,7 @@ def test_every_turn_is_durable_when_the_process_is_killed(world: Make) -> None:
     home.server.enqueue("one", "two")
     home.scenario("killed", turns=["first question", "second question"])
     assert said(home.stored()) == ["first question", "one", "second question", "two"]
-    home.say("third question")
+    home.talk("third question")
     assert shown(home, 2) == ["first question", "one", "second question", "two", "third question"]
     assert home.problems() == []
 
@@ -46,7 +49,7 @@ def test_a_kill_in_the_middle_of_a_model_call_keeps_the_question(world: Make) ->
     home.scenario("killed", turns=["first question"], last="second question")
     assert said(home.stored()) == ["first question", "one", "second question"]
     assert "second question" not in json.dumps(home.tape()), "the host itself has lost it"
-    home.say("third question")
+    home.talk("third question")
     assert said(home.stored(), "user") == ["first question", "second question", "third question"]
     assert home.server.invalid == []
 
@@ -54,7 +57,7 @@ def test_a_kill_in_the_middle_of_a_model_call_keeps_the_question(world: Make) ->
 def test_parallel_calls_are_stored_with_their_results(world: Make) -> None:
     home = world()
     home.server.enqueue(Calls(("bash", {"command": "echo one"}), ("bash", {"command": "echo two"})), "done")
-    assert home.say("count") == "done"
+    assert home.talk("count") == ["done"]
     rows = home.stored()
     assert [row["role"] for row in rows] == ["user", "assistant", "tool", "tool", "assistant"]
     calls = [call["id"] for call in rows[1]["tool_calls"]]
@@ -66,7 +69,7 @@ def test_parallel_calls_are_stored_with_their_results(world: Make) -> None:
 def test_a_tool_that_fails_and_one_that_does_not_exist_are_answered(world: Make) -> None:
     home = world()
     home.server.enqueue(Calls(("bash", {"command": "exit 3"}), ("no_such_tool", {})), "I see")
-    assert home.say("try") == "I see"
+    assert home.talk("try") == ["I see"]
     rows = home.stored()
     assert "exited with code 3" in rows[2]["content"]
     assert "does not exist" in rows[3]["content"]
@@ -76,7 +79,8 @@ def test_a_tool_that_fails_and_one_that_does_not_exist_are_answered(world: Make)
 def test_an_image_is_stored_and_stays_in_view_though_the_tape_drops_it(world: Make) -> None:
     home = world()
     home.scenario("picture", url=PIXEL)
-    assert PIXEL not in json.dumps(home.tape())
+    (asked, *_) = [e["payload"] for e in home.tape() if e["kind"] == "message"]
+    assert [part["type"] for part in asked["content"]] == ["text"]
     (question, _, _, _) = home.stored()
     assert question["content"][1] == {"type": "image_url", "image_url": {"url": PIXEL}}
     assert PIXEL in json.dumps(home.server.requests[1].body)
@@ -86,7 +90,7 @@ def test_an_image_is_stored_and_stays_in_view_though_the_tape_drops_it(world: Ma
 def test_honest_repeats_are_all_stored(world: Make) -> None:
     home = world()
     home.server.enqueue("yes", "yes", "yes")
-    home.scenario("talk", turns=["go on", "go on", "go on"])
+    home.talk("go on", "go on", "go on")
     assert said(home.stored()) == ["go on", "yes"] * 3
 
 
@@ -114,12 +118,11 @@ def test_two_workspaces_have_lanes_of_their_own(world: Make) -> None:
 def test_a_tape_from_before_the_plugin_is_taken_in_once(world: Make) -> None:
     before = world(lcm={"enabled": False})
     before.server.enqueue("one", Calls(("bash", {"command": "echo x"})), "two")
-    before.say("first question")
-    before.say("second question")
+    before.talk("first question", "second question")
     assert not before.database.exists()
     home = world()
-    home.say("third question")
-    home.say("fourth question")
+    home.talk("third question")
+    home.talk("fourth question")
     rows = home.stored()
     assert said(rows, "user") == ["first question", "second question", "third question", "fourth question"]
     assert [row["role"] for row in rows[:6]] == [
@@ -139,7 +142,7 @@ def test_a_subagent_has_a_lane_of_its_own(world: Make) -> None:
     home.server.enqueue(
         Calls(("subagent", {"prompt": "look into the cellar"})), "the cellar is dry", "all is well"
     )
-    assert home.say("ask somebody") == "all is well"
+    assert home.talk("ask somebody") == ["all is well"]
     assert said(home.server.requests[1].messages[1:]) == ["look into the cellar"]
     lanes = sorted(c.session_key.split(":", 2)[2].split(":")[0] for c in home.conversations())
     assert lanes == ["cli", "subagent"]
@@ -150,11 +153,9 @@ def test_a_subagent_has_a_lane_of_its_own(world: Make) -> None:
 
 def test_a_subagent_in_the_same_session_leaves_the_call_with_its_result(world: Make) -> None:
     home = world()
-    home.say("hello")
     call = Calls(("subagent", {"prompt": "look into the cellar", "session": "inherit"}))
-    home.server.enqueue(call, "the cellar is dry", "all is well", "fine")
-    assert home.say("ask somebody") == "all is well"
-    home.say("good")
+    home.server.enqueue("hi", call, "the cellar is dry", "all is well", "fine")
+    assert home.talk("hello", "ask somebody", "good") == ["hi", "all is well", "fine"]
     assert home.server.invalid == []
     assert sorted(said(home.stored(), "user")) == ["ask somebody", "good", "hello", "look into the cellar"]
     assert home.problems() == []

@@ -1,0 +1,154 @@
+"""The plugin behind the host's hooks, on a real database: what it serves, and what happens when it fails."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lcm_plugin import LcmConfig
+from lcm_plugin.hosts.bub.core import Core
+from lcm_plugin.hosts.bub.settings import config_of
+from lcm_plugin.hosts.bub.tape import asked_name, bare, named
+from lcm_plugin.types import Session, Turn
+
+from test_bub_tape import turn as taped  # isort: skip
+
+LANE = Session("agent:work-1:cli:local")
+
+
+class Ticks:
+    """A clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def ticks() -> Ticks:
+    return Ticks()
+
+
+@pytest.fixture
+def core(tmp_path: Path, ticks: Ticks) -> Iterator[Core]:
+    made = Core(LcmConfig(database=str(tmp_path / "lcm.db"), busy_timeout_ms=50), monotonic=ticks)
+    yield made
+    made.close()
+
+
+def append(*messages: dict[str, Any]) -> Turn:
+    return Turn(LANE, list(messages), mode="append")
+
+
+def asked(run: str, text: str) -> dict[str, Any]:
+    return named({"role": "user", "content": text}, asked_name(run, 0))
+
+
+def stored(core: Core) -> list[str]:
+    engine = core.engine()
+    assert engine is not None
+    return [message["content"] for message in engine.messages(LANE)]
+
+
+def test_making_a_core_opens_nothing(tmp_path: Path) -> None:
+    core = Core(LcmConfig(database=str(tmp_path / "lcm.db")))
+    assert len(core.tools()) == 4
+    core.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_hook_stored_is_not_stored_again_from_the_tape(core: Core) -> None:
+    core.before_turn(append(asked("r1", "hello")))
+    core.follow(LANE, taped("r1", "hello", "hi"))
+    core.follow(LANE, taped("r1", "hello", "hi"))
+    assert stored(core) == ["hello", "hi"]
+
+
+def test_a_context_ends_with_the_question(core: Core) -> None:
+    core.follow(LANE, taped("r1", "hello", "hi"))
+    context = core.before_turn(append(asked("r2", "and?")))
+    assert context is not None
+    assert [message["content"] for message in bare(context.messages)] == ["hello", "hi", "and?"]
+    assert all(set(message) == {"role", "content"} for message in bare(context.messages))
+
+
+def test_a_handoff_takes_what_was_said_out_of_the_context_and_a_reset_archives(core: Core) -> None:
+    core.follow(LANE, taped("r1", "hello", "hi"))
+    core.handoff(LANE)
+    context = core.before_turn(append(asked("r2", "and?")))
+    assert context is not None
+    assert [message["content"] for message in context.messages] == ["and?"]
+    core.reset(LANE)
+    assert stored(core) == []
+
+
+def test_a_database_that_cannot_be_opened_is_told_once(
+    ticks: Ticks, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    core = Core(LcmConfig(database="/proc/no/lcm.db"), monotonic=ticks)
+    for _ in range(3):
+        assert not core.serves(LANE)
+        assert core.before_turn(append(asked("r1", "hello"))) is None
+        assert core.note(LANE) == ""
+        assert "not working" in core.command(LANE, "/lcm")
+        assert "not working" in core.call_tool(LANE, "lcm_grep", {"pattern": "x"})["error"]
+        ticks.now += 31
+    told = [record for record in caplog.records if record.name == "lcm_plugin.bub"]
+    assert len(told) == 1
+    assert "/proc/no" in told[0].getMessage()
+    core.close()
+
+
+def test_a_locked_database_is_left_alone_for_a_while_and_then_takes_in_everything(
+    core: Core, ticks: Ticks, caplog: pytest.LogCaptureFixture
+) -> None:
+    core.follow(LANE, taped("r1", "hello", "hi"))
+    with sqlite3.connect(core.config.database_target, isolation_level=None) as other:
+        other.execute("BEGIN IMMEDIATE")
+        assert core.before_turn(append(asked("r2", "and?"))) is None
+        assert core.paused
+        assert "is locked by another writer" in core.problem
+        other.execute("ROLLBACK")
+    assert core.before_turn(append(asked("r3", "still there?"))) is None
+    ticks.now += 31
+    tape = [*taped("r1", "hello", "hi"), *taped("r2", "and?", "fine"), *taped("r3", "still there?", "yes")]
+    core.follow(LANE, tape)
+    assert stored(core) == ["hello", "hi", "and?", "fine", "still there?", "yes"]
+    assert not core.problem
+    assert len([record for record in caplog.records if record.name == "lcm_plugin.bub"]) == 1
+
+
+def test_a_reset_that_could_not_be_done_is_done_before_anything_is_stored(core: Core, ticks: Ticks) -> None:
+    core.follow(LANE, taped("r1", "hello", "hi"))
+    with sqlite3.connect(core.config.database_target, isolation_level=None) as other:
+        other.execute("BEGIN IMMEDIATE")
+        core.reset(LANE)
+        other.execute("ROLLBACK")
+    ticks.now += 31
+    core.follow(LANE, taped("r2", "who are you?", "me"))
+    assert stored(core) == ["who are you?", "me"]
+
+
+def test_ignored_and_stateless_lanes_are_not_served(tmp_path: Path) -> None:
+    config = LcmConfig(
+        database=str(tmp_path / "lcm.db"),
+        ignore_session_patterns=["agent:*:cli:secret"],
+        stateless_session_patterns=["agent:*:cli:guest"],
+    )
+    core = Core(config)
+    served = [core.serves(Session(f"agent:w:cli:{name}")) for name in ("secret", "guest", "local")]
+    assert served == [False, False, True]
+    core.close()
+
+
+def test_settings_come_from_the_hosts_file_and_the_database_lies_in_its_home(tmp_path: Path) -> None:
+    assert config_of(None, tmp_path).database_target == str(tmp_path / "lcm" / "lcm.db")
+    named = config_of({"databasePath": "/x/y.db", "freshTailCount": 8}, tmp_path)
+    assert named.database_target == "/x/y.db"
+    assert named.fresh_tail_count == 8
