@@ -1,0 +1,40 @@
+"""The store's side of imports: rows by the source's ids, and conversations that are archived from the start."""
+
+from __future__ import annotations
+
+from test_contract import KEY, fill, message
+
+from lcm_plugin.store.base import Store
+
+
+def test_messages_are_found_by_the_hosts_ids_within_one_conversation(store: Store) -> None:
+    first = fill(store, 2)
+    with store.write() as writer:
+        writer.append(writer.open_conversation(KEY, 2), [message(3, host_id="user:a"), message(4)], 2)
+        other = writer.open_archived(KEY, "rollover", 3)
+        writer.append(other, [message(5, host_id="user:a"), message(6, host_id="user:é")], 3)
+    with store.read() as reader:
+        found = reader.heads_with_host_ids(first.conversation_id, ["user:a", "user:é", "missing"])
+        assert {host_id: head.seq for host_id, head in found.items()} == {"user:a": 3}
+        beside = reader.heads_with_host_ids(other.conversation_id, ["user:a", "user:é"])
+        assert {host_id: head.seq for host_id, head in beside.items()} == {"user:a": 1, "user:é": 2}
+        assert reader.heads_with_host_ids(first.conversation_id, []) == {}
+
+
+def test_a_conversation_can_be_archived_from_the_start(store: Store) -> None:
+    active = fill(store, 1)
+    with store.write() as writer:
+        made = writer.open_archived(KEY, "session-end", 7)
+        assert (made.active, made.archive_cause, made.archived_at, made.created_at) == (
+            False,
+            "session-end",
+            7,
+            7,
+        )
+        assert writer.append(made, [message(1)], 8)
+        assert writer.find_conversation(KEY) == writer.conversation(active.conversation_id)
+        assert [row.conversation_id for row in writer.lane(KEY.key)] == [
+            active.conversation_id,
+            made.conversation_id,
+        ]
+        assert len(writer.newest_items(made.conversation_id, limit=5)) == 1
