@@ -67,7 +67,11 @@ class _Thread:
         if known and (edited is not None or not self._goes_on(messages, known)):
             self._reconcile(engine, messages, len(messages) if edited is None else edited)
         if edited is not None:
-            engine.ingest(self._session, [_with_quiet_id(message) for message in messages[edited:]], "all")
+            again = [
+                _with_quiet_id(message) if message.id in known else to_core(message)
+                for message in messages[edited:]
+            ]
+            engine.ingest(self._session, again, "all")
         elif fresh := [to_core(message) for message in messages if message.id not in known]:
             engine.ingest(self._session, fresh, "append")
         self._marks = {**known, **marks}
@@ -79,9 +83,11 @@ class _Thread:
             return self._marks
         self._last = None
         names = {f"{role_of(message)}:{message.id}": str(message.id) for message in messages if message.id}
-        found = engine.record.known_ids(self._session, list(names))
-        if found or not engine.record.newest(self._session, 1):
-            return {names[name]: None for name in found}
+        found = {names[name] for name in engine.record.known_ids(self._session, list(names))}
+        newest = self._newest(engine)
+        found |= {graph_id for _, graph_id in newest} & set(names.values())
+        if found or not newest:
+            return dict.fromkeys(found)
         engine.ingest(self._session, [_with_quiet_id(message) for message in messages], "sync")
         self._last = messages[-1].id if messages else None
         return {str(message.id): None for message in messages if message.id}
@@ -94,19 +100,30 @@ class _Thread:
     def _reconcile(self, engine: Engine, messages: Sequence[BaseMessage], until: int) -> None:
         """Withdraws the newest rows that the state lacks up to ``until``, and brings back what it holds again."""
         held = {message.id for message in messages[:until]}
-        rows, kept, seen = [], [], set()
-        for row in reversed(engine.record.newest(self._session, _LOOK_BACK)):
-            graph_id = _graph_id(engine, row)
-            if graph_id is not None and any(part.text.strip() for part in row.parts):
-                rows.append(row)
-                kept.append(graph_id in held and graph_id not in seen)
-                seen.add(graph_id)
-        if not any(kept):
-            return
-        gone = [row for row in rows[: kept.index(True)] if not row.head.hidden]
-        back = [row for row, keeps in zip(rows, kept, strict=True) if keeps and row.head.hidden]
+        edited = {message.id for message in messages[until:]}
+        rows = self._newest(engine)
+        newest_of = {graph_id: row.head.seq for row, graph_id in rows if graph_id}
+        kept = {
+            row.head.seq for row, graph_id in rows if graph_id in held and newest_of[graph_id] == row.head.seq
+        }
+        end = max(kept, default=None)
+        gone = [
+            row
+            for row, graph_id in rows
+            if not row.head.hidden and graph_id and (graph_id in edited or (end and row.head.seq > end))
+        ]
+        back = [row for row, _ in rows if row.head.seq in kept and row.head.hidden]
         engine.record.withdraw(self._session, [row.head.message_id for row in gone])
         engine.record.restore(self._session, [row.head.message_id for row in back])
+
+    def _newest(self, engine: Engine) -> list[tuple[StoredMessage, str]]:
+        """The newest rows that show a model something, with their ids in the graph ("" for none), in order."""
+        rows = engine.record.newest(self._session, _LOOK_BACK)
+        return [
+            (row, _graph_id(engine, row) or "")
+            for row in rows
+            if any(part.text.strip() for part in row.parts)
+        ]
 
 
 def _graph_id(engine: Engine, row: StoredMessage) -> str | None:

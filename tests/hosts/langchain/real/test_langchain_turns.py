@@ -187,6 +187,35 @@ def test_an_edited_message_is_what_the_model_sees_and_both_are_kept(tmp_path: Pa
     middleware.close()
 
 
+def test_an_edit_of_the_first_message_and_a_restart_after_it_leave_no_copies(tmp_path: Path) -> None:
+    saver, model = InMemorySaver(), ScriptedModel(rule=lambda messages: answer("noted"))
+    middleware = middleware_in(tmp_path)
+    state = ask(garden(middleware, model, saver), "one")
+    agent = garden(middleware, model, saver)
+    agent.update_state(THREAD, {"messages": [HumanMessage("uno", id=state[0].id)]})
+    ask(agent, "two")
+    assert texts(model.calls[-1])[1:] == ["uno", "noted", "two"]
+    middleware.close()
+    again = middleware_in(tmp_path)
+    ask(garden(again, model, saver), "three")
+    assert texts(model.calls[-1])[1:] == ["uno", "noted", "two", "noted", "three"]
+    assert len(restored(again)) == 2 + 3 + 1 + 2
+    again.close()
+
+
+def test_a_thread_that_is_older_than_its_checkpoints_goes_on(tmp_path: Path) -> None:
+    model = ScriptedModel(rule=lambda messages: answer("noted"))
+    first = middleware_in(tmp_path)
+    ask(garden(first, model, None), "one")
+    first.close()
+    saver = InMemorySaver()
+    for text in ("two", "three"):
+        middleware = middleware_in(tmp_path)
+        ask(garden(middleware, model, saver), text)
+        middleware.close()
+    assert texts(model.calls[-1])[1:] == ["one", "noted", "two", "noted", "three"]
+
+
 def test_a_run_that_waits_for_a_person_goes_on(tmp_path: Path) -> None:
     middleware, model = middleware_in(tmp_path), ScriptedModel(rule=rule)
     asks = HumanInTheLoopMiddleware(interrupt_on={"weather": True})
