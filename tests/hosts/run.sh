@@ -29,8 +29,20 @@ find_python() {
             return
         fi
     done
-    echo "$host needs Python ${wanted:-$oldest or newer}, and none was found" >&2
+    if [[ -z "$wanted" ]] && candidate=$(fetch_python); then
+        echo "$candidate"
+        return
+    fi
+    echo "$host needs Python ${wanted:-$oldest or newer}, and none was found; PYTHON=/path/to/python names one" >&2
     return 69
+}
+
+# Debian 12 comes with Python 3.11 only. uv, a package like any other, brings a newer one where it may download it.
+fetch_python() {
+    local uv=.venvs/uv/bin/uv
+    echo "No Python $oldest or newer here; asking uv for one …" >&2
+    [[ -x $uv ]] || { python3 -m venv .venvs/uv && .venvs/uv/bin/python -m pip --quiet install uv >&2; } || return
+    "$uv" python install "$oldest" >&2 && "$uv" python find --managed-python "$oldest"
 }
 
 install() {
