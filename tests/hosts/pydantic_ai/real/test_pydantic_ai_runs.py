@@ -365,3 +365,17 @@ def test_a_wrong_answer_of_the_model_is_stored_too(make: Make) -> None:
     with pytest.raises(UnexpectedModelBehavior):
         agent.run_sync("how many?")
     assert "not a number" in str(lcm.history())
+
+
+def test_a_run_that_is_iterated_step_by_step_is_stored_too(make: Make) -> None:
+    lcm = make(summary_model="none")
+    agent = agent_with(lcm, TestModel(call_tools=["look"]))
+
+    async def talk() -> list[ModelMessage]:
+        async with agent.iter("hello") as run:
+            async for _ in run:
+                pass
+        assert run.result is not None
+        return run.result.all_messages()
+
+    assert asyncio.run(talk()) == lcm.history()
