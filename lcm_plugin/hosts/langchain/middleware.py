@@ -205,7 +205,7 @@ class LcmMiddleware(AgentMiddleware):  # type: ignore[misc, unused-ignore]
         if not overflow_reported({"overflow": str(error)}):
             return None
         shorter = self._prepare(request, call.session, overflow=str(error))
-        return shorter if shorter and len(shorter.request.messages) < len(call.request.messages) else None
+        return shorter if shorter and shorter.request.messages != call.request.messages else None
 
     def _note(self, call: _Call, response: Any) -> None:
         """Hands over what the provider counted, and lets due compaction start."""

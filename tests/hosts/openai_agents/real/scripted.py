@@ -10,6 +10,8 @@ from agents import Model, ModelResponse, Usage
 from agents.models.chatcmpl_converter import Converter
 from fakes.validity import problems_of
 from openai.types.responses import (
+    Response,
+    ResponseCompletedEvent,
     ResponseFunctionToolCall,
     ResponseInputItemParam,
     ResponseOutputMessage,
@@ -68,8 +70,21 @@ class ScriptedModel(Model):
         usage = Usage(requests=1, input_tokens=100 + len(json.dumps(items)) // 4, output_tokens=10)
         return ModelResponse(output=self._rule(items, self._number), usage=usage, response_id=None)
 
-    def stream_response(self, *_: Any, **__: Any) -> AsyncIterator[Any]:
-        raise NotImplementedError("these tests do not stream")
+    async def stream_response(
+        self, system_instructions: str | None, input: Any, *_: Any, **__: Any
+    ) -> AsyncIterator[Any]:
+        answer = await self.get_response(system_instructions, input)
+        whole = Response(
+            id=f"resp_{self._number}",
+            created_at=0,
+            model="scripted",
+            object="response",
+            output=answer.output,
+            tool_choice="auto",
+            tools=[],
+            parallel_tool_calls=True,
+        )
+        yield ResponseCompletedEvent(type="response.completed", sequence_number=0, response=whole)
 
 
 def problems_in(items: list[Item]) -> list[str]:

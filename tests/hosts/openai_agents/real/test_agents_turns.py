@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agents import Agent, RunConfig, Runner, function_tool
+from agents import Agent, FunctionTool, RunConfig, Runner, function_tool
 from scripted import Item, ScriptedModel, called, problems_in, said, thought
 from talk import FACT, OVERHEAD, SETTINGS, WINDOW, question, rule, talk, weather
 
@@ -108,6 +108,61 @@ def test_a_killed_process_loses_nothing_that_was_added(tmp_path: Path) -> None:
     assert after[: len(before)] == before
     assert len(after) == len(before) + 5 * 8
     assert session.engine.check().findings == ()
+    session.close()
+
+
+def test_a_streamed_run_stores_the_same(tmp_path: Path) -> None:
+    session, model = opened(tmp_path / "lcm.db"), ScriptedModel(rule)
+    agent = Agent(name="gardener", model=model, tools=[weather, *session.tools])
+
+    async def stream() -> None:
+        for turn in range(6):
+            result = Runner.run_streamed(
+                agent, question(turn), session=session, run_config=session.run_config()
+            )
+            async for _ in result.stream_events():
+                pass
+
+    asyncio.run(stream())
+    assert model.problems == []
+    record: Any = asyncio.run(session.record())
+    assert len(record) == 3 + 5 * 8
+    made = [item["call_id"] for item in record if item.get("type") == "function_call"]
+    assert len(made) == len(set(made)) == 10
+    session.close()
+
+
+@pytest.mark.skipif(
+    "needs_approval" not in FunctionTool.__dataclass_fields__, reason="this SDK has no approvals"
+)
+def test_a_run_that_waits_for_an_approval_goes_on(tmp_path: Path) -> None:
+    @function_tool(needs_approval=True)
+    def dig(place: str) -> str:
+        """Digs."""
+        return f"a hole in {place}"
+
+    def dig_first(items: list[Item], number: int) -> list[Any]:
+        if items[-1].get("role") == "user" and "dig" in str(items[-1]["content"]):
+            return [thought(number), called("dig", {"place": "bed 1"}, number)]
+        return [thought(number), said("done", number)]
+
+    session, model = opened(tmp_path / "lcm.db"), ScriptedModel(dig_first)
+    agent = Agent(name="gardener", model=model, tools=[dig])
+
+    async def approve() -> None:
+        stopped = await Runner.run(agent, "dig", session=session)
+        assert len(stopped.interruptions) == 1
+        state = stopped.to_state()
+        state.approve(stopped.interruptions[0])
+        await Runner.run(agent, state, session=session)
+        await Runner.run(agent, "thanks", session=session)
+
+    asyncio.run(approve())
+    assert model.problems == []
+    record: Any = asyncio.run(session.record())
+    kinds = [item.get("type") or item["role"] for item in record]
+    turn = ["user", "reasoning", "function_call", "function_call_output", "reasoning", "message"]
+    assert kinds == [*turn, "user", "reasoning", "message"]
     session.close()
 
 
