@@ -62,6 +62,8 @@ class LaneWriter:
         self._nodes: list[Node] = []
         self._standing: list[Standing] = []
         self._away: list[MessageHead] = []
+        self._out: frozenset[str] = frozenset()
+        self._back = 0
         self._conversation: Conversation | None = None
         self._made = False
         self._stack = ExitStack()
@@ -72,6 +74,8 @@ class LaneWriter:
             self._writer = self._stack.enter_context(self._engine.store.write())
         with self._reading() as reader:
             self._conversation = find_imported(reader, self._report.key, self._head.host_id)
+            if self._conversation is not None and not self._lane.branch:
+                self._out = _turned_away(reader, self._conversation.conversation_id)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
@@ -187,6 +191,8 @@ class LaneWriter:
                 if self._made:
                     self._weaver.prune(writer, conversation, self._standing, self._at)
                 self._append(writer, self._prepare(left))
+        if self._back:
+            self._bring_back()
         if self._away and self._main is not None:
             self._turn_away(self._main)
         now_earlier = self._conversation and self._conversation.active and not self._lane.live
@@ -200,7 +206,9 @@ class LaneWriter:
         ids = [entry.host_id for entry in entries]
         known = set[str]()
         if self._conversation is not None:
-            known = reader.known_host_ids([self._conversation.conversation_id], ids)
+            stored = reader.heads_with_host_ids(self._conversation.conversation_id, ids)
+            known = set(stored)
+            self._back += sum(str(head.message_id) in self._out for head in stored.values())
         if self._main is not None:
             in_main = reader.heads_with_host_ids(self._main, ids)
             self._away += in_main.values()
@@ -273,6 +281,16 @@ class LaneWriter:
             writer.remove_items(main, ordinals, TURNED_AWAY, self._at)
         self._report.note(f"{len(ordinals)} messages left the live context; they stay in its conversation")
 
+    def _bring_back(self) -> None:
+        """A branch that an earlier run took out is live again: all comes back, and what is not live goes again."""
+        assert self._conversation is not None
+        with self._writing() as writer:
+            if writer.restore_snapshot(self._conversation.conversation_id, self._at):
+                return
+        self._report.note(
+            f"{self._back} messages of the live branch stay outside the context, which changed since"
+        )
+
     @contextmanager
     def _reading(self) -> Iterator[Reader]:
         if self._writer is not None:
@@ -288,6 +306,14 @@ class LaneWriter:
         else:
             with self._engine.store.write() as writer:
                 yield writer
+
+
+def _turned_away(reader: Reader, conversation_id: int) -> frozenset[str]:
+    """The messages that the newest change of a context took out, when an import did it."""
+    snapshot = reader.snapshot(conversation_id)
+    if snapshot is None or snapshot.cause != TURNED_AWAY:
+        return frozenset()
+    return frozenset(str(ref) for _, kind, ref, _ in snapshot.items if kind == "message")
 
 
 def _standing_raw(reader: Reader, conversation_id: int, seqs: set[int]) -> list[int]:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from imported_store import Imported, asides, said, words
+from imported_store import Imported, asides, words
 
 from lcm_plugin import Session
 from lcm_plugin.ingest.messages import rebuild
@@ -102,29 +102,60 @@ def test_unknown_records_are_kept_as_typed_parts(imported: Imported, fixture_fil
     assert kept["system"] == "compaction"
 
 
+def line(uuid: str, parent: str | None, text: str, second: int) -> str:
+    at = f"2026-03-01T10:00:{second:02d}.000Z"
+    message = {"role": "user", "content": text}
+    record = {"type": "user", "uuid": uuid, "parentUuid": parent, "sessionId": "x", "timestamp": at}
+    return json.dumps({**record, "message": message}) + "\n"
+
+
 def test_a_rewind_after_an_import_takes_the_branch_out_of_the_context(
     imported: Imported, tmp_path: Path
 ) -> None:
-    def line(uuid: str, parent: str | None, text: str, second: int) -> str:
-        at = f"2026-03-01T10:00:{second:02d}.000Z"
-        message = {"role": "user", "content": text}
-        record = {"type": "user", "uuid": uuid, "parentUuid": parent, "sessionId": "x", "timestamp": at}
-        return json.dumps({**record, "message": message}) + "\n"
-
-    path = tmp_path / "x.jsonl"
+    path, key = tmp_path / "x.jsonl", "agent:claude-code:x"
     path.write_text(line("a", None, "one", 1) + line("b", "a", "two", 2))
     imported.bring(path)
-    assert imported.context("agent:claude-code:x") == ["one", "two"]
+    assert imported.context(key) == ["one", "two"]
     with path.open("a") as file:
         file.write(line("c", "a", "another two", 3))
     report = imported.bring(path)
-    assert imported.context("agent:claude-code:x") == ["one", "another two"]
-    assert [said(row) for row in imported.active("agent:claude-code:x") if not row.head.hidden] == [
-        "one",
-        "two",
-        "another two",
-    ]
+    assert imported.context(key) == ["one", "another two"]
+    assert words(imported.active(key)) == ["one", "two", "another two"]
     assert report.total("new") == 1
+
+
+def test_going_back_to_a_branch_brings_it_back(imported: Imported, tmp_path: Path) -> None:
+    path, key = tmp_path / "x.jsonl", "agent:claude-code:x"
+    path.write_text(line("a", None, "one", 1) + line("b", "a", "two", 2))
+    imported.bring(path)
+    with path.open("a") as file:
+        file.write(line("c", "a", "another two", 3))
+    imported.bring(path)
+    with path.open("a") as file:
+        file.write(line("d", "b", "three", 4))
+    imported.bring(path)
+    assert imported.context(key) == ["one", "two", "three"]
+    before = imported.lane(key)
+    imported.bring(path)
+    assert imported.lane(key) == before
+
+
+def test_a_branch_that_cannot_come_back_is_told(imported: Imported, tmp_path: Path) -> None:
+    path, key = tmp_path / "x.jsonl", "agent:claude-code:x"
+    path.write_text(line("a", None, "one", 1) + line("b", "a", "two", 2))
+    imported.bring(path)
+    with path.open("a") as file:
+        file.write(line("c", "a", "another two", 3))
+    imported.bring(path)
+    (conversation,) = imported.lane(key)
+    with imported.engine.store.write() as writer:
+        writer.remove_items(conversation.conversation_id, [2], "elsewhere", 1)
+        writer.restore_snapshot(conversation.conversation_id, 2)
+        writer.archive(conversation.conversation_id, "rollover", 3)
+    with path.open("a") as file:
+        file.write(line("d", "b", "three", 4))
+    report = imported.bring(path)
+    assert "1 messages of the live branch stay outside" in report.lanes[0].notes[0]
 
 
 def test_a_sub_agents_own_file_joins_its_session(imported: Imported, tmp_path: Path) -> None:
