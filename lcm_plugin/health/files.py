@@ -5,6 +5,7 @@ The database file itself is only asked for its rights, by name: nothing but SQLi
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 import time
@@ -97,7 +98,9 @@ class FileChecks:
                     raise InputError("its bytes do not match its digest")
                 raise NotFound(f"there is no {record.uri} in {folder.root}")
             with self._store.read() as reader:
-                self._payloads.read_file(reader, record.file_id)
+                data = self._payloads.read_file(reader, record.file_id)
+            if hashlib.sha256(data).hexdigest() != record.sha256:
+                raise InputError("its bytes do not match its digest")
         except NotFound as error:
             yield made("file_missing", record.conversation_id, (record.file_id,), str(error))
         except (InputError, LcmError) as error:

@@ -79,7 +79,6 @@ _MAY_BE_LEFT = frozenset(
         "summary_link_lost",
         "message_uncovered",
         "message_covered_twice",
-        "summary_depth",
     )
 )
 _CHANGES: dict[str, Callable[[Writer, int, RepairStep], int]] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -85,6 +85,9 @@ class AuditReader(Protocol):
 
     def message_identities(self, conversation_id: int) -> Iterator[tuple[int, int]]:
         """Seq and identity of a conversation's messages, in order, streamed."""
+
+    def stale_summaries(self, conversation_id: int, refs: Sequence[str]) -> Sequence[str]:
+        """Some summaries and all that were made from them, sources first."""
 
     def file_digests(self) -> Iterator[str]:
         """The SHA-256 of every payload that has a record, each once, sorted."""

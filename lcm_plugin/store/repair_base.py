@@ -72,6 +72,3 @@ class RepairWriter(Protocol):
 
         ``item_tokens`` is what it costs in a context from now on.
         """
-
-    def stale_summaries(self, conversation_id: int, refs: Sequence[str]) -> Sequence[str]:
-        """Some summaries and all that were made from them, sources first."""

@@ -6,7 +6,7 @@ import itertools
 import json
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -82,6 +82,16 @@ class AuditQueries(Handle):
     def message_identities(self, conversation_id: int) -> Iterator[tuple[int, int]]:
         query = "SELECT seq, identity FROM messages WHERE conversation_id = %(here)s ORDER BY seq"
         return ((seq, identity) for seq, identity in self._stream(query, {"here": conversation_id}))
+
+    def stale_summaries(self, conversation_id: int, refs: Sequence[str]) -> Sequence[str]:
+        rows = self._all(
+            "WITH RECURSIVE stale (id) AS (SELECT summary_id FROM summaries WHERE conversation_id = %s "
+            "AND summary_id = ANY(%s) "
+            "UNION SELECT l.summary_id FROM summary_parents l JOIN stale ON stale.id = l.parent_summary_id) "
+            "SELECT summary_id FROM summaries JOIN stale ON id = summary_id ORDER BY depth, summary_rowid",
+            (conversation_id, list(refs)),
+        )
+        return [row[0] for row in rows]
 
     def file_digests(self) -> Iterator[str]:
         for (digest,) in self._stream(

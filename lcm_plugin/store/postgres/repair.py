@@ -213,16 +213,6 @@ class RepairChanges(SearchChanges, Handle):
         )
         self.recount(summary.conversation_id)
 
-    def stale_summaries(self, conversation_id: int, refs: Sequence[str]) -> Sequence[str]:
-        rows = self._all(
-            "WITH RECURSIVE stale (id) AS (SELECT summary_id FROM summaries WHERE conversation_id = %s "
-            "AND summary_id = ANY(%s) "
-            "UNION SELECT l.summary_id FROM summary_parents l JOIN stale ON stale.id = l.parent_summary_id) "
-            "SELECT summary_id FROM summaries JOIN stale ON id = summary_id ORDER BY depth, summary_rowid",
-            (conversation_id, list(refs)),
-        )
-        return [row[0] for row in rows]
-
     def _deepest(self, conversation_id: int) -> int:
         row = self._one("SELECT max(depth) FROM summaries WHERE conversation_id = %s", (conversation_id,))
         return int(row[0] or 0)

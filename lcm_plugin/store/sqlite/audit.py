@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 
@@ -86,6 +87,16 @@ class AuditQueries(IndexQueries):
         return self.db.execute(
             "SELECT seq, identity FROM messages WHERE conversation_id = ? ORDER BY seq", (conversation_id,)
         )
+
+    def stale_summaries(self, conversation_id: int, refs: Sequence[str]) -> Sequence[str]:
+        rows = self._all(
+            "WITH RECURSIVE stale (id) AS (SELECT summary_id FROM summaries WHERE conversation_id = ? "
+            "AND summary_id IN (SELECT value FROM json_each(?)) "
+            "UNION SELECT l.summary_id FROM summary_parents l JOIN stale ON stale.id = l.parent_summary_id) "
+            "SELECT summary_id FROM summaries JOIN stale ON id = summary_id ORDER BY depth, summary_rowid",
+            (conversation_id, json.dumps(list(refs))),
+        )
+        return [row[0] for row in rows]
 
     def file_digests(self) -> Iterator[str]:
         for (digest,) in self.db.execute("SELECT DISTINCT sha256 FROM large_files ORDER BY sha256"):
