@@ -10,7 +10,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Self
 
@@ -412,13 +411,15 @@ class Engine:
         return self.doctor.repair(plan, self.backup if backup else None, destructive=destructive)
 
     def backup(self, target: str | None = None) -> str:
-        """Writes a checked copy of the database and returns its path; beside it, with the time, unless named.
+        """Writes a checked copy of the database and its files; beside it, with the time, unless named.
 
-        Raises `StoreUnavailable` for a server's database, which is copied with its own tools.
+        Returns its path. Raises `StoreUnavailable` for a server's database, which is copied with its own tools.
         """
         self._check_open()
-        stamp = datetime.fromtimestamp(self.clock() / 1000, UTC).strftime("%Y%m%dT%H%M%S")
-        return self.store.backup(target or f"{self.store.location}.{stamp}Z.bak")
+        from lcm_plugin.health.backup import back_up, copy_name
+
+        name = target or copy_name(self.store.location, self.clock())
+        return back_up(self.store, self.payloads.folder, name).path
 
     @property
     def default_budget(self) -> int:

@@ -13,6 +13,7 @@ from lcm_plugin.compaction.background import Background
 from lcm_plugin.compaction.service import Compaction
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.events import EventBus
+from lcm_plugin.health.backup import files_beside
 from lcm_plugin.health.doctor import Doctor
 from lcm_plugin.health.integrity import Checker
 from lcm_plugin.health.redaction import Redaction
@@ -141,7 +142,15 @@ def build_services(
 
 def payload_folder(config: LcmConfig, store: Store) -> FileFolder | None:
     """Where payloads lie: the configured folder, beside the database, or None for inside it."""
+    return payload_folder_at(config, store.location)
+
+
+def payload_folder_at(config: LcmConfig, location: str) -> FileFolder | None:
+    """The same for a database that may not be there yet. A copy has a folder of its own (`health.backup`)."""
     setting = config.large_files_dir
-    if setting == "db" or (not setting and "://" in store.location):
+    if setting == "db" or (not setting and "://" in location):
         return None
-    return FileFolder(Path(setting).expanduser() if setting else Path(store.location).with_name("lcm-files"))
+    if setting:
+        return FileFolder(Path(setting).expanduser())
+    own = files_beside(location)
+    return own if own.root.is_dir() else FileFolder(Path(location).with_name("lcm-files"))

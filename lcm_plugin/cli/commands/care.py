@@ -1,4 +1,4 @@
-"""Looking after a database: ``compact, backup``, and registering ``doctor, rescue``."""
+"""Looking after a database: ``compact``, and registering ``doctor, rescue, backup, restore``."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lcm_plugin.cli.commands.backup import backup, restore
 from lcm_plugin.cli.commands.doctor import doctor, rescue
-from lcm_plugin.cli.opening import reading, writing
+from lcm_plugin.cli.opening import writing
 from lcm_plugin.cli.options import AsJson, ConversationName, Database
-from lcm_plugin.cli.output import print_json, size, working
+from lcm_plugin.cli.output import print_json, working
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
@@ -23,7 +24,7 @@ PANEL = "Look after"
 
 def add_to(app: typer.Typer) -> None:
     """Registers the commands."""
-    for command in (doctor, rescue, compact, backup):
+    for command in (doctor, rescue, compact, backup, restore):
         app.command(rich_help_panel=PANEL)(command)
 
 
@@ -53,28 +54,6 @@ def compact(
     print(
         f"{result.reason.value}{detail}; {result.tokens_before:,} -> {result.tokens_after:,} tokens, {done}"
     )
-
-
-def backup(
-    target: Annotated[
-        str | None, typer.Argument(help="The copy's path; beside the database if not given.")
-    ] = None,
-    database: Database = None,
-    as_json: AsJson = False,
-) -> None:
-    """Write a checked copy of the database; safe while a host runs.
-
-    Examples: `lcm backup` · `lcm backup /srv/copies/lcm.db`
-    """
-    from pathlib import Path
-
-    with reading(database) as engine, working("copying"):
-        written = engine.backup(target)
-    count = Path(written).stat().st_size if Path(written).exists() else None
-    if as_json:
-        print_json({"path": written, "bytes": count})
-    else:
-        print(f"{written} ({size(count)})" if count is not None else written)
 
 
 @contextmanager

@@ -1,0 +1,149 @@
+"""``lcm backup`` and ``lcm restore``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lcm_plugin.cli.exits import INTERNAL, complain
+from lcm_plugin.cli.opening import reading
+from lcm_plugin.cli.options import AsJson, Database
+from lcm_plugin.cli.output import print_json, size, working
+
+if TYPE_CHECKING:
+    from lcm_plugin.engine import Engine
+    from lcm_plugin.types import Finding
+
+
+def backup(
+    target: Annotated[
+        str | None, typer.Argument(help="The copy's path; beside the database if not given.")
+    ] = None,
+    database: Database = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a checked copy of the database and its large files; safe while a host runs.
+
+    The files lie in a folder beside the copy, named as the copy with .files at the end; on the same disk they take
+    no space of their own. `lcm restore` puts a copy back.
+
+    Examples: `lcm backup` · `lcm backup /srv/copies/lcm.db`
+    """
+    from lcm_plugin.health.backup import back_up, copy_name
+
+    with reading(database) as engine, working("copying") as tell:
+        name = target or copy_name(engine.store.location, engine.clock())
+        done = back_up(engine.store, engine.payloads.folder, name, lambda count: tell(f"{count:,} files"))
+    if done.missing:
+        some = ", ".join(done.missing[:5])
+        complain(f"warning: the bytes of {len(done.missing):,} files were missing or damaged already: {some}")
+    if as_json:
+        print_json(asdict(done))
+        return
+    files = f", {done.files:,} files ({size(done.file_bytes)})" if done.files else ""
+    print(f"{done.path} ({size(done.bytes)}{files})")
+
+
+def restore(
+    copy: Annotated[str, typer.Argument(metavar="COPY", help="A copy that lcm backup wrote.")],
+    database: Database = None,
+    check: Annotated[bool, typer.Option("--check", help="Only check the copy and its files.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace a database that is there, after a copy of it.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Check a copy, and put it in the database's place with its large files.
+
+    Stop the hosts first. With --check nothing is changed, and the exit code is 1 when the copy is not whole.
+
+    Examples: `lcm restore lcm.db.20260317T214000Z.bak --check` · `lcm restore /srv/copies/lcm.db --force`
+    """
+    from lcm_plugin.errors import NotFound
+
+    path = Path(copy).expanduser()
+    if not path.is_file():
+        raise NotFound(f"there is no copy at {copy}")
+    with _opened_copy(path) as engine, working("checking"):
+        errors = _errors(engine)
+        messages = engine.library.status().messages
+    if check or errors:
+        _report_check(path, messages, errors, as_json=as_json)
+        return
+    _restore(path, messages, database, force=force, as_json=as_json)
+
+
+def _restore(copy: Path, messages: int, database: str | None, *, force: bool, as_json: bool) -> None:
+    from lcm_plugin.config_file import load_config
+    from lcm_plugin.engine import Engine
+    from lcm_plugin.errors import InputError
+    from lcm_plugin.health.backup import restored_files
+    from lcm_plugin.services import payload_folder_at
+
+    config = load_config(**({"database": database} if database else {}))
+    if "://" in config.database_target:
+        raise InputError(
+            "a copy is restored into a SQLite file; use 'lcm migrate-store' for a server's database"
+        )
+    target = Path(config.database_target).expanduser()
+    saved = ""
+    if target.exists() and target.stat().st_size:
+        if target.resolve() == copy.resolve():
+            raise InputError("the copy is the database itself")
+        if not force:
+            raise InputError(f"{target} exists already; --force replaces it, after a copy of it")
+        with Engine.open(config, read_only=True) as engine, working("copying what is there"):
+            saved = engine.backup()
+    from lcm_plugin.store.sqlite.restore import restore as replace
+
+    with _opened_copy(copy) as engine, working("restoring"):
+        source = engine.payloads.folder
+        files, missing = (
+            (0, ())
+            if source is None
+            else restored_files(engine.store, source, payload_folder_at(config, str(target)))
+        )
+        replace(copy, target)
+    if missing:
+        complain(f"warning: the bytes of {len(missing):,} files are missing: {', '.join(missing[:5])}")
+    if as_json:
+        print_json({"database": str(target), "messages": messages, "files": files, "saved": saved})
+        return
+    print(f"{target}: {messages:,} messages, {files:,} files")
+    if saved:
+        print(f"What was there before is at {saved}")
+
+
+@contextmanager
+def _opened_copy(path: Path) -> Iterator[Engine]:
+    from lcm_plugin.config import LcmConfig
+    from lcm_plugin.engine import Engine
+
+    with Engine.open(LcmConfig(database=str(path), large_files_dir=""), read_only=True) as engine:
+        yield engine
+
+
+def _errors(engine: Engine) -> list[Finding]:
+    from lcm_plugin.types import Severity
+
+    return [found for found in engine.check().findings if found.severity is Severity.ERROR]
+
+
+def _report_check(path: Path, messages: int, errors: list[Finding], *, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            {"path": str(path), "ok": not errors, "messages": messages, "errors": [e.message for e in errors]}
+        )
+    elif errors:
+        print(f"{path} is not whole, so nothing was restored: {len(errors)} errors")
+        for found in errors[:20]:
+            print(f"{found.code}: {found.message}")
+    else:
+        print(f"{path} is whole: {messages:,} messages")
+    if errors:
+        raise typer.Exit(INTERNAL)
