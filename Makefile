@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 DEMO_DB := build/demo/incident.db
 DATA ?=
 
-.PHONY: demo test lint format bench test-hosts test-matrix clean
+.PHONY: demo test lint format bench test-browser test-hosts test-matrix clean
 
 demo: $(VENV)/.core
 	@rm -rf build/demo && mkdir -p build/demo
@@ -34,6 +34,10 @@ format: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/turns.py
 	$(BIN)/python benchmarks/summary_retention.py $(DATA) examples/incident.jsonl
+
+# The exported page in a real Chromium, driven from an environment of its own under .venvs/.
+test-browser: $(VENV)/.dev
+	tests/export/browser/run.sh
 
 # Each host's own tests drive the real host, in an environment of its own under .venvs/.
 HOSTS := $(patsubst tests/hosts/%/requirements.txt,%,$(wildcard tests/hosts/*/requirements.txt))

@@ -136,10 +136,16 @@ function bringIntoView(node) {
   return undefined;
 }
 
+/** The conversation that was used last, one in use before any other. */
+function newest() {
+  const inUse = about.conversations.filter((one) => one.active);
+  return (inUse.length ? inUse : about.conversations).reduce((best, one) => (one.to < best.to ? best : one));
+}
+
 /** Opens the place that the address names. */
 function arrive() {
   const [id, name] = location.hash.slice(1).split("/");
-  const wanted = about.conversations.find((one) => String(one.id) === id) ?? about.conversations[0];
+  const wanted = about.conversations.find((one) => String(one.id) === id) ?? newest();
   if (state.history?.facts !== wanted) {
     state.history = new History(wanted);
     $("choose").value = String(wanted.id);
