@@ -16,14 +16,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lcm_plugin.ingest.references import MARK
 from lcm_plugin.types import HOST_DATA, Message
 
 HOST = "openai_agents"
 Item = dict[str, Any]
 _NUMBER = "item"
 _WRAPS = "wraps"
+_AS_BLOCK = "as_block"
 # A local shell's output names its call by another key, so the core cannot pair the two.
 _AS_THEY_ARE = ("function_call", "local_shell_call")
+# Elsewhere a reference to a file may stand where an API wants the bytes themselves.
+_MAY_REFER = ("function_call", "reasoning")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +135,11 @@ def _single(item: Item) -> Message | None:
         frame = {**item, "content": None}
         return {"role": item["role"], "content": item.get("content"), HOST_DATA: {HOST: {"frame": frame}}}
     answer: Message = {"role": "tool", "tool_call_id": item["call_id"]}
-    if item["type"] == "function_call_output" and isinstance(item.get("output"), (str, list)):
-        data: dict[str, Any] = {"frame": {**item, "output": None}}
-        return {**answer, "content": item["output"], HOST_DATA: {HOST: data}}
+    output, data = item.get("output"), {"frame": {**item, "output": None}}
+    if item["type"] == "function_call_output" and isinstance(output, (str, list)):
+        return {**answer, "content": output, HOST_DATA: {HOST: data}}
+    if isinstance(output, dict):
+        return {**answer, "content": [output], HOST_DATA: {HOST: {**data, _AS_BLOCK: output.get("type")}}}
     return {**answer, "content": _dumps(item), HOST_DATA: {HOST: {_WRAPS: item["type"]}}}
 
 
@@ -179,8 +185,10 @@ def _restored(blocks: Sequence[Any], frame: Mapping[str, Any]) -> Item:
 def _unframed(message: Message, data: Mapping[str, Any]) -> Item:
     if _WRAPS in data:
         return dict(json.loads(message["content"]))
-    frame = data["frame"]
-    return {**frame, ("output" if "output" in frame else "content"): message.get("content")}
+    frame, content = data["frame"], message.get("content")
+    if _AS_BLOCK in data:
+        return {**frame, "output": content[0]}  # type: ignore[index]
+    return {**frame, ("output" if "output" in frame else "content"): content}
 
 
 def _shown(message: Message, broken: set[str]) -> Iterator[Item]:
@@ -221,7 +229,9 @@ def _shown_output(message: Message, data: Mapping[str, Any], broken: set[str]) -
     call_id, content = message["tool_call_id"], message.get("content")
     if _WRAPS in data and call_id not in broken:
         return {**json.loads(str(content)), "call_id": call_id}
-    if "frame" in data:
+    if _AS_BLOCK in data and call_id not in broken:
+        return {**data["frame"], "call_id": call_id, "output": content[0]}  # type: ignore[index]
+    if "frame" in data and _AS_BLOCK not in data:
         return {**data["frame"], "call_id": call_id, "output": content}
     return {"type": "function_call_output", "call_id": call_id, "output": content}
 
@@ -249,6 +259,8 @@ def _shown_response(
             texts.append({key: value for key, value in block.items() if key != _NUMBER})
         elif block.get("type") in ("output_text", "text"):
             yield {"role": "assistant", "content": block["text"]}
+        elif block and block.get("type") not in _MAY_REFER and MARK in _dumps(block):
+            yield {"role": "assistant", "content": _dumps(block)}
         elif _WRAPS in block and block["call_id"] not in broken:
             yield {**json.loads(block["arguments"]), "call_id": block["call_id"]}
         elif block:
@@ -278,8 +290,7 @@ def _broken(message: Message) -> Iterator[str]:
     """Ids of wrapped calls of which the call or the output can no longer be unwrapped."""
     data = message.get(HOST_DATA, {}).get(HOST) or {}
     if message["role"] == "tool":
-        is_function = (data.get("frame") or {}).get("type") == "function_call_output"
-        if not is_function and not (_WRAPS in data and _unwraps(message.get("content"), data[_WRAPS])):
+        if not _is_whole_output(message.get("content"), data):
             yield str(message.get("tool_call_id"))
         return
     content = message.get("content")
@@ -291,7 +302,19 @@ def _broken(message: Message) -> Iterator[str]:
             yield str(block["call_id"])
 
 
+def _is_whole_output(content: Any, data: Mapping[str, Any]) -> bool:
+    """Whether an output can be shown as the item that it was."""
+    if _WRAPS in data:
+        return _unwraps(content, data[_WRAPS])
+    if _AS_BLOCK in data:
+        block = content[0] if isinstance(content, list) and len(content) == 1 else None
+        return isinstance(block, dict) and block.get("type") == data[_AS_BLOCK] and MARK not in _dumps(block)
+    return "frame" in data
+
+
 def _unwraps(text: Any, kind: str) -> bool:
+    if not isinstance(text, str) or MARK in text:
+        return False
     try:
         item = json.loads(text)
     except (TypeError, ValueError):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
 import json
+import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +19,7 @@ from lcm_plugin.hosts.openai_agents.items import shown_items, stored_items, to_c
 from lcm_plugin.hosts.openai_agents.journal import record_items
 
 COUNT = itertools.count()
+PNG = "data:image/png;base64,"
 USER = {"role": "user", "content": "what is in the shed?"}
 PICTURE = {
     "type": "message",
@@ -159,3 +162,47 @@ def test_a_shortened_output_of_another_kind_becomes_a_function_call_with_its_out
     }
     assert len(json.dumps(items)) < 6_000
     assert session._items(100) == [USER, SHELL, long, USER]
+
+
+def noise(size: int) -> str:
+    """Base64 of something that no rule takes for words."""
+    return base64.b64encode(random.Random(7).randbytes(size)).decode()
+
+
+def test_a_large_screenshot_is_shown_as_the_picture_it_is(engine: Engine) -> None:
+    shot = {**EVERYTHING[-2], "output": {"type": "computer_screenshot", "image_url": PNG + noise(30_000)}}
+    items = [USER, EVERYTHING[-3], shot, USER]
+    session = LcmSession("screen", engine=engine)
+    session._add(items)
+    assert session._items(None) == items
+    assert session._items(10) == items
+
+
+def test_a_large_generated_picture_becomes_words_that_name_its_file(engine: Engine) -> None:
+    picture = {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": noise(30_000)}
+    session = LcmSession("picture", engine=engine)
+    session._add([USER, picture, REPLY, USER])
+    shown = session._items(None)
+    assert [item.get("type") or item["role"] for item in shown] == ["user", "assistant", "message", "user"]
+    assert "[LCM File: file_" in shown[1]["content"]
+    assert len(json.dumps(shown)) < 4_000
+    assert session._items(10) == [USER, picture, REPLY, USER]
+
+
+def test_large_arguments_stay_valid_json(engine: Engine) -> None:
+    written = {**CALL, "arguments": json.dumps({"path": "x", "text": "a spade and a bed " * 20_000})}
+    session = LcmSession("large", engine=engine)
+    session._add([USER, written, OUTPUT, USER])
+    [shown] = [item for item in session._items(None) if item.get("type") == "function_call"]
+    assert "file_" in json.dumps(json.loads(shown["arguments"]))
+    assert session._items(10) == [USER, written, OUTPUT, USER]
+
+
+def test_bytes_in_another_tools_output_do_not_come_out_as_a_broken_item(engine: Engine) -> None:
+    result = {**SHELL_OUTPUT["output"][0], "stdout": noise(30_000)}  # type: ignore[index]
+    printed = {**SHELL_OUTPUT, "output": [result]}
+    session = LcmSession("bytes", engine=engine)
+    session._add([USER, SHELL, printed, USER])
+    kinds = [item.get("type") or item["role"] for item in session._items(None)]
+    assert kinds == ["user", "function_call", "function_call_output", "user"]
+    assert session._items(10) == [USER, SHELL, printed, USER]
