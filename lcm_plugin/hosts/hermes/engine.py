@@ -20,6 +20,7 @@ from lcm_plugin.compaction.policy import Call, limits_for
 from lcm_plugin.errors import StoreBusy
 from lcm_plugin.hosts.hermes.builtin import HostCompressor
 from lcm_plugin.hosts.hermes.messages import inherited
+from lcm_plugin.hosts.hermes.pieces import stored_pieces
 from lcm_plugin.hosts.hermes.seen import SeenList
 from lcm_plugin.hosts.hermes.settings import profile_name
 from lcm_plugin.hosts.hermes.shrink import Shrinker
@@ -49,7 +50,7 @@ class HermesEngine:
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
-        self.seen = SeenList()
+        self.seen = SeenList(self._stored_pieces)
         self.shrinker = Shrinker(self)
         self.bound_at = 0
         self.gateway_key = ""
@@ -254,7 +255,9 @@ class HermesEngine:
 
     def get_tool_schemas(self) -> list[dict[str, Any]]:
         """The recall tools as bare functions, as the host wants them."""
-        return [dict(schema.get("function", schema)) for schema in self._guarded(_tool_schemas) or []]
+        from lcm_plugin.tools import tool_schemas
+
+        return [dict(schema.get("function", schema)) for schema in tool_schemas()]
 
     def handle_tool_call(self, name: str, args: Mapping[str, Any], **context: Any) -> str:
         """Runs a recall tool on the bound session; the answer is JSON text, errors included."""
@@ -352,6 +355,10 @@ class HermesEngine:
         known = self.runtime.stored_key(str(session.id)) is not None
         engine.ingest(session, listing if known else inherited(listing), mode="sync")
 
+    def _stored_pieces(self, said: str) -> tuple[str, ...] | None:
+        engine, session = self.runtime.engine(), self.session
+        return self._guarded(lambda: stored_pieces(engine, session, said)) if engine and session else None
+
     def _end_turn(self) -> None:
         engine, session = self.runtime.engine(), self.session
         if engine is not None and session is not None:
@@ -378,12 +385,6 @@ class HermesEngine:
         self._last_summary_fallback_used = False
         self._last_aux_model_failure_model = None
         self._last_aux_model_failure_error = None
-
-
-def _tool_schemas() -> list[dict[str, Any]]:
-    from lcm_plugin.tools import tool_schemas
-
-    return tool_schemas()
 
 
 def _serves(engine: Engine, session: Session) -> bool:

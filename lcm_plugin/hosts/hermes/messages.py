@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from lcm_plugin.markup import is_notice, summary_id_of
@@ -31,18 +31,20 @@ _SCAFFOLDING = (
     "_kanban_stop_synthetic",
 )
 _BLOCK = re.compile(r"<(summary|lcm-notice)\b.*?</\1>", re.DOTALL)
-_TODO = re.compile(
-    r"(?:^|\n\n)\[Your active task list was preserved across context compression\](?:\n- \[.\] [^\n]*)+\Z"
+_TASK_LIST = re.compile(
+    r"\[Your active task list was preserved across context compression\](?:\n- \[.\] [^\n]*)+"
 )
 
 
 class Merges:
     """User messages that the host merged because nobody had answered the first of them.
 
-    It does so in place, so what was one message when it was stored comes back with more behind it.
+    It does so in place, so what was one message when it was stored comes back with more behind it. ``stored``
+    tells what a text was when it was stored by an earlier process; None when that cannot be told now.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, stored: Callable[[str], tuple[str, ...] | None] = lambda said: None) -> None:
+        self._stored = stored
         self._pieces: dict[str, tuple[str, ...]] = {}
         self._unanswered: str | None = None
 
@@ -52,6 +54,8 @@ class Merges:
         if said not in self._pieces and earlier and said.startswith(earlier + FOLD):
             before = self._pieces.get(earlier, (earlier,))
             self._pieces[said] = (*before, said[len(earlier + FOLD) :])
+        elif said not in self._pieces and FOLD in said and (pieces := self._stored(said)):
+            self._pieces[said] = pieces
         return self._pieces.get(said, (said,))
 
     def list_ends(self, messages: Sequence[Any]) -> None:
@@ -93,7 +97,7 @@ def _is_scaffolding(message: Message) -> bool:
 def _split(content: str) -> tuple[list[str], str]:
     """Our own blocks at the front of a text, and what the user said after them."""
     blocks = []
-    said = _TODO.sub("", content)
+    said = _without_task_list(content)
     while (found := _BLOCK.match(said)) and _is_ours(found.group(0)):
         rest = said[found.end() :]
         if rest and not rest.startswith(FOLD):
@@ -101,6 +105,11 @@ def _split(content: str) -> tuple[list[str], str]:
         blocks.append(found.group(0))
         said = rest.removeprefix(FOLD)
     return blocks, said
+
+
+def _without_task_list(content: str) -> str:
+    """A text without the paragraph that the host adds, or begins it with, when the list was made smaller."""
+    return FOLD.join(piece for piece in content.split(FOLD) if not _TASK_LIST.fullmatch(piece))
 
 
 def _is_ours(text: str) -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from lcm_plugin.hosts.hermes.messages import Merges, from_host
 from lcm_plugin.types import Message
+
+Pieces = Callable[[str], tuple[str, ...] | None]
 
 
 class SeenList:
@@ -17,12 +19,13 @@ class SeenList:
     very dicts they hold.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, stored: Pieces = lambda said: None) -> None:
         self.raw: list[Any] = []
         self.listing: list[Message] = []
         self._before_session: list[Any] = []
         self._compacted: Any = None
-        self._merges = Merges()
+        self._stored = stored
+        self._merges = Merges(stored)
 
     def look(self, messages: Sequence[Any]) -> list[Message]:
         """Takes the list in and returns the conversation that it stands for."""
@@ -37,7 +40,8 @@ class SeenList:
     def leave(self) -> None:
         """The agent goes to another session; what it has shown so far belongs to the one it leaves."""
         self._before_session = self.raw or self._before_session
-        self.raw, self.listing, self._compacted, self._merges = [], [], None, Merges()
+        self.raw, self.listing, self._compacted = [], [], None
+        self._merges = Merges(self._stored)
 
     def is_stale(self, messages: Sequence[Any]) -> bool:
         """Whether a list handed over at a session's end is one of the wrong ones."""

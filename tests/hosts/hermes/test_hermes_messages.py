@@ -57,7 +57,10 @@ def test_the_task_list_that_the_host_puts_in_is_left_out() -> None:
     assert from_host([user(note)]) == []
     assert from_host([user(f"go on\n\n{note}")]) == [user("go on")]
     assert from_host([{**user(note), "_todo_snapshot_synthetic": True}]) == []
-    assert from_host([user(f"{note}\n\nwhy do I see this?")]) == [user(f"{note}\n\nwhy do I see this?")]
+    assert from_host([user(f"{note}\n\ngo on")]) == [user("go on")]
+    assert from_host([user(f"first\n\n{note}\n\nsecond")]) == [user("first\n\nsecond")]
+    quoted = f"> {note}\n\nwhy do I see this?"
+    assert from_host([user(quoted)]) == [user(quoted)]
 
 
 def test_nudges_that_only_drive_the_loop_are_left_out() -> None:

@@ -48,13 +48,20 @@ def loop(
     in_place: bool = True,
     history: list[dict[str, Any]] | None = None,
     session_id: str | None = None,
+    resume: bool = False,
     pause: float = 0.0,
+    watch: bool = False,
     **options: Any,
 ) -> dict[str, Any]:
-    """Says the turns one after the other to one agent, as a chat program does."""
+    """Says the turns one after the other to one agent, as a chat program does.
+
+    ``resume`` begins with what the host has of the session; ``watch`` asks for ``/lcm status`` after each turn.
+    """
     if session_id is not None:
         options["session_id"] = session_id
     agent = make_agent(url, **options)
+    if resume:
+        history = agent._session_db.get_messages_as_conversation(session_id, repair_alternation=True)
     agent.compression_in_place = in_place
     compress = agent.context_compressor.compress
     calls: list[dict[str, Any]] = []
@@ -75,6 +82,7 @@ def loop(
     watched.__signature__ = __import__("inspect").signature(compress)  # type: ignore[attr-defined]
     agent.context_compressor.compress = watched
     messages: list[dict[str, Any]] = history or []
+    statuses: list[str] = []
     ids = [agent.session_id]
     started = time.perf_counter()
     for text in turns:
@@ -83,16 +91,26 @@ def loop(
         answers.append(result["final_response"])
         if agent.session_id != ids[-1]:
             ids.append(agent.session_id)
+        if watch:
+            statuses.append(slash("status"))
         time.sleep(pause)
     return {
         "engine": engine_of(agent),
         "answers": answers,
         "compress": calls,
         "session_ids": ids,
+        "statuses": statuses,
         "list": len(messages),
         "seconds": time.perf_counter() - started,
         "hooks": hook_times(agent),
     }
+
+
+def slash(arguments: str) -> str:
+    """What ``/lcm`` answers in a chat."""
+    from hermes_cli.plugins import get_plugin_manager
+
+    return str(get_plugin_manager()._plugin_commands["lcm"]["handler"](arguments))
 
 
 def hook_times(agent: Any) -> dict[str, float]:
@@ -168,8 +186,19 @@ def skills(url: str) -> list[str]:
     return [name for name, skill in found.items() if skill["path"].read_text()]
 
 
+def collected(url: str) -> dict[str, Any]:
+    """Loads the plugin as the host's folder ``plugins/context_engine`` would, which offers less."""
+    from plugins.context_engine import _EngineCollector
+
+    from lcm_plugin.hosts.hermes import register
+
+    collector = _EngineCollector()
+    register(collector)
+    return {"engine": collector.engine.name, "offers_skills": hasattr(collector, "register_skill")}
+
+
 def copies(url: str, count: int) -> dict[str, Any]:
-    """Copies the registered engine as the host does for each agent."""
+    """Copies the registered engine as the host does for each agent, and starts each as it does."""
     import copy
 
     from hermes_cli.plugins import discover_plugins, get_plugin_context_engine
@@ -180,11 +209,19 @@ def copies(url: str, count: int) -> dict[str, Any]:
     registered_engine = get_plugin_context_engine()
     started = time.perf_counter()
     made = [copy.deepcopy(agent.context_compressor) for _ in range(count)]
-    seconds = time.perf_counter() - started
+    copied = time.perf_counter() - started
+    unbound = [made[0].session_id, registered_engine.session_id]
+    started = time.perf_counter()
+    for number, engine in enumerate(made):
+        engine.update_model("fake-model", 64_000, base_url=url, api_key="sk-fake", provider="custom")
+        engine.bind_session_state(session_db=agent._session_db, session_id=f"request-{number}")
+        engine.get_tool_schemas()
+        engine.on_session_start(f"request-{number}", platform="api_server", conversation_id=None)
     return {
-        "milliseconds_each": 1000 * seconds / count,
+        "milliseconds_to_copy": 1000 * copied / count,
+        "milliseconds_to_start": 1000 * (time.perf_counter() - started) / count,
         "same_runtime": all(engine.runtime is registered_engine.runtime for engine in made),
-        "session_ids": [made[0].session_id, registered_engine.session_id],
+        "session_ids": unbound,
     }
 
 

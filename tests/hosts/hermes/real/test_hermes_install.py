@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import plugins.context_engine as bundled
+from fakes.answers import is_summary_request
+from speech import turn
 from world import World, texts
 
 import lcm_plugin.hosts.hermes
 
 Make = Callable[..., World]
+RECALL_TOOLS = ("lcm_grep", "lcm_describe", "lcm_expand", "lcm_expand_query")
 FOLDER = Path(lcm_plugin.hosts.hermes.__file__).parent / "folder"
 
 
@@ -39,7 +43,40 @@ def test_the_engine_in_the_agent_is_ours_and_its_tools_are_offered(world: Make) 
     assert engine["class"] == "LcmContextEngine"
     assert engine["status"]["engine"] == "lcm"
     offered = home.server.requests[-1].tools
-    assert {"lcm_grep", "lcm_describe", "lcm_expand", "lcm_expand_query"} <= set(offered)
+    assert set(RECALL_TOOLS) <= set(offered)
+
+
+def test_an_agent_without_the_toolset_is_offered_no_recall_tool_and_stores_all_the_same(world: Make) -> None:
+    home = world()
+    home.scenario("loop", turns=["hello"], enabled_toolsets=["todo"])
+    assert home.server.requests[-1].tools == ("todo",)
+    assert texts(home.stored()) == ["hello", "Noted: hello"]
+
+
+def test_the_recall_tools_cost_less_than_two_thousand_tokens_of_schema(world: Make) -> None:
+    home = world()
+    home.scenario("loop", turns=["hello"], enabled_toolsets=["context_engine"])
+    tools = home.server.requests[-1].body["tools"]
+    assert [tool["function"]["name"] for tool in tools] == list(RECALL_TOOLS)
+    assert len(json.dumps(tools)) / 4 < 2_000
+
+
+def test_summaries_are_written_by_the_hosts_auxiliary_model(world: Make) -> None:
+    home = world(
+        lcm={"contextThreshold": 0.15, "freshTailCount": 4, "leafChunkTokens": 2000},
+        host={"auxiliary": {"compression": {"provider": "custom", "model": "small-model"}}},
+    )
+    home.host["auxiliary"]["compression"] |= {"base_url": home.server.url, "api_key": "sk-fake"}
+    home.configure()
+    home.scenario("loop", turns=[turn(number, 600) for number in range(1, 13)])
+    models = {is_summary_request(request): set() for request in home.server.requests}
+    for request in home.server.requests:
+        models[is_summary_request(request)].add(request.body["model"])
+    assert models == {True: {"small-model"}, False: {"fake-model"}}
+
+
+def test_the_hosts_folder_of_engines_offers_less_and_gets_an_engine_all_the_same(world: Make) -> None:
+    assert world().scenario("collected") == {"engine": "lcm", "offers_skills": False}
 
 
 def test_registering_opens_and_writes_nothing(world: Make) -> None:
@@ -70,13 +107,16 @@ def test_doctor_warns_when_the_host_never_compacts_or_offers_no_tools(world: Mak
     assert {"warning hermes.compression_off", "warning hermes.no_tools"} <= set(home.scenario("doctor"))
 
 
-def test_doctor_names_a_leftover_folder_that_wins_over_the_plugin(world: Make) -> None:
-    leftover = Path(str(bundled.__file__)).parent / "lcm"
-    leftover.mkdir()
-    try:
-        assert "error hermes.leftover" in world().scenario("doctor")
-    finally:
-        leftover.rmdir()
+def test_doctor_names_a_leftover_folder_that_wins_over_the_plugin(world: Make, tmp_path: Path) -> None:
+    installed = Path(str(bundled.__file__)).parent
+    shadow = tmp_path / "shadow" / "plugins"
+    (shadow / "context_engine" / "lcm").mkdir(parents=True)
+    for original, copied in ((installed.parent, shadow), (installed, shadow / "context_engine")):
+        for entry in original.iterdir():
+            if not (copied / entry.name).exists():
+                (copied / entry.name).symlink_to(entry)
+    home = world(shadows=(shadow.parent,))
+    assert "error hermes.leftover" in home.scenario("doctor")
 
 
 def test_the_skill_can_be_read_by_its_name(world: Make) -> None:

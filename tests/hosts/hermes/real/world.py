@@ -15,13 +15,11 @@ from typing import Any
 from fakes.model_server import ModelServer
 
 from lcm_plugin import Engine, LcmConfig
-from lcm_plugin.store.records import Conversation
+from lcm_plugin.store.records import Conversation, Summary
 from lcm_plugin.types import Message
 
 BIN = Path(sys.prefix) / "bin"
 HERE = Path(__file__).parent
-FIGURES: list[str] = []
-"""What the runs measured; printed after the tests."""
 
 
 @dataclass
@@ -35,6 +33,8 @@ class World:
     host: Mapping[str, Any] = field(default_factory=dict)
     enabled: tuple[str, ...] = ("lcm",)
     selected: str = "lcm"
+    shadows: tuple[Path, ...] = ()
+    """Folders whose packages stand in front of the installed ones."""
 
     def __post_init__(self) -> None:
         self.home.mkdir(parents=True, exist_ok=True)
@@ -63,7 +63,8 @@ class World:
     def environment(self) -> dict[str, str]:
         """Nothing of the developer's own settings reaches the host."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("LCM_", "HERMES_"))}
-        here = os.pathsep.join(str(folder) for folder in (HERE, HERE.parents[2], HERE.parents[3]))
+        folders = (*self.shadows, HERE, HERE.parents[2], HERE.parents[3])
+        here = os.pathsep.join(str(folder) for folder in folders)
         home = str(self.home)
         return {**kept, "HERMES_HOME": home, "HOME": home, "PYTHONPATH": here, "NO_COLOR": "1"}
 
@@ -73,11 +74,26 @@ class World:
 
     def scenario(self, name: str, timeout: float = 300, **options: Any) -> Any:
         """Runs a function of ``scenarios.py`` in a process of its own; its JSON result comes back."""
-        (self.home / "options.json").write_text(json.dumps({"url": self.server.url, **options}))
-        done = self.run(sys.executable, "-m", "scenarios", name, "options.json", timeout=timeout)
+        done = self.run(*self._command(name, options), timeout=timeout)
         last = done.stdout.strip().splitlines()[-1:] or [""]
         assert last[0].startswith("RESULT "), f"{name} failed\n{done.stdout[-3000:]}\n{done.stderr[-6000:]}"
         return json.loads(last[0].removeprefix("RESULT "))
+
+    def start(self, name: str, **options: Any) -> subprocess.Popen[bytes]:
+        """Begins a scenario and does not wait for it."""
+        return subprocess.Popen(
+            self._command(name, options),
+            env=self.environment,
+            cwd=self.home,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def _command(self, name: str, options: Mapping[str, Any]) -> list[str]:
+        path = self.home / f"options-{len(list(self.home.glob('options-*')))}.json"
+        path.write_text(json.dumps({"url": self.server.url, **options}))
+        return [sys.executable, "-m", "scenarios", name, str(path)]
 
     def run(self, *command: str, timeout: float) -> subprocess.CompletedProcess[str]:
         """Runs a program in the home."""
@@ -112,10 +128,18 @@ class World:
             assert len(found) == 1, [c.session_key for c in library.conversations()]
             return [library.whole(row) for row in library.messages(found[0].conversation_id)]
 
-    def problems(self) -> list[str]:
-        """What the integrity checker finds."""
+    def problems(self, besides: str = "") -> list[str]:
+        """What the integrity checker finds, one kind of finding left out."""
         with Engine.open(LcmConfig(database=str(self.database))) as engine:
-            return [f"{finding.code}: {finding.message}" for finding in engine.check().findings]
+            found = engine.check().findings
+        return [f"{finding.code}: {finding.message}" for finding in found if finding.code != besides]
+
+    def summaries(self) -> list[Summary]:
+        """Every summary, in the context or not, that no extraction wrote."""
+        with Engine.open(LcmConfig(database=str(self.database))) as engine:
+            library = engine.library
+            made = [s for c in library.conversations() for s in library.summaries(c.conversation_id)]
+        return [summary for summary in made if summary.level != "extractive"]
 
     def host_rows(self, session_id: str | None = None) -> list[tuple[str, str]]:
         """Role and content of every message the host itself has on disk, undone ones included."""

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
-import signal
 import socket
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
+from gateway import gateway
 from speech import turn
-from world import BIN, World, texts
+from world import World, texts
 
 Make = Callable[..., World]
 
@@ -33,37 +31,21 @@ def is_open(port: int) -> bool:
 
 
 @contextmanager
-def gateway(world: World) -> Iterator[int]:
+def api_server(world: World) -> Iterator[int]:
     """The gateway with nothing but its API server; yields the port."""
     port = free_port()
-    environment = {
-        **world.environment,
+    settings = {
         "API_SERVER_ENABLED": "1",
         "API_SERVER_KEY": KEY,
         "API_SERVER_HOST": "127.0.0.1",
         "API_SERVER_PORT": str(port),
-        "GATEWAY_ALLOW_ALL_USERS": "true",
     }
-    output = (world.home / "gateway.out").open("w")
-    process = subprocess.Popen(
-        [str(BIN / "hermes"), "gateway", "run"],
-        env=environment,
-        cwd=world.home,
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
-    try:
+    with gateway(world, settings) as process:
         deadline = time.monotonic() + 60
         while process.poll() is None and time.monotonic() < deadline and not is_open(port):
             time.sleep(0.2)
         assert is_open(port), (world.home / "gateway.out").read_text()[-3000:]
         yield port
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        output.close()
 
 
 def say(port: int, session: str, text: str, history: list[dict[str, str]] | None = None) -> str:
@@ -85,7 +67,7 @@ def say(port: int, session: str, text: str, history: list[dict[str, str]] | None
 def test_parallel_sessions_are_kept_apart_and_stored_without_any_goodbye(world: Make) -> None:
     home = world()
     turns, sessions = 4, 3
-    with gateway(home) as port, ThreadPoolExecutor(sessions) as pool:
+    with api_server(home) as port, ThreadPoolExecutor(sessions) as pool:
 
         def talk(lane: int) -> None:
             for number in range(turns):
@@ -106,7 +88,7 @@ def test_parallel_sessions_are_kept_apart_and_stored_without_any_goodbye(world: 
 def test_a_session_of_many_requests_is_compacted_and_stays_whole(world: Make) -> None:
     home = world(lcm={"contextThreshold": 0.35, "freshTailCount": 8, "leafChunkTokens": 3000})
     said = [turn(number, 500) for number in range(1, 25)]
-    with gateway(home) as port:
+    with api_server(home) as port:
         for text in said:
             say(port, "long", text)
     assert texts(home.stored()) == [line for text in said for line in (text, f"Noted: {text[:80]}".strip())]
