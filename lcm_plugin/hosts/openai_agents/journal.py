@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from lcm_plugin.assembly.shape import presentable
 from lcm_plugin.hosts.openai_agents.items import HOST, Item, StoredItems, assistant_message, stored_items
+from lcm_plugin.hosts.openai_agents.shown import shown_items
 from lcm_plugin.types import HOST_DATA, Message, Session
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def live_rows(engine: Engine, session: Session) -> Iterator[LiveRow]:
             shows_nothing = presentable(message) is None
             withdrawn = row.head.message_id in taken_back if shows_nothing else row.head.hidden
             if not withdrawn:
-                yield LiveRow(row.head.message_id, message, stored_items(message), shows_nothing)
+                yield LiveRow(row.head.message_id, message, _stored(message), shows_nothing)
         before = page[0].head.seq
 
 
@@ -87,6 +88,11 @@ def record_items(engine: Engine, session: Session) -> list[Item]:
     return [
         item
         for message in engine.messages(session)
-        for stored in (stored_items(message),)
+        for stored in (_stored(message),)
         for item in stored.items[stored.copied :]
     ]
+
+
+def _stored(message: Message) -> StoredItems:
+    """A message's items; of one that another host wrote, as a model would be shown it."""
+    return stored_items(message) or StoredItems(tuple(shown_items([message])))

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 from agents import RunConfig
 from agents.memory import SessionABC
 
-from lcm_plugin.hosts.openai_agents.items import Item, call_of, is_output, shown_items, to_core
+from lcm_plugin.hosts.openai_agents.items import Item, call_of, is_output, to_core
 from lcm_plugin.hosts.openai_agents.journal import LiveRow, live_rows, newest_items, record_items, take_back
+from lcm_plugin.hosts.openai_agents.shown import shown_items
 from lcm_plugin.hosts.openai_agents.tools import recall_tools
 from lcm_plugin.hosts.openai_agents.usage import UsageHooks
 from lcm_plugin.plugin import LcmPlugin

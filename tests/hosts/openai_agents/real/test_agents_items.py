@@ -7,16 +7,19 @@ import itertools
 import json
 import random
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scripted import problems_in
 
 from lcm_plugin import Engine, LcmConfig
 from lcm_plugin.hosts.openai_agents import LcmSession
-from lcm_plugin.hosts.openai_agents.items import shown_items, stored_items, to_core
+from lcm_plugin.hosts.openai_agents.items import stored_items, to_core
 from lcm_plugin.hosts.openai_agents.journal import record_items
+from lcm_plugin.hosts.openai_agents.shown import shown_items
 
 COUNT = itertools.count()
 PNG = "data:image/png;base64,"
@@ -90,6 +93,7 @@ def restored(items: list[Any]) -> list[Any]:
     found: list[Any] = []
     for message in to_core(items):
         stored = stored_items(message)
+        assert stored is not None
         found += stored.items[stored.copied :]
     return found
 
@@ -151,8 +155,9 @@ def test_a_call_of_another_kind_and_its_output_are_shown_as_they_are(engine: Eng
     assert session._items(None) == [USER, SHELL, SHELL_OUTPUT, USER]
 
 
-def test_a_shortened_output_of_another_kind_becomes_a_function_call_with_its_output(engine: Engine) -> None:
-    session = LcmSession("long", engine=engine, window=3_000, overhead_tokens=0)
+def test_a_shortened_output_of_another_kind_becomes_a_function_call_with_its_output(tmp_path: Path) -> None:
+    config = LcmConfig(database=str(tmp_path / "lcm.db"), autocompact_disabled=True)
+    session = LcmSession("long", config, window=3_000, overhead_tokens=0)
     long = {**SHELL_OUTPUT, "output": [{**SHELL_OUTPUT["output"][0], "stdout": "spade " * 4_000}]}  # type: ignore[index]
     session._add([USER, SHELL, long, USER])
     items = session._items(None)
@@ -162,6 +167,7 @@ def test_a_shortened_output_of_another_kind_becomes_a_function_call_with_its_out
     }
     assert len(json.dumps(items)) < 6_000
     assert session._items(100) == [USER, SHELL, long, USER]
+    session.close()
 
 
 def noise(size: int) -> str:
@@ -206,3 +212,24 @@ def test_bytes_in_another_tools_output_do_not_come_out_as_a_broken_item(engine: 
     kinds = [item.get("type") or item["role"] for item in session._items(None)]
     assert kinds == ["user", "function_call", "function_call_output", "user"]
     assert session._items(10) == [USER, SHELL, printed, USER]
+
+
+def test_a_conversation_of_another_host_can_be_gone_on_with(engine: Engine) -> None:
+    call = {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    talk: list[dict[str, Any]] = [
+        {"role": "user", "content": [{"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": PNG}}]},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "call_1", "content": "a spade"},
+        {"role": "assistant", "content": "A spade."},
+    ]  # fmt: skip
+    session = LcmSession("other", engine=engine)
+    engine.ingest(session.core_session, talk)
+    shown = session._items(None)
+    assert problems_in([*shown, USER]) == []
+    assert [item.get("type") or item["role"] for item in shown] == [
+        "user",
+        "function_call",
+        "function_call_output",
+        "assistant",
+    ]
+    assert session._items(2) == shown[2:]
