@@ -67,6 +67,19 @@ class FileChecks:
         for name in folder.leftovers(LEFTOVER_SECONDS):
             yield made("file_leftover", None, (name,), f"in {folder.root}")
 
+    def log(self) -> Iterator[Finding]:
+        """Whether the log that this process reads and writes still has its name.
+
+        After it was deleted, other processes would begin another one, and the two would overwrite each other.
+        """
+        location = self._store.location
+        if "://" in location:
+            return
+        with self._store.read() as reader:
+            reader.conversations(limit=1)
+            if Path(location + "-shm").exists() and not Path(location + "-wal").exists():
+                yield made("log_missing", None, (location + "-wal",))
+
     def rights(self) -> Iterator[Finding]:
         """Files that others than their owner may read or write."""
         for path in self.private_paths():

@@ -99,6 +99,7 @@ class Checker:
             findings.collect("structure", self._structure(stop))
             findings.collect("schema", self._schema(stop))
             findings.collect("index", self._index(stop))
+            findings.collect("log", self._files.log())
             findings.collect("rights", self._files.rights())
             findings.collect("stray_files", self._files.strays(stop))
         scopes = [None] if conversations is None else [row.conversation_id for row in conversations]

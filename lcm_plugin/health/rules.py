@@ -31,6 +31,10 @@ RULES: dict[str, Rule] = {
     "index_differs": Rule(
         _WARNING, "the full-text index differs from the tables", "build the index again from the tables"
     ),
+    "log_missing": Rule(
+        _ERROR,
+        "the database's write-ahead log was deleted while a process uses it; end every host, then check again",
+    ),
     "host_other_engine": Rule(
         _WARNING, "the host builds its contexts with another engine; run `lcm doctor --host` where it runs"
     ),

@@ -40,6 +40,7 @@ class Connections:
         self._write_lock = threading.Lock()
         self._writer: sqlite3.Connection | None = None
         self._closed = False
+        self._found_alone = read_only and not side_file(path, "-wal").exists()
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -96,6 +97,9 @@ class Connections:
         """A new connection with this project's settings."""
         self._check_open()
         mode = "ro" if self.read_only else "rw"
+        if self._found_alone and not os.access(self.path.absolute().parent, os.W_OK):
+            # Beside it SQLite would make the files that readers and writers meet in; here nobody can write.
+            mode = "ro&immutable=1"
         uri = f"{self.path.absolute().as_uri()}?mode={mode}"
         with naming_errors(self.path):
             connection = sqlite3.connect(
@@ -120,6 +124,20 @@ class Connections:
                 connection.close()
             self._idle.clear()
             self._writer = None
+        if self._found_alone:
+            self._found_alone = False
+            self._leave_alone()
+
+    def _leave_alone(self) -> None:
+        """Lets SQLite take away the empty files that reading made beside the database, unless others use them."""
+        if not side_file(self.path, "-wal").exists() or not os.access(self.path, os.W_OK):
+            return
+        with suppress(sqlite3.Error):
+            connection = sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=rw", uri=True, timeout=0)
+            try:
+                connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+            finally:
+                connection.close()
 
     def _open_writer(self) -> sqlite3.Connection:
         self._check_open()
@@ -146,6 +164,11 @@ class Connections:
     def _check_open(self) -> None:
         if self._closed:
             raise EngineClosed(f"the store {self.path} is closed")
+
+
+def side_file(path: Path, ending: str) -> Path:
+    """A file that SQLite keeps beside the database, as ``-wal``."""
+    return path.with_name(path.name + ending)
 
 
 @contextmanager
