@@ -88,6 +88,10 @@ def build_services(
         with store.read() as reader:
             return payloads.read_part(reader, part)
 
+    def payloads_of(of: Store) -> PayloadStore:
+        own = files_beside(of.location)
+        return PayloadStore(config, counter.text, own) if own.root.is_dir() else payloads
+
     prose = ProseWriter(
         store, payloads, FileProse(config, counter, completions, events), events, background.submit
     )
@@ -135,6 +139,11 @@ def build_services(
             events,
             clock,
             lambda: background.closing,
+        ),
+        retention=Retention(store, payloads, events, clock),
+        # Of the database itself, or of a copy of it.
+        redaction=lambda of: Redaction(
+            of, payloads_of(of), counter, standing, events, clock, config.timezone
         ),
         read_part=read_part,
     )

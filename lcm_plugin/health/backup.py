@@ -150,9 +150,8 @@ def restored_files(copy: Store, source: FileFolder, target: FileFolder | None) -
 
 
 def remove_copy(path: str) -> None:
-    """Deletes a copy with its payloads."""
-    with suppress(FileNotFoundError):
-        os.unlink(path)
+    """Deletes a copy with its payloads. Raises `OSError` when it cannot."""
+    os.unlink(path)
     shutil.rmtree(files_beside(path).root, ignore_errors=True)
 
 

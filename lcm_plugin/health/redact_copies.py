@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 from lcm_plugin.errors import LcmError
+from lcm_plugin.health.backup import files_beside, remove_copy
 from lcm_plugin.health.redact_sweep import Redacted
 from lcm_plugin.health.redact_targets import Target
 from lcm_plugin.health.redaction import Redaction
@@ -49,7 +49,7 @@ def _redact_copy(
         return CopyResult(path, "kept", Redacted())
     if choice == "delete":
         try:
-            os.unlink(path)
+            remove_copy(path)
         except OSError as error:
             return CopyResult(path, "failed", Redacted(), str(error))
         return CopyResult(path, "deleted", Redacted())
@@ -58,7 +58,8 @@ def _redact_copy(
             redaction = redaction_of(copy)
             found = redaction.look(target, may_be_missing=True)
             if found.anything:
-                redaction.apply(target, requested_by, is_copy=True)
+                shares_files = not files_beside(path).root.is_dir()
+                redaction.apply(target, requested_by, keep_bytes=shares_files)
             else:
                 redaction.scrub()
     except LcmError as error:

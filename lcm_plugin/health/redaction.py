@@ -52,14 +52,15 @@ class Redaction:
             self._check_named(target)
         return self._run(target, None)
 
-    def apply(self, target: Target, requested_by: str, *, is_copy: bool = False) -> Redacted:
+    def apply(self, target: Target, requested_by: str, *, keep_bytes: bool = False) -> Redacted:
         """Removes it everywhere, then every trace of it in the database's own files (`scrub`).
 
-        Payloads that only a copy refers to stay in the folder: the database itself may need them.
+        With ``keep_bytes`` payloads that nothing refers to any more stay in the folder: a copy shares it with
+        the database itself.
         """
         with self._store.write() as writer:
             removal_id = writer.begin_removal("redact", requested_by, self._clock())
-        done = self._run(target, removal_id, delete_bytes=not is_copy)
+        done = self._run(target, removal_id, delete_bytes=not keep_bytes)
         self._events.emit(
             "redaction.done", messages=done.messages, summaries=done.summaries, files=done.files
         )

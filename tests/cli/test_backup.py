@@ -189,3 +189,37 @@ def test_what_is_no_copy_is_refused(database: Path, tmp_path: Path) -> None:
     assert run_here("restore", database, "--database", "postgresql:///x").returncode == 2
     with opened(database) as engine:
         assert len(engine.messages(MAIN)) == 4
+
+
+@pytest.mark.parametrize("choice", ["rewrite", "delete"])
+def test_what_is_redacted_is_gone_from_a_backups_files_too(database: Path, choice: str) -> None:
+    with opened(database) as engine:
+        engine.ingest(MAIN, [user(f"{LONG} the key is zebra-4711-zebra {LONG}")])
+    copy = Path(json.loads(run_here("backup", "--database", database, "--json").stdout)["path"])
+    everything = [database.with_name("lcm-files"), Path(f"{copy}.files")]
+    holding = [
+        path for folder in everything for path in payloads(folder) if b"zebra-4711" in path.read_bytes()
+    ]
+    assert len(holding) == 2
+    done = run_here(
+        "redact",
+        "--literal",
+        "zebra-4711-zebra",
+        "--apply",
+        "--confirm",
+        "redact",
+        "--copies",
+        choice,
+        "-d",
+        database,
+    )
+    assert done.returncode == 0, done.stderr
+    left = [
+        path for path in database.parent.rglob("*") if path.is_file() and b"zebra-4711" in path.read_bytes()
+    ]
+    assert left == []
+    assert copy.exists() is (choice == "rewrite")
+    assert everything[1].exists() is (choice == "rewrite")
+    if choice == "rewrite":
+        checked = run_here("restore", copy, "--check")
+        assert checked.returncode == 0, checked.stdout
