@@ -129,9 +129,6 @@ def build_services(
         lifecycle=Lifecycle(store, events, clock),
         assembler=Assembler(Renderer(counter, config.timezone, read_part), counter),
         compaction=Compaction(config, store, summarizer, counter, calibration, background, events, clock),
-        retention=Retention(store, payloads, events, clock),
-        # Of the database itself, or of a copy of it.
-        redaction=lambda of: Redaction(of, payloads, counter, standing, events, clock, config.timezone),
         doctor=Doctor(
             store,
             Checker(store, payloads, counter, config),
