@@ -31,6 +31,7 @@ MEDIA_PATHS = (
     ("file", "file_data"),
     ("file_data",),
     ("data",),
+    ("base64",),
     ("url",),
 )
 _JSON_VALUE = '{"json":true}'

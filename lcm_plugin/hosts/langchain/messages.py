@@ -6,6 +6,7 @@ a message (artifact, metadata, usage, status) is host data, so that the message 
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from inspect import signature
@@ -41,11 +42,12 @@ _ROLES = {
 }
 _SHOWN_BY_CORE = {"content", "id", "name", "type", "tool_call_id", "tool_calls", "artifact"}
 _SERIALIZED = "lc_serialized"
+_BYTES = "lc_bytes"
 
 
 def to_core(message: BaseMessage) -> Message:
     """A message as the core stores it. `from_core` with ``exact`` gives an equal one back."""
-    core: Message = {"role": role_of(message), "content": _plain(message.content)}
+    core: Message = {"role": role_of(message), "content": _plain_content(message.content)}
     if message.name is not None:
         core["name"] = message.name
     if message.id is not None:
@@ -78,7 +80,7 @@ def from_core(message: Message, *, exact: bool = False) -> list[BaseMessage]:
 
 
 def _with_data(message: Message, data: Mapping[str, Any], *, exact: bool) -> BaseMessage:
-    kept = {key: _restored(value) for key, value in data.items() if exact or key not in _OWN_OF_HOST}
+    kept = {key: _restored_field(value) for key, value in data.items() if exact or key not in _OWN_OF_HOST}
     fields = {"content": _content(message), "name": message.get("name"), "id": message.get("id"), **kept}
     if data["type"] in ("ai", "AIMessageChunk"):
         fields.setdefault("tool_calls", _tool_calls(message))
@@ -178,31 +180,73 @@ def _other_fields(message: BaseMessage) -> dict[str, Any]:
     }
 
 
+def _plain_content(content: Any) -> Any:
+    """Content as JSON, block by block, so that one that is none does not hide the others."""
+    return [_plain(block) for block in content] if isinstance(content, list) else content
+
+
+def _content(message: Message) -> Any:
+    content = message.get("content")
+    if isinstance(content, list):
+        return [_restored_block(block) for block in content]
+    return "" if content is None else content
+
+
+def _restored_field(value: Any) -> Any:
+    try:
+        return _restored(value)
+    except ValueError:
+        return value
+
+
+def _restored_block(block: Any) -> Any:
+    try:
+        return _restored(block)
+    except ValueError:
+        return {"type": "text", "text": json.dumps(block, ensure_ascii=False)}
+
+
 def _plain(value: Any) -> Any:
-    """The value as JSON; objects in LangChain's own form, which names what cannot be brought back."""
+    """The value as JSON; what JSON cannot say in a form of its own, in which every part can be told apart."""
     try:
         if json.loads(json.dumps(value)) == value:
             return value
     except (TypeError, ValueError):
         pass
-    return {_SERIALIZED: dumpd(value)}
+    return {_SERIALIZED: _encoded(value)}
+
+
+def _encoded(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return {_BYTES: base64.b64encode(value).decode()}
+    if isinstance(value, dict):
+        return {str(key): _encoded(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_encoded(item) for item in value]
+    return value if value is None or isinstance(value, (str, bool, int, float)) else dumpd(value)
 
 
 def _restored(value: Any) -> Any:
-    if not (isinstance(value, dict) and set(value) == {_SERIALIZED}):
+    """The inverse of `_plain`; raises `ValueError` when bytes were replaced by a reference to them."""
+    return _decoded(value[_SERIALIZED]) if isinstance(value, dict) and set(value) == {_SERIALIZED} else value
+
+
+def _decoded(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_decoded(item) for item in value]
+    if not isinstance(value, dict):
         return value
+    if set(value) == {_BYTES}:
+        return base64.b64decode(value[_BYTES], validate=True)
+    if value.get("lc") != 1:
+        return {key: _decoded(item) for key, item in value.items()}
     # Only classes of langchain-core are made again; the first versions had no such choice.
     allowed = {"allowed_objects": "core"} if "allowed_objects" in signature(load).parameters else {}
     try:
         with catch_warnings(action="ignore"):
-            return load(value[_SERIALIZED], **allowed)
+            return load(value, **allowed)
     except (NotImplementedError, ValueError, TypeError, ImportError):
-        return value[_SERIALIZED]
-
-
-def _content(message: Message) -> Any:
-    content = _restored(message.get("content"))
-    return "" if content is None else content
+        return value
 
 
 def _blocks(message: Message) -> list[dict[str, Any]]:
