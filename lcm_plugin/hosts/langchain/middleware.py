@@ -174,6 +174,8 @@ class LcmMiddleware(AgentMiddleware):  # type: ignore[misc, unused-ignore]
         if self._completer is not None:
             self._completer.use(request.model)
         try:
+            if not self.engine.config.enabled:
+                return None
             state: Sequence[BaseMessage] = request.state.get("messages") or request.messages
             self._ledger.store(self.engine, session, state)
             noted = request.override(
@@ -218,7 +220,8 @@ class LcmMiddleware(AgentMiddleware):  # type: ignore[misc, unused-ignore]
         if session is None:
             return
         try:
-            self._ledger.store(self.engine, session, messages)
+            if self.engine.config.enabled:
+                self._ledger.store(self.engine, session, messages)
         except Exception:
             logger.exception(
                 "LCM could not store the end of a run in %s; it tries again next time", session.key

@@ -332,6 +332,26 @@ def test_without_a_thread_the_call_goes_out_as_it_is(
     assert not (tmp_path / "lcm.db").exists()
 
 
+def test_switched_off_it_stores_nothing_and_changes_nothing(tmp_path: Path) -> None:
+    middleware = LcmMiddleware(LcmConfig(database=str(tmp_path / "lcm.db"), enabled=False))
+    model = ScriptedModel(rule=lambda messages: answer("noted"))
+    ask(garden(middleware, model, None), "hi")
+    assert texts(model.calls[-1]) == ["Be brief.", "hi"]
+    assert middleware.engine.messages(LANE) == []
+    middleware.close()
+
+
+def test_a_reset_begins_anew_though_the_graph_remembers(tmp_path: Path) -> None:
+    middleware, model = middleware_in(tmp_path), ScriptedModel(rule=lambda messages: answer("noted"))
+    agent = garden(middleware, model, InMemorySaver())
+    ask(agent, "one")
+    middleware.engine.reset_session(middleware.session_of("talk"))
+    ask(agent, "two")
+    assert texts(model.calls[-1])[1:] == ["two"]
+    assert texts(restored(middleware)) == ["two", "noted"]
+    middleware.close()
+
+
 def test_a_session_may_be_chosen_from_the_config(tmp_path: Path) -> None:
     middleware = middleware_in(tmp_path, session=lambda config: config["configurable"].get("user"))
     agent = garden(middleware, ScriptedModel(rule=lambda messages: answer("noted")), None)
