@@ -56,10 +56,15 @@ _DATABASES = (hermes_lcm, lossless_claw, hermes)
 _FILES = (openclaw, codex, chatgpt, claude_code, openai)
 
 
-def format_of(path: Path) -> Format | None:
-    """The format of a file; None when none fits. Raises `InputError` for a file that cannot be read."""
+def check_file(path: Path) -> None:
+    """Raises `InputError` when there is no file to read."""
     if not path.is_file():
         raise InputError(f"{path}: {'not a file' if path.exists() else 'there is no such file'}")
+
+
+def format_of(path: Path) -> Format | None:
+    """The format of a file; None when none fits. Raises `InputError` for a file that cannot be read."""
+    check_file(path)
     if is_sqlite(path):
         with ForeignDatabase(path) as database:
             found = next((one for one in _DATABASES if one.recognises_database(database)), None)

@@ -9,7 +9,7 @@ from typing import Literal
 
 from lcm_plugin.engine import Engine
 from lcm_plugin.errors import InputError
-from lcm_plugin.importers.formats import FORMATS, SUFFIXES, Format, format_of
+from lcm_plugin.importers.formats import FORMATS, SUFFIXES, Format, check_file, format_of
 from lcm_plugin.importers.keys import Keys
 from lcm_plugin.importers.lane_writer import LaneWriter
 from lcm_plugin.importers.records import (
@@ -106,6 +106,7 @@ def load(
     report = FileReport(str(source.path), source.format.name)
     keys = Keys(source.format.name, template)
     mains: dict[str, int] = {}
+    done = 0
     default_at = source.path.stat().st_mtime_ns // 1_000_000
     for lane, records in _lanes(source.format.read(source.path), report):
         one = _report_of(report, keys, lane)
@@ -116,11 +117,12 @@ def load(
         with LaneWriter(engine, source.format.name, lane, one, mains.get(lane.name), default_at) as writer:
             for record in records:
                 _take(writer, record)
-                progress(report.records)
+                progress(done + one.records)
         if not lane.branch and not lane.sub and writer.conversation_id is not None:
             mains[lane.name] = writer.conversation_id
         _record_debt(engine, one)
-        progress(report.records)
+        done += one.records
+        progress(done)
     return report
 
 
@@ -206,7 +208,7 @@ def _files_below(folder: Path) -> Iterator[Path]:
 
 
 def _named(path: Path, format_name: str) -> Format:
-    format_of(path) if not path.is_file() else None
+    check_file(path)
     return FORMATS[format_name]
 
 

@@ -38,6 +38,11 @@ class LaneReport:
         kind = "branch" if lane.branch else "sub-agent" if lane.sub or lane.parent else "session"
         return cls(key, lane.source_id, kind, lane.name, lane.title, parent)
 
+    @property
+    def records(self) -> int:
+        """Rows, new and known."""
+        return self.new + self.known
+
     def seen_at(self, at: int | None) -> None:
         """Widens the time range."""
         if at is not None:
@@ -83,7 +88,7 @@ class FileReport:
     @property
     def records(self) -> int:
         """Rows of all lanes, new and known."""
-        return self.total("new") + self.total("known")
+        return self.total("records")
 
     def as_dict(self) -> dict[str, Any]:
         """For ``--json``."""
