@@ -1,6 +1,7 @@
 """How well a question, exactly as asked, finds its evidence.
 
-    python benchmarks/recall.py PATH/locomo_dev.json [--json] [--dressed] [--long] [--limit N]
+    python benchmarks/recall.py PATH/locomo_dev.json [--json] [--dressed] [--long] [--semantic]
+        [--limit N]
 
 Each chat of the file (LoCoMo's shape) is stored as a session of one database; each question of the
 categories 1 to 4 that names its evidence goes as text to the public tool ``lcm_grep``. hit@k: a turn of
@@ -11,7 +12,8 @@ with one turn before and after.
 Beside it, over the same messages in plain SQLite: content words OR-ed with Porter stems and bm25, and
 the form that quotes every word and ANDs them. ``--dressed`` repeats the questions with OR between the words,
 in quotes, with punctuation, in capitals. ``--long`` joins eight turns into one message, the other kind of
-history that the same settings must serve.
+history that the same settings must serve. ``--semantic`` also asks with ``semanticSearch`` on, beside the vectors
+alone.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import argparse
 import json
 import re
 import sqlite3
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -147,6 +150,14 @@ class Tool:
         places = self._places[question.chat]
         return [places[hit["id"]] for hit in answer["hits"] if hit["id"] in places]
 
+    def by_meaning(self, question: Question) -> list[int]:
+        """What the stored vectors alone find."""
+        with self._engine.store.read() as reader:
+            conversation = reader.find_conversation(Session(question.chat))
+            assert conversation is not None
+            found = self._engine.recall.semantics.nearest(reader, question.text, [conversation.conversation_id], 10)
+        return [self._places[question.chat][f"msg_{row_id}"] for row_id in found]
+
     def compact(self) -> None:
         """Compacts every chat as far as it goes."""
         for name in self._places:
@@ -225,7 +236,24 @@ def run(arguments: argparse.Namespace) -> list[Score]:
                 scores.append(measure(f"lcm_grep, {name}", changed, tool))
         tool.compact()
         scores.append(measure("lcm_grep, after compaction", questions, tool))
-    return scores
+    return scores + (run_semantic(chats, questions, arguments.limit) if arguments.semantic else [])
+
+
+def run_semantic(chats: Sequence[Chat], questions: Sequence[Question], limit: int) -> list[Score]:
+    """The same questions with vectors, and what the vectors find without the words."""
+    with tempfile.TemporaryDirectory() as folder:
+        config = LcmConfig(database=f"{folder}/lcm.db", semantic_search=True)
+        with Engine.open(config) as engine:
+            tool = Tool(engine, chats, limit)
+            started = time.process_time()
+            engine.recall.catch_up(lambda: False)
+            seconds = time.process_time() - started
+            count = sum(len(chat.messages) for chat in chats)
+            print(f"vectors of {count} messages: {seconds:.1f} s of CPU time", file=sys.stderr)
+            return [
+                measure("vectors alone", questions, tool.by_meaning),
+                measure("lcm_grep, with vectors", questions, tool),
+            ]
 
 
 def main() -> None:
@@ -236,6 +264,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     parser.add_argument("--dressed", action="store_true", help="also ask in other forms")
     parser.add_argument("--long", action="store_true", help="join turns into long messages")
+    parser.add_argument("--semantic", action="store_true", help="also with a sentence model's vectors")
     parser.add_argument("--limit", type=int, default=10, help="hits per question (default 10)")
     arguments = parser.parse_args()
     scores = run(arguments)

@@ -201,6 +201,16 @@ class LcmConfig(BaseSettings):
     recall_scope: Literal["session", "agent", "all"] = Field(
         default="agent", description="The widest that allConversations may reach."
     )
+    semantic_search: bool = Field(
+        default=False,
+        description="Let a small sentence model on this machine lift search results that mean what was asked; "
+        "needs the extra semantic.",
+    )
+    semantic_model_dir: str = Field(
+        default="",
+        description="Folder with model.onnx and tokenizer.json of a sentence model; default: the one that the "
+        "extra installs.",
+    )
 
     large_file_token_threshold: int = Field(
         default=25_000, ge=1_000, description="Payloads above this move to a file."

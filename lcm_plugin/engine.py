@@ -23,7 +23,6 @@ from lcm_plugin.config import DEFAULT_BUDGET, LcmConfig
 from lcm_plugin.errors import EngineClosed, InputError
 from lcm_plugin.events import Listener
 from lcm_plugin.ingest.messages import rebuild
-from lcm_plugin.recall.catchup import index_in_background
 from lcm_plugin.services import build_services
 from lcm_plugin.sessions.gate import Access
 from lcm_plugin.sessions.lifecycle import Pruned
@@ -310,12 +309,16 @@ class Engine:
         With ``until_idle`` it ends when nothing is due any more. Other processes may do the same.
         """
         self._check_open()
-        return self._compaction.work(
+        self.background.submit("search-index", self._index)
+        report = self._compaction.work(
             stop,
             until_idle=until_idle,
             poll_seconds=poll_seconds,
             may_write=lambda key: self.gate.access_of_key(key) is Access.FULL,
         )
+        if until_idle:
+            self.recall.catch_up(stop.is_set)
+        return report
 
     # -- sessions
 
@@ -460,7 +463,11 @@ class Engine:
     # -- inside
 
     def _index(self) -> None:
-        index_in_background(self.store, self.events, lambda: self.background.closing)
+        self.recall.catch_up(self._should_stop)
+
+    def _should_stop(self) -> bool:
+        self.background.make_way()
+        return self.background.closing
 
     def _check_open(self) -> None:
         if self._closed:

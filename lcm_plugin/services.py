@@ -28,6 +28,7 @@ from lcm_plugin.ingest.prose import ProseWriter
 from lcm_plugin.ingest.redact import Redactor
 from lcm_plugin.ingest.standing import StandingTexts
 from lcm_plugin.library import Library
+from lcm_plugin.recall.semantics import Semantics
 from lcm_plugin.recall.service import Recall
 from lcm_plugin.sessions.directory import SessionDirectory
 from lcm_plugin.sessions.gate import SessionGate
@@ -64,9 +65,9 @@ class Services:
     lifecycle: Lifecycle
     assembler: Assembler
     compaction: Compaction
+    doctor: Doctor
     retention: Retention
     redaction: Callable[[Store], Redaction]
-    doctor: Doctor
     read_part: Callable[[Part], str]
 
 
@@ -124,7 +125,16 @@ def build_services(
         ingestor=ingestor,
         subagents=subagents,
         recall=Recall(
-            config, store, gate, payloads, completions, counter.text, events, clock, subagents.granted
+            config,
+            store,
+            gate,
+            payloads,
+            completions,
+            counter.text,
+            events,
+            clock,
+            Semantics(store, events, enabled=config.semantic_search, folder=config.semantic_model_dir),
+            subagents.granted,
         ),
         lifecycle=Lifecycle(store, events, clock),
         assembler=Assembler(Renderer(counter, config.timezone, read_part), counter),

@@ -35,6 +35,8 @@ VALUES: dict[str, tuple[Any, Any, str]] = {
     "autocompactDisabled": (True, False, "on"),
     "promptAwareEviction": (True, False, "1"),
     "recallScope": ("session", "all", "session"),
+    "semanticSearch": (True, False, "on"),
+    "semanticModelDir": ("/opt/model", "/opt/other", "/opt/model"),
     "summaryMaxOverageFactor": (1.5, 2.5, "1.5"),
     "timezone": ("Europe/Berlin", "Asia/Tokyo", "Europe/Berlin"),
     "customInstructions": ('Write, in short: "x"', "other", 'Write, in short: "x"'),

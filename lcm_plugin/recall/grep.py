@@ -15,6 +15,7 @@ from lcm_plugin.recall.ranking import Ranked
 from lcm_plugin.recall.regexsearch import RegexSearch
 from lcm_plugin.recall.results import Page, file_hit, row_hit
 from lcm_plugin.recall.scope import Scope, not_found
+from lcm_plugin.recall.semantics import Semantics
 from lcm_plugin.recall.textsearch import TextSearch
 from lcm_plugin.recall.times import format_instant, parse_time
 from lcm_plugin.store.base import Reader
@@ -52,6 +53,7 @@ class Grep:
     arguments: GrepArguments
     clock: Clockwork
     read_file: ReadFile
+    semantics: Semantics | None = None
     notices: list[str] = field(default_factory=list)
     index_failed: bool = False
 
@@ -163,7 +165,7 @@ class Grep:
         return tries
 
     def _attempt(self, query: ParsedQuery, kind: RowKind, rows: Filter, start: int, wanted: int) -> _Outcome:
-        search = TextSearch(self.reader, kind, query, rows)
+        search = TextSearch(self.reader, kind, query, rows, self.semantics)
         sort = self.arguments.sort
         if sort == "recency":
             found = search.by_recency(start + wanted)

@@ -11,7 +11,8 @@ conversation, with no weight learned from data:
   rarely hold answers; where replies are much longer than what users write, facts come from users, and
   so they do when the question says "I" or "my";
 - *when*: a question for a time is answered by turns that hold one;
-- *which one*: an identifier names its thing, so rows that hold it beat those beside them.
+- *which one*: an identifier names its thing, so rows that hold it beat those beside them;
+- *meaning*, where vectors are stored: a row that is close to a question counts up to twice.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ LONG_REPLIES = 2.0
 SPEAKER_SHARE = 0.1
 EXPANDED = 60
 HYBRID_HALF_DAYS = 30.0
+MEANING = 1.0
 
 _TIME_WORDS = re.compile(
     r"\b(?:yesterday|today|tomorrow|tonight|ago|last|next|week|weekend|month|year|years|morning|recently|since|"
@@ -50,6 +52,7 @@ _SPEAKER_PREFIX = re.compile(r"(?m)^([^\W\d_][\w .'-]{0,30}): ")
 _ABOUT_THE_USER = frozenset({"i", "me", "my", "mine", "myself", "user"})
 
 Around = Callable[[int, int, int], Iterable[SearchRow]]
+Closeness = Callable[[Sequence[int]], Mapping[int, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +88,12 @@ def rank(
     corpus: Corpus,
     around: Around,
     find: Callable[[str], Matches],
+    closeness: Closeness = lambda row_ids: {},
 ) -> list[Ranked]:
     """Candidates best first; a question also gets the turns round the best ones.
 
-    ``around`` gives the messages of a conversation between two seqs, ``find`` the matches in a text.
+    ``around`` gives the messages of a conversation between two seqs, ``find`` the matches in a text,
+    ``closeness`` how near rows come to what the query means, 0 to 1, as far as it is known.
     """
     if not candidates:
         return []
@@ -102,12 +107,13 @@ def rank(
             for row in _missing_neighbours(candidate.row, own, around):
                 added = Candidate(row, find(row.text))
                 own[row.row_id] = (added, scorer.own(added))
+    meaning = _meaning(own, closeness) if query.is_question else {}
     placed = {(c.row.conversation_id, c.row.position): score for c, score in own.values()}
     ranked = [
         Ranked(
             c.row,
             c.matches,
-            _in_context(c.row, score, placed) * scorer.shape(c),
+            _in_context(c.row, score, placed) * scorer.shape(c) * meaning.get(c.row.row_id, 1.0),
             nearby=not c.matches,
         )
         for c, score in own.values()
@@ -248,6 +254,14 @@ def _in_context(row: SearchRow, own: float, placed: Mapping[tuple[int, int], flo
 def _share(row: SearchRow) -> float:
     """How much a row leans on what stands round it: all when it is short, less the longer it is."""
     return min(1.0, SELF_CONTAINED_TOKENS / max(row.tokens, 1))
+
+
+def _meaning(row_ids: Iterable[int], closeness: Closeness) -> dict[int, float]:
+    """A factor for each row; one whose meaning is not known yet gets the mean of the others."""
+    wanted = list(row_ids)
+    known = {row_id: 1 + MEANING * max(0.0, near) for row_id, near in closeness(wanted).items()}
+    usual = sum(known.values()) / len(known) if known else 1.0
+    return {row_id: known.get(row_id, usual) for row_id in wanted}
 
 
 def _best_first(one: Ranked) -> tuple[float, int]:

@@ -17,12 +17,13 @@ from lcm_plugin.recall.arguments import (
     GrepArguments,
     check,
 )
-from lcm_plugin.recall.catchup import SECONDS, index_all, reset_index
+from lcm_plugin.recall.catchup import SECONDS, index_all, index_in_background, reset_index
 from lcm_plugin.recall.delegate import Delegate, Delegations
 from lcm_plugin.recall.describe import Describer
 from lcm_plugin.recall.expand import Expander
 from lcm_plugin.recall.grep import Clockwork, Grep
 from lcm_plugin.recall.scope import Grant, Scope, scope_of
+from lcm_plugin.recall.semantics import Semantics
 from lcm_plugin.sessions.gate import Access, SessionGate
 from lcm_plugin.store.base import Reader, Store
 from lcm_plugin.summarize.completers import Completions
@@ -44,6 +45,7 @@ class Recall:
         count: Callable[[str], int],
         events: EventBus,
         clock: Callable[[], int],
+        semantics: Semantics,
         granted: Callable[[str], frozenset[int]] = lambda session_key: frozenset(),
     ) -> None:
         self._config = config
@@ -54,6 +56,7 @@ class Recall:
         self._count = count
         self._events = events
         self._clock = clock
+        self.semantics = semantics
         self._granted = granted
         self._delegations = Delegations()
 
@@ -78,6 +81,11 @@ class Recall:
             ms=round((time.perf_counter() - started) * 1000, 3),
         )
         return answer
+
+    def catch_up(self, stop: Callable[[], bool]) -> None:
+        """Indexes what is pending, and computes vectors where semantic search is on. Work for a thread off the turn."""
+        index_in_background(self._store, self._events, stop)
+        self.semantics.catch_up(stop)
 
     def read_texts(self, refs: Sequence[str], scope: Scope) -> dict[str, str]:
         """The texts behind ids of messages and summaries in a scope, as they are stored."""
@@ -111,11 +119,13 @@ class Recall:
             if not scope.conversation_ids:
                 return {"hits": [], "total": 0, "total_is_exact": True}
             clock = Clockwork(self._clock(), self._config.timezone)
-            grep = Grep(reader, scope, asked, clock, self._payloads.read_file)
+            grep = Grep(reader, scope, asked, clock, self._payloads.read_file, self.semantics)
             answer = grep.run()
             broken = grep.index_failed and reader.index_state().usable
         if broken:
             reset_index(self._store, self._events, "the full-text index did not answer")
+        if self.semantics.missing:
+            answer.setdefault("notices", []).append(self.semantics.missing)
         return answer
 
     def _describe(self, session: Session, asked: DescribeArguments, grant: Grant | None) -> dict[str, Any]:

@@ -7,13 +7,14 @@ is checked here against its text, so that all stores agree on what a match is.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from lcm_plugin.recall.matching import Matcher
 from lcm_plugin.recall.query import ParsedQuery, Unit
 from lcm_plugin.recall.ranking import Candidate, Corpus, Ranked, by_recency_too, rank
+from lcm_plugin.recall.semantics import Semantics
 from lcm_plugin.recall.words import WORD
 from lcm_plugin.store.base import Reader
 from lcm_plugin.store.search_base import (
@@ -59,8 +60,16 @@ class _Gathered:
 class TextSearch:
     """One full-text search over one kind of row."""
 
-    def __init__(self, reader: Reader, kind: RowKind, query: ParsedQuery, rows: Filter) -> None:
+    def __init__(
+        self,
+        reader: Reader,
+        kind: RowKind,
+        query: ParsedQuery,
+        rows: Filter,
+        semantics: Semantics | None = None,
+    ) -> None:
         self._reader = reader
+        self._semantics = semantics if kind == "message" and query.is_question else None
         self._kind: RowKind = kind
         self._query = query
         self._rows = rows
@@ -74,12 +83,16 @@ class TextSearch:
         """The best rows, at least ``wanted`` when there are as many."""
         gathered = self._gather("relevance", wanted)
         best = list(gathered.candidates.values())
-        ranked = rank(self._query, best, self._corpus(best), self._neighbours, self._matcher.find)
+        ranked = rank(
+            self._query, best, self._corpus(best), self._neighbours, self._matcher.find, self._closeness
+        )
         ranked = by_recency_too(ranked) if hybrid else ranked
         # Past the pool the store's own order holds, so that a later page never reorders an earlier one.
         shown = {one.row.row_id for one in ranked}
         late = (c for row_id, c in gathered.late.items() if row_id not in shown)
         ranked += [Ranked(c.row, c.matches, 0.0) for c in late]
+        if len(ranked) < wanted and gathered.exhausted:
+            ranked += self._same_meaning(ranked, wanted - len(ranked))
         return self._found(ranked, gathered)
 
     def by_recency(self, wanted: int) -> Found:
@@ -166,6 +179,28 @@ class TextSearch:
             return []
         return self._reader.message_senders(self._rows.conversation_ids)
 
+    def _closeness(self, row_ids: Sequence[int]) -> Mapping[int, float]:
+        if self._semantics is None:
+            return {}
+        return self._semantics.closeness(self._reader, self._question, row_ids)
+
+    def _same_meaning(self, ranked: Sequence[Ranked], wanted: int) -> list[Ranked]:
+        """Rows without any word of the question that come closest to its meaning."""
+        if self._semantics is None:
+            return []
+        shown = {one.row.row_id for one in ranked}
+        scope = self._rows.conversation_ids
+        near = self._semantics.nearest(self._reader, self._question, scope, len(shown) + 2 * wanted)
+        rows = self._in_order([row_id for row_id in near if row_id not in shown])
+        found = [
+            Ranked(row, self._matcher.find(row.text), 0.0, nearby=True) for row in rows if self._passes(row)
+        ]
+        return found[:wanted]
+
+    @property
+    def _question(self) -> str:
+        return " ".join(self._query.words)
+
     def _found(self, ranked: list[Ranked], gathered: _Gathered) -> Found:
         matching = sum(not one.nearby for one in ranked)
         total, exact = matching, gathered.exhausted
@@ -180,13 +215,17 @@ class TextSearch:
         if self._kind != "message" or rows.tool_name is not None:
             return
         for row in self._reader.rows_around(conversation_id, first, last):
-            if (
-                (rows.roles is None or row.role in rows.roles)
-                and (rows.since is None or row.at >= rows.since)
-                and (rows.before is None or row.at < rows.before)
-                and (rows.up_to_id is None or row.row_id <= rows.up_to_id)
-            ):
+            if self._passes(row):
                 yield row
+
+    def _passes(self, row: SearchRow) -> bool:
+        rows = self._rows
+        return (
+            (rows.roles is None or row.role in rows.roles)
+            and (rows.since is None or row.at >= rows.since)
+            and (rows.before is None or row.at < rows.before)
+            and (rows.up_to_id is None or row.row_id <= rows.up_to_id)
+        )
 
 
 def is_indexed(unit: Unit) -> bool:

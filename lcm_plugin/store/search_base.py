@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
 from lcm_plugin.errors import StoreError
+from lcm_plugin.store.vector_base import VectorReader, VectorWriter
 
 RowKind = Literal["message", "summary"]
 Order = Literal["relevance", "recency"]
@@ -117,7 +118,7 @@ class IndexState:
     summary_lag: int
 
 
-class SearchReader(Protocol):
+class SearchReader(VectorReader, Protocol):
     """Queries. The index may lag behind; `unindexed_rows` gives what it does not hold yet."""
 
     def index_state(self) -> IndexState:
@@ -162,14 +163,14 @@ class SearchReader(Protocol):
         """The conversations whose session key starts with a text; all of them for the empty text."""
 
 
-class SearchWriter(Protocol):
+class SearchWriter(VectorWriter, Protocol):
     """Maintenance of the index. None of it is needed for a message to be stored."""
 
     def index_pending(self, limit: int = 500) -> int:
         """Indexes up to ``limit`` rows that are not indexed yet and returns how many it did."""
 
     def unindex_messages(self, message_ids: Sequence[int]) -> None:
-        """Takes messages out of the index; call it before their texts change or their rows go."""
+        """Takes messages and their vectors out of the index; call it before their texts change or their rows go."""
 
     def reindex_messages(self, message_ids: Sequence[int]) -> None:
         """Puts messages back into the index with the texts they have now."""

@@ -9,6 +9,7 @@ from typing import Any
 from lcm_plugin.store.postgres.conversations import Handle
 from lcm_plugin.store.postgres.files import FILE_COLUMNS
 from lcm_plugin.store.postgres.rewriting import INSERT_NOTE, note_rows
+from lcm_plugin.store.postgres.vectors import VectorChanges
 from lcm_plugin.store.records import FileRecord
 from lcm_plugin.store.removal_base import Emptied, Footprint, Removal, RemovalKind
 
@@ -96,7 +97,7 @@ class RemovalQueries(Handle):
         return dict(rows)
 
 
-class RemovalChanges(RemovalQueries):
+class RemovalChanges(RemovalQueries, VectorChanges):
     """Removing texts, conversations and payload records."""
 
     def begin_removal(self, kind: RemovalKind, requested_by: str, now: int) -> int:
@@ -141,9 +142,10 @@ class RemovalChanges(RemovalQueries):
         )
         if not rows:
             return Emptied(0, 0, None)
-        chosen = {"here": conversation_id, "ids": [row[0] for row in rows]}
+        chosen: dict[str, Any] = {"here": conversation_id, "ids": [row[0] for row in rows]}
         freed, named = self._bytes_of(chosen), self._files_of(chosen)
         self._keep_only_notes(chosen)
+        self.forget_vectors(chosen["ids"])
         self._run(
             "UPDATE messages SET sender = NULL, channel = NULL, skeleton = CASE WHEN role = 'tool' "
             "AND answers IS NOT NULL THEN json_build_object('role', role, 'tool_call_id', answers, "

@@ -29,6 +29,7 @@ class RewritingChanges(SearchChanges):
         conversation_id, tokens, identity, hidden = row
         if self._one("SELECT 1 FROM removed_messages WHERE message_id = %s AND whole", (message_id,)):
             return
+        self.unindex_messages([message_id])
         self._run(
             "UPDATE messages SET skeleton = %s, tokens = %s, identity = %s, sender = %s, channel = %s "
             "WHERE conversation_id = %s AND message_id = %s",

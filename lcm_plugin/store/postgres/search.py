@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from lcm_plugin.store.postgres.conversations import Handle
+from lcm_plugin.store.postgres.vectors import VectorChanges, VectorQueries
 from lcm_plugin.store.records import message_ref
 from lcm_plugin.store.search_base import (
     AllOf,
@@ -54,7 +54,7 @@ _WORDS = {
 _VECTOR = {"message": "w.words", "summary": "m.words"}
 
 
-class SearchQueries(Handle):
+class SearchQueries(VectorQueries):
     """Full-text queries, scans and look-ups of rows with their texts."""
 
     def index_state(self) -> IndexState:
@@ -153,14 +153,14 @@ class SearchQueries(Handle):
         return [row[0] for row in found]
 
 
-class SearchChanges(SearchQueries):
+class SearchChanges(SearchQueries, VectorChanges):
     """Nothing to maintain: the database derives every index from the rows themselves."""
 
     def index_pending(self, limit: int = 500) -> int:
         return 0
 
     def unindex_messages(self, message_ids: Sequence[int]) -> None:
-        return None
+        self.forget_vectors(message_ids)
 
     def reindex_messages(self, message_ids: Sequence[int]) -> None:
         return None

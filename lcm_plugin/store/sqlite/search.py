@@ -27,6 +27,7 @@ from lcm_plugin.store.search_base import (
     WordQuery,
 )
 from lcm_plugin.store.sqlite.search_index import MESSAGE_TEXT, IndexChanges, IndexQueries, spread_cjk
+from lcm_plugin.store.sqlite.vectors import VectorQueries
 
 _SELECT = {
     "message": (
@@ -45,7 +46,7 @@ SENDERS_FROM_NEWEST = 2_000
 COUNT_EXACTLY = 20_000
 
 
-class SearchQueries(IndexQueries):
+class SearchQueries(IndexQueries, VectorQueries):
     """Full-text queries, scans and look-ups of rows with their texts."""
 
     def find_words(

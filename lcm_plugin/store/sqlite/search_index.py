@@ -19,6 +19,7 @@ from typing import Any
 
 from lcm_plugin.store.search_base import IndexState, IndexUnusable, RowKind
 from lcm_plugin.store.sqlite.conversations import Handle
+from lcm_plugin.store.sqlite.vectors import VectorChanges
 
 KINDS: tuple[RowKind, ...] = ("message", "summary")
 MAX_BATCH_CHARS = 8_000_000
@@ -83,7 +84,7 @@ class IndexQueries(Handle):
         return int(self._one(_NEWEST[kind])[0])
 
 
-class IndexChanges(IndexQueries):
+class IndexChanges(IndexQueries, VectorChanges):
     """Filling the indexes and taking rows out of them."""
 
     def index_pending(self, limit: int = 500) -> int:
@@ -97,6 +98,7 @@ class IndexChanges(IndexQueries):
 
     def unindex_messages(self, message_ids: Sequence[int]) -> None:
         self._change("message", message_ids, "delete")
+        self.forget_vectors(message_ids)
 
     def reindex_messages(self, message_ids: Sequence[int]) -> None:
         self._change("message", message_ids, "insert")
