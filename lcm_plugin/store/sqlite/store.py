@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -98,15 +99,20 @@ class SqliteStore:
         target = Path(destination).expanduser()
         if target.exists():
             raise StoreUnavailable(f"the backup {target} exists already")
-        target.parent.mkdir(parents=True, exist_ok=True)
+        create_private_file(target)
         connection = self._connections.connect()
         try:
             with naming_errors(self.path):
+                _require_room(connection, target.absolute().parent)
                 connection.execute("VACUUM INTO ?", (str(target),))
+            _verify_copy(target)
+        except BaseException:
+            # What is not a whole database must never be taken for one.
+            for ending in ("", "-journal"):
+                target.with_name(target.name + ending).unlink(missing_ok=True)
+            raise
         finally:
             connection.close()
-        target.chmod(0o600)
-        _verify_copy(target)
         return str(target)
 
     def copies(self) -> list[str]:
@@ -181,6 +187,17 @@ class SqliteStore:
                     raise
         finally:
             connection.close()
+
+
+def _require_room(connection: sqlite3.Connection, folder: Path) -> None:
+    """Raises `StoreUnavailable` when a disk has not room for a copy of the database."""
+    pages = connection.execute("PRAGMA page_count").fetchone()[0]
+    needed = pages * connection.execute("PRAGMA page_size").fetchone()[0]
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise StoreUnavailable(
+            f"a copy needs {needed:,} bytes, and {folder} has {free:,} left; nothing was changed"
+        )
 
 
 def _verify_copy(path: Path) -> None:
