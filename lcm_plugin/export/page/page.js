@@ -93,7 +93,9 @@ function drawLegend() {
     entries.push([`depth-${Math.min(depth, 4)}`, depth ? `summaries of depth ${depth}` : "leaf summaries"]);
   }
   const out = [...state.history.nodes.values()].some((node) => !node.reached);
-  entries.push(["raw", "messages"], ["held", "in the context"], ...(out ? [["out", "not in the context"]] : []));
+  const roles = new Set(state.history.messages.map((message) => message.role));
+  entries.push(["raw", "several messages"], ...["user", "assistant", "tool"].filter((role) => roles.has(role)).map((role) => [role, role]));
+  entries.push(["held", "in the context"], ...(out ? [["out", "not in the context"]] : []));
   $("legend").replaceChildren(...entries.map(([kind, text]) => el("li", {}, el("i", { class: kind }), text)));
 }
 

@@ -149,7 +149,7 @@ class TransferChanges(TransferQueries):
         raise StoreBusy(f"others kept taking numbers of {counter}; nothing was written, try again")
 
     def clear_rows(self) -> None:
-        self._run(f"TRUNCATE file_blobs, {', '.join(table.name for table in TABLES)}")
+        self._run(f"TRUNCATE file_blobs, {', '.join(table.name for table in TABLES)} CASCADE")
 
     def drop_guard(self, key: str) -> None:
         self._run("DELETE FROM guards WHERE guard_key = %s", (key,))
