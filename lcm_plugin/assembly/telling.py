@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 from lcm_plugin.events import EventBus
 from lcm_plugin.store.records import Conversation
@@ -11,7 +12,7 @@ from lcm_plugin.types import Context
 
 def tell_assembled(events: EventBus, conversation: Conversation, context: Context) -> None:
     """An event for every context, and one more when a person should know something about it."""
-    where = {
+    where: dict[str, Any] = {
         "conversation_id": conversation.conversation_id,
         "session_key": conversation.session_key,
         "session_id": conversation.session_id,
