@@ -141,6 +141,10 @@ def test_migrate_store_refuses_what_it_must(database: Path, tmp_path: Path) -> N
     gone = run_here("migrate-store", tmp_path / "none.db", tmp_path / "copy.db")
     assert (gone.returncode, "there is no database at" in gone.stderr) == (3, True)
     assert not (tmp_path / "copy.db").exists()
+    typo = run_here("migrate-store", database, "postgrse://host/agents")
+    assert (typo.returncode, "postgrse://… is no database" in typo.stderr) == (2, True)
+    nobody = run_here("migrate-store", database, "postgresql://127.0.0.1:1/agents")
+    assert (nobody.returncode, "cannot be used" in nobody.stderr) == (5, True)
     filled = tmp_path / "filled.db"
     with Engine.open(LcmConfig(database=str(filled))) as engine:
         engine.ingest(MAIN, [user("mine")])

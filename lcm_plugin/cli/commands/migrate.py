@@ -51,6 +51,11 @@ def migrate_store(
     from lcm_plugin.errors import InputError, NotFound
     from lcm_plugin.transfer.migrate import migrate
 
+    for database in (source, target):
+        if "://" in database and not database.startswith(("postgresql://", "postgres://")):
+            raise InputError(
+                f"{database.partition('://')[0]}://… is no database: give a path or a postgresql:// URL"
+            )
     if "://" not in source and not Path(source).expanduser().exists():
         raise NotFound(f"there is no database at {source}")
     with _side(source, None, read_only=True) as left:
