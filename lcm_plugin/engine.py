@@ -85,6 +85,7 @@ class Engine:
         self.retention = services.retention
         self.redaction = services.redaction
         self.doctor = services.doctor
+        self.integrity_jobs = services.integrity_jobs
         self._sessions = services.directory
         self._ingestor = services.ingestor
         self._lifecycle = services.lifecycle
@@ -304,7 +305,7 @@ class Engine:
     def work(
         self, stop: threading.Event, *, until_idle: bool = False, poll_seconds: float = 2.0
     ) -> WorkReport:
-        """Works off compaction debts of all conversations in this thread until ``stop`` is set.
+        """Works off compaction debts and integrity jobs in this thread until ``stop`` is set.
 
         With ``until_idle`` it ends when nothing is due any more. Other processes may do the same.
         """
@@ -315,6 +316,7 @@ class Engine:
             until_idle=until_idle,
             poll_seconds=poll_seconds,
             may_write=lambda key: self.gate.access_of_key(key) is Access.FULL,
+            check=self.integrity_jobs.work_off,
         )
         if until_idle:
             self.recall.catch_up(stop.is_set)

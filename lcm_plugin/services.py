@@ -16,10 +16,12 @@ from lcm_plugin.events import EventBus
 from lcm_plugin.health.backup import files_beside
 from lcm_plugin.health.doctor import Doctor
 from lcm_plugin.health.integrity import Checker
+from lcm_plugin.health.jobs import IntegrityJobs
 from lcm_plugin.health.redaction import Redaction
 from lcm_plugin.health.repair import Repairer
 from lcm_plugin.health.resummarise import Rewriter
 from lcm_plugin.health.retention import Retention
+from lcm_plugin.health.sampling import Sampler
 from lcm_plugin.health.troubles import Troubles
 from lcm_plugin.ingest.externalise import PayloadStore
 from lcm_plugin.ingest.files import FileFolder
@@ -66,6 +68,7 @@ class Services:
     assembler: Assembler
     compaction: Compaction
     doctor: Doctor
+    integrity_jobs: IntegrityJobs
     retention: Retention
     redaction: Callable[[Store], Redaction]
     read_part: Callable[[Part], str]
@@ -110,6 +113,11 @@ def build_services(
     )
     directory, library = SessionDirectory(store, gate), Library(store, read_part)
     subagents = Subagents(store, gate, ingestor, events, read_part, config.bootstrap_tokens)
+    checker = Checker(store, payloads, counter, config)
+    repairer = Repairer(store, Rewriter(store, summarizer, counter, config, clock), payloads.folder, clock)
+    doctor = Doctor(store, checker, repairer, events, clock, lambda: background.closing)
+    jobs = IntegrityJobs(store, doctor, clock)
+    events.subscribe(Sampler(checker, jobs, background, events, clock).note)
     return Services(
         events=events,
         troubles=troubles,
@@ -139,14 +147,8 @@ def build_services(
         lifecycle=Lifecycle(store, events, clock),
         assembler=Assembler(Renderer(counter, config.timezone, read_part), counter),
         compaction=Compaction(config, store, summarizer, counter, calibration, background, events, clock),
-        doctor=Doctor(
-            store,
-            Checker(store, payloads, counter, config),
-            Repairer(store, Rewriter(store, summarizer, counter, config, clock), payloads.folder, clock),
-            events,
-            clock,
-            lambda: background.closing,
-        ),
+        doctor=doctor,
+        integrity_jobs=jobs,
         retention=Retention(store, payloads, events, clock),
         # Of the database itself, or of a copy of it.
         redaction=lambda of: Redaction(

@@ -141,9 +141,10 @@ class Compaction:
         until_idle: bool,
         poll_seconds: float,
         may_write: Callable[[str], bool],
+        check: Callable[[Callable[[], bool]], int],
     ) -> WorkReport:
-        """Works off debts of all conversations in this thread until it is stopped."""
-        worker = Worker(self._store, self._compactor, self._clock, may_write)
+        """Works off debts and integrity jobs of all conversations in this thread until it is stopped."""
+        worker = Worker(self._store, self._compactor, self._clock, may_write, check)
         return worker.run(stop, until_idle=until_idle, poll_seconds=poll_seconds)
 
     def _limits(self, conversation: Conversation, call: Call) -> Limits:

@@ -25,12 +25,13 @@ _AT_ONCE = 16
 
 @dataclass(slots=True)
 class WorkReport:
-    """What a worker did: how many compactions of which verdict, passes, and tokens saved."""
+    """What a worker did: how many compactions of which verdict, passes, tokens saved, and integrity checks."""
 
     compactions: int = 0
     passes: int = 0
     tokens_saved: int = 0
     verdicts: dict[Reason, int] = field(default_factory=dict)
+    integrity_checks: int = 0
 
     def add(self, result: CompactionResult) -> None:
         """Notes one compaction."""
@@ -44,6 +45,7 @@ class Worker:
     """Takes debts that are due, one at a time, until it is stopped.
 
     ``may_write`` answers for a session key; ignored and stateless lanes and archived conversations are let be.
+    ``check`` does the integrity jobs that are due, until what it is given says stop, and returns how many.
     """
 
     def __init__(
@@ -52,8 +54,10 @@ class Worker:
         compactor: Compactor,
         clock: Callable[[], int],
         may_write: Callable[[str], bool] = lambda session_key: True,
+        check: Callable[[Callable[[], bool]], int] = lambda stop: 0,
     ) -> None:
         self._may_write = may_write
+        self._check = check
         self._store = store
         self._compactor = compactor
         self._clock = clock
@@ -73,6 +77,9 @@ class Worker:
                     self._record_backlogs()
                     seen_backlogs = True
                 worked = self._round(stop, report)
+                checked = self._check(stop.is_set)
+                report.integrity_checks += checked
+                worked |= checked > 0
             except StoreBusy:
                 worked = False
             if worked:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from lcm_plugin.errors import NotFound, StoreError
 from lcm_plugin.events import EventBus
@@ -63,7 +64,7 @@ class Doctor:
         self.tell("integrity.checked", report, seconds=round(time.monotonic() - began, 3))
         return report
 
-    def tell(self, name: str, report: IntegrityReport, **fields: object) -> None:
+    def tell(self, name: str, report: IntegrityReport, **fields: Any) -> None:
         """Emits an event with the counts of a report's findings."""
         found = worst(report)
         self._events.emit(

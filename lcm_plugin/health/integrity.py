@@ -7,7 +7,7 @@ Nothing is ever written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from lcm_plugin.config import LcmConfig
@@ -116,10 +116,12 @@ class Checker:
                 findings.collect(name, check(conversation_id, stop))
         return IntegrityReport(tuple(findings.found), findings.checked, findings.complete)
 
-    def check_summaries(self, conversation_id: int, summary_ids: frozenset[str], stop: Stop) -> list[Finding]:
-        """The flaws of some summaries of a conversation."""
-        flaws = self._summaries.flaws(conversation_id, stop, only=summary_ids)
-        return [made(flaw.code, conversation_id, (one.summary_id,), flaw.detail) for one, flaw in flaws]
+    def check_summaries(self, summary_ids: Collection[str], stop: Stop) -> list[Finding]:
+        """The flaws of some summaries."""
+        return [
+            made(flaw.code, one.conversation_id, (one.summary_id,), flaw.detail)
+            for one, flaw in self._summaries.flaws_of(summary_ids, stop)
+        ]
 
     def audit(self, names: Sequence[str], conversation_id: int, now: int, stop: Stop) -> IntegrityReport:
         """Some of the `AUDITS` for one conversation."""

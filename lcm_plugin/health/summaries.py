@@ -7,7 +7,7 @@ tool wrote, and only where that tool put them, since any summary may quote a mar
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from math import ceil
 
@@ -65,9 +65,7 @@ class SummaryHealth:
         self._factor = config.summary_max_overage_factor
         self._instructions = config.custom_instructions
 
-    def flaws(
-        self, conversation_id: int, stop: Callable[[], bool], *, only: frozenset[str] | None = None
-    ) -> Iterator[tuple[Summary, Flaw]]:
+    def flaws(self, conversation_id: int, stop: Callable[[], bool]) -> Iterator[tuple[Summary, Flaw]]:
         """What is wrong with a conversation's summaries, one page of them in a read transaction at a time."""
         after, before = None, ""
         while not stop():
@@ -76,13 +74,24 @@ class SummaryHealth:
                 found = [
                     (summary, flaw)
                     for earlier, summary in zip([before, *(one.content for one in page)], page, strict=False)
-                    if only is None or summary.summary_id in only
                     for flaw in self.judge(reader, summary, earlier)
                 ]
             yield from found
             if not page:
                 return
             after, before = page[-1].summary_id, page[-1].content
+
+    def flaws_of(
+        self, summary_ids: Collection[str], stop: Callable[[], bool]
+    ) -> Iterator[tuple[Summary, Flaw]]:
+        """What is wrong with some summaries, each read in a transaction of its own."""
+        for summary_id in summary_ids:
+            if stop():
+                return
+            with self._store.read() as reader:
+                summary = reader.summaries([summary_id]).get(summary_id)
+                flaws = [] if summary is None else self.judge(reader, summary, _before(reader, summary))
+            yield from ((summary, flaw) for flaw in flaws if summary is not None)
 
     def judge(self, reader: Reader, summary: Summary, earlier: str = "") -> list[Flaw]:
         """The flaws of one summary. ``earlier`` is the one made before it, which its writer may have read."""
@@ -171,6 +180,13 @@ def sources_whole(reader: Reader, summary: Summary) -> bool:
 def written(block: SourceBlock) -> str:
     """A block with who said it and through which tool."""
     return "\n".join(filter(None, (block.sender, block.tool, block.text)))
+
+
+def _before(reader: Reader, summary: Summary) -> str:
+    """The text of the summary that stands before another one in the context."""
+    items = reader.newest_summary_items(summary.conversation_id, before=summary.first_seq, limit=1)
+    found = reader.summaries([str(item.summary_id) for item in items])
+    return next((one.content for one in found.values()), "")
 
 
 def _message_blocks(reader: Reader, ids: list[int]) -> tuple[SourceBlock, ...]:

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from lcm_plugin.store.audit_base import AuditReader
+from lcm_plugin.store.jobs_base import JobReader, JobWriter
 from lcm_plugin.store.records import (
     ArchiveCause,
     CallRow,
@@ -35,7 +36,7 @@ from lcm_plugin.store.transfer_base import TransferReader, TransferWriter
 from lcm_plugin.types import Session
 
 
-class Reader(SearchReader, AuditReader, TransferReader, RemovalReader, Protocol):
+class Reader(SearchReader, AuditReader, TransferReader, RemovalReader, JobReader, Protocol):
     """Queries within one read transaction. None of them costs more than what it returns."""
 
     # conversations
@@ -55,6 +56,9 @@ class Reader(SearchReader, AuditReader, TransferReader, RemovalReader, Protocol)
 
     def lane(self, session_key: str) -> list[Conversation]:
         """All conversations a session key ever had, oldest first."""
+
+    def conversation_holding(self, session_key: str, host_id: str) -> Conversation | None:
+        """The newest conversation of a key that holds the message with a host's own id."""
 
     def session_key_of(self, session_id: str) -> str | None:
         """The key under which a session id was last seen."""
@@ -182,7 +186,7 @@ class Reader(SearchReader, AuditReader, TransferReader, RemovalReader, Protocol)
         """How many summaries a conversation has, by depth."""
 
 
-class Writer(Reader, SearchWriter, RepairWriter, TransferWriter, RemovalWriter, Protocol):
+class Writer(Reader, SearchWriter, RepairWriter, TransferWriter, RemovalWriter, JobWriter, Protocol):
     """Changes within one write transaction."""
 
     def open_conversation(self, session: Session, now: int) -> Conversation:

@@ -64,7 +64,7 @@ def test_no_command_drops_a_lock_on_the_live_file(
             engine.backup,
             lambda: engine.repair(engine.plan_repairs(engine.check())),
             *(
-                lambda text=text: engine.command(session, f"/lcm {text}")  # type: ignore[misc]
+                lambda text=text: engine.command(session, f"/lcm {text}")
                 for text in ("status", "doctor", "doctor apply delete", "backup", "config")
             ),
             lambda: engine.call_tool(session, "lcm_grep", {"pattern": "lilies"}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, replace
 from enum import StrEnum
 from importlib import import_module
@@ -26,6 +27,13 @@ class Host(StrEnum):
     HERMES = "hermes"
 
 
+class Later(StrEnum):
+    """What a worker does: look, or also plan what would mend it."""
+
+    SCAN = "scan"
+    SCAN_AND_PLAN = "scan_and_plan"
+
+
 def doctor(
     conversation: Annotated[
         str | None,
@@ -44,6 +52,10 @@ def doctor(
     only: Annotated[
         str | None, typer.Option(metavar="CLASS", help="Only findings of this class, as summary_fallback.")
     ] = None,
+    later: Annotated[
+        Later | None, typer.Option(help="Have a worker check instead, now or whenever one runs next.")
+    ] = None,
+    results: Annotated[bool, typer.Option("--results", help="Show what workers found.")] = False,
     seconds: Annotated[
         float | None, typer.Option(min=0.1, help="End the check after so many seconds, with what it has.")
     ] = None,
@@ -57,6 +69,12 @@ def doctor(
     """
     if host is not None:
         _check_host(host, as_json)
+        return
+    if results:
+        _show_results(database, as_json)
+        return
+    if later is not None:
+        _ask_later(database, conversation, later)
         return
     if delete and not apply:
         raise InputError("--delete goes with --apply")
@@ -160,6 +178,38 @@ class _Check:
         if self._only is None:
             return report
         return replace(report, findings=tuple(one for one in report.findings if one.code == self._only))
+
+
+def _ask_later(database: str | None, conversation: str | None, mode: Later) -> None:
+    with writing(database) as engine:
+        if conversation is None:
+            ids = [row.conversation_id for row in engine.library.conversations()]
+        else:
+            ids = [engine.library.conversation(conversation).conversation_id]
+        for conversation_id in ids:
+            engine.integrity_jobs.request(conversation_id, "manual", mode.value)
+    print(
+        f"{len(ids)} conversations are to be checked by `lcm worker`; `lcm doctor --results` shows what it found"
+    )
+
+
+def _show_results(database: str | None, as_json: bool) -> None:
+    from lcm_plugin.recall.times import format_instant
+
+    with reading(database) as engine:
+        jobs = engine.integrity_jobs.finished()
+        zone = engine.config.timezone
+    if as_json:
+        print_json([{**asdict(job), "result": json.loads(job.result)} for job in jobs])
+        return
+    rows = []
+    for job in jobs:
+        told = json.loads(job.result)
+        found = ", ".join(f"{count} {code}" for code, count in told.get("findings", {}).items())
+        planned = ", ".join(step["code"] for step in told.get("plan", []))
+        what = told.get("error") or found or "all is whole"
+        rows.append((str(job.conversation_id), format_instant(job.finished_at, zone)[:16], job.reason, what, planned))
+    print_table(("conversation", "checked", "asked by", "found", "could be mended"), rows)
 
 
 def _check_host(host: Host, as_json: bool) -> None:

@@ -57,7 +57,8 @@ def worker(
         ", ".join(f"{count} {reason}" for reason, count in report.verdicts.items()) or "nothing was due"
     )
     print(
-        f"{report.compactions} compactions ({verdicts}), {report.passes} passes, {report.tokens_saved:,} tokens saved"
+        f"{report.compactions} compactions ({verdicts}), {report.passes} passes, {report.tokens_saved:,} tokens saved, "
+        f"{report.integrity_checks} integrity checks"
     )
 
 

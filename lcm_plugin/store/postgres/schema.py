@@ -291,7 +291,22 @@ CREATE INDEX removed_messages_former ON removed_messages (conversation_id, forme
 CREATE INDEX removed_messages_removal ON removed_messages (removal_id);
 """
 
-MIGRATIONS: tuple[str, ...] = (_BASE, _REMOVALS)
+_INTEGRITY_JOBS = """
+CREATE TABLE integrity_jobs (
+    conversation_id bigint PRIMARY KEY REFERENCES conversations ON DELETE CASCADE,
+    reason text NOT NULL DEFAULT '',
+    requested_at bigint NOT NULL,
+    mode text NOT NULL CHECK (mode IN ('scan', 'scan_and_plan')),
+    state text NOT NULL DEFAULT 'pending' CHECK (state IN ('pending', 'running', 'done', 'failed')),
+    owner text,
+    lease_until bigint NOT NULL DEFAULT 0,
+    finished_at bigint NOT NULL DEFAULT 0,
+    result text NOT NULL DEFAULT ''
+);
+CREATE INDEX integrity_jobs_due ON integrity_jobs (requested_at) WHERE state IN ('pending', 'running');
+"""
+
+MIGRATIONS: tuple[str, ...] = (_BASE, _REMOVALS, _INTEGRITY_JOBS)
 
 
 def prepare_schema(connection: Connection, schema: str) -> None:

@@ -12,6 +12,7 @@ from lcm_plugin.store.postgres.context import ContextChanges, ContextQueries
 from lcm_plugin.store.postgres.conversations import ConversationChanges, ConversationQueries
 from lcm_plugin.store.postgres.debt import DebtChanges, DebtQueries
 from lcm_plugin.store.postgres.files import FileChanges, FileQueries
+from lcm_plugin.store.postgres.jobs import JobChanges, JobQueries
 from lcm_plugin.store.postgres.messages import MessageChanges, MessageQueries
 from lcm_plugin.store.postgres.removal import RemovalChanges, RemovalQueries
 from lcm_plugin.store.postgres.repair import RepairChanges
@@ -48,6 +49,7 @@ class PostgresReader(
     AuditQueries,
     TransferQueries,
     RemovalQueries,
+    JobQueries,
 ):
     """All queries, bound to one read transaction."""
 
@@ -68,6 +70,7 @@ class PostgresWriter(
     TransferChanges,
     RemovalChanges,
     RewritingChanges,
+    JobChanges,
 ):
     """All queries and changes, bound to one write transaction."""
 

@@ -7,7 +7,7 @@ stops, the next place that answers is searched by doubling the distance and then
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -76,7 +76,7 @@ class Salvage:
         for value in values:
             yield from self._scan(f"{self.table} WHERE {column} = ?", (value,))
 
-    def _scan(self, rest: str, values: Row = ()) -> Iterator[Row]:
+    def _scan(self, rest: str, values: Row = ()) -> Generator[Row, None, bool]:
         """Rows until one cannot be read; returns whether all could."""
         query, count = f"SELECT {self.listed} FROM {rest}", 0
         try:

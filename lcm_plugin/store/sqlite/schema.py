@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sqlite_utils.migrations import Migrations
 
 MIGRATION_SET = "lcm"
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 PART_ID_SHIFT = 16
 
 _TABLES = """
@@ -243,6 +243,22 @@ CREATE INDEX removed_messages_removal ON removed_messages (removal_id);
 """
 
 
+_INTEGRITY_JOBS = """
+CREATE TABLE integrity_jobs (
+    conversation_id INTEGER PRIMARY KEY REFERENCES conversations ON DELETE CASCADE,
+    reason TEXT NOT NULL DEFAULT '',
+    requested_at INTEGER NOT NULL,
+    mode TEXT NOT NULL CHECK (mode IN ('scan', 'scan_and_plan')),
+    state TEXT NOT NULL DEFAULT 'pending' CHECK (state IN ('pending', 'running', 'done', 'failed')),
+    owner TEXT,
+    lease_until INTEGER NOT NULL DEFAULT 0,
+    finished_at INTEGER NOT NULL DEFAULT 0,
+    result TEXT NOT NULL DEFAULT ''
+);
+CREATE INDEX integrity_jobs_due ON integrity_jobs (requested_at) WHERE state IN ('pending', 'running');
+"""
+
+
 def migrations() -> Migrations:
     """The ordered set of schema changes."""
     from sqlite_utils.migrations import Migrations
@@ -257,6 +273,11 @@ def migrations() -> Migrations:
     @steps()
     def removals(db: Database) -> None:
         for statement in _statements(_REMOVALS):
+            db.execute(statement)
+
+    @steps()
+    def integrity_jobs(db: Database) -> None:
+        for statement in _statements(_INTEGRITY_JOBS):
             db.execute(statement)
 
     return steps

@@ -21,6 +21,7 @@ from lcm_plugin.store.sqlite.context import ContextChanges
 from lcm_plugin.store.sqlite.conversations import ConversationChanges
 from lcm_plugin.store.sqlite.debt import DebtChanges
 from lcm_plugin.store.sqlite.files import FileChanges
+from lcm_plugin.store.sqlite.jobs import JobChanges
 from lcm_plugin.store.sqlite.messages import MessageChanges
 from lcm_plugin.store.sqlite.removal import RemovalChanges
 from lcm_plugin.store.sqlite.repair import RepairChanges
@@ -46,6 +47,7 @@ class SqliteTransaction(
     TransferChanges,
     RemovalChanges,
     RewritingChanges,
+    JobChanges,
 ):
     """All queries and changes, bound to one transaction; a read transaction's connection is query-only."""
 
