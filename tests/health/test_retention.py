@@ -335,6 +335,21 @@ def test_the_same_bytes_of_another_lane_stay(open_engine: Callable[..., Engine])
     assert healthy(engine)
 
 
+def test_the_same_bytes_of_another_database_in_the_folder_stay(open_engine: Callable[..., Engine]) -> None:
+    first, second = open_engine("first"), open_engine("second")
+    for engine in (first, second):
+        engine.ingest(LANE, [user(big("shared")), assistant("ok")])
+        archive(engine, LANE)
+    first.retention.apply(first.retention.plan(NOW), "a person")
+    with second.store.read() as reader:
+        row = reader.messages(1, limit=1)[0]
+    assert second.library.whole(row)["content"] == big("shared")
+    second.retention.apply(second.retention.plan(NOW), "a person")
+    with second.store.read() as reader:
+        assert reader.files(1) == []
+    assert second.payloads.folder_bytes() == 0
+
+
 def test_payloads_inside_the_database_go_as_well(open_engine: Callable[..., Engine]) -> None:
     engine = open_engine(large_file_token_threshold=1_000, large_files_dir="db")
     engine.ingest(LANE, [user(big("own"))])

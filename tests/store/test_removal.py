@@ -13,6 +13,7 @@ from lcm_plugin import Engine, LcmConfig, Session
 from lcm_plugin.health.lanes import LaneKind, Selection
 from lcm_plugin.health.redact_targets import MatchingTexts, NamedThings
 from lcm_plugin.store.base import Store
+from lcm_plugin.store.sqlite.schema import SCHEMA_VERSION
 from lcm_plugin.store.sqlite.store import SqliteStore
 
 LANE = Session("agent:main:main", "run-1")
@@ -220,16 +221,18 @@ def test_a_database_of_the_first_schema_is_brought_up_to_date(tmp_path: Path) ->
         talk(engine)
         kept = engine.messages(LANE)
     connection = sqlite3.connect(path, isolation_level=None)
-    connection.execute("DROP TABLE removed_messages")
-    connection.execute("DROP TABLE removals")
-    connection.execute("DELETE FROM _sqlite_migrations WHERE name = 'removals'")
+    first = "base_tables"
+    later = {"removed_messages", "removals", "integrity_jobs"}
+    for name in later:
+        connection.execute(f"DROP TABLE IF EXISTS {name}")
+    connection.execute("DELETE FROM _sqlite_migrations WHERE name <> ?", (first,))
     connection.execute("PRAGMA user_version = 1")
     connection.close()
     with Engine(LcmConfig(database=str(path)), SqliteStore(path)) as engine:
         assert engine.messages(LANE) == kept
         engine.redaction(engine.store).apply(MatchingTexts.of_text(SECRET), "anna")
         assert SECRET not in texts(engine)
-    assert (tmp_path / "lcm.db.before-schema-2.bak").exists()
+    assert (tmp_path / f"lcm.db.before-schema-{SCHEMA_VERSION}.bak").exists()
 
 
 def test_a_query_of_removals_needs_no_new_schema_to_read_an_old_database(

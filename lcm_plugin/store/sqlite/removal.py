@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 from lcm_plugin.store.records import FileRecord
@@ -14,6 +15,7 @@ from lcm_plugin.store.sqlite.files import FILE_COLUMNS, file_record
 from lcm_plugin.store.sqlite.rewriting import insert_notes
 from lcm_plugin.store.sqlite.schema import PART_ID_SHIFT
 from lcm_plugin.store.sqlite.search import SearchChanges
+from lcm_plugin.store.sqlite.siblings import needed_by_others
 
 _BATCH = 500
 _REMOVAL = "r.removal_id, kind, created_at, requested_by, conversations, messages, summaries, files, bytes"
@@ -111,6 +113,8 @@ class RemovalQueries(Handle):
 
 class RemovalChanges(RemovalQueries, SearchChanges):
     """Removing texts, conversations and payload records."""
+
+    location = ""
 
     def begin_removal(self, kind: RemovalKind, requested_by: str, now: int) -> int:
         cursor = self.db.execute(
@@ -222,6 +226,7 @@ class RemovalChanges(RemovalQueries, SearchChanges):
                 "SELECT sha256 FROM large_files WHERE sha256 IN (SELECT value FROM json_each(?))", (digests,)
             )
         }
+        needed |= needed_by_others(Path(self.location), {one.sha256 for one in records} - needed)
         free = [record for record in records if record.sha256 not in needed]
         self.db.executemany("DELETE FROM file_blobs WHERE sha256 = ?", [(record.sha256,) for record in free])
         return free
