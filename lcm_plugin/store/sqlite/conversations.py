@@ -72,6 +72,14 @@ class ConversationQueries(Handle):
         )
         return [_conversation(row) for row in rows]
 
+    def conversation_holding(self, session_key: str, host_id: str) -> Conversation | None:
+        row = self._one(
+            f"SELECT {_COLUMNS} FROM conversations c WHERE c.session_key = ? AND EXISTS (SELECT 1 FROM messages m "
+            "WHERE m.conversation_id = c.conversation_id AND m.host_id = ?) ORDER BY c.conversation_id DESC LIMIT 1",
+            (session_key, host_id),
+        )
+        return _conversation(row) if row else None
+
     def session_key_of(self, session_id: str) -> str | None:
         row = self._one(
             "SELECT session_key FROM session_runs WHERE session_id = ? ORDER BY last_seen_at DESC LIMIT 1",
