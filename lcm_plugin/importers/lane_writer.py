@@ -95,7 +95,7 @@ class LaneWriter:
     def add(self, entry: Entry) -> None:
         """Takes an entry; it is stored with the next batch."""
         self._batch.append(entry)
-        self._characters += len(str(entry.message.get("content") or ""))
+        self._characters += _size(entry.message.get("content"))
         if len(self._batch) >= _MOST_ENTRIES or self._characters >= _MOST_CHARACTERS:
             self.flush()
 
@@ -314,6 +314,15 @@ def _turned_away(reader: Reader, conversation_id: int) -> frozenset[str]:
     if snapshot is None or snapshot.cause != TURNED_AWAY:
         return frozenset()
     return frozenset(str(ref) for _, kind, ref, _ in snapshot.items if kind == "message")
+
+
+def _size(content: object) -> int:
+    """About how many characters a content takes."""
+    if isinstance(content, str):
+        return len(content)
+    if isinstance(content, dict):
+        return sum(map(_size, content.values()))
+    return sum(map(_size, content)) if isinstance(content, list) else 8
 
 
 def _standing_raw(reader: Reader, conversation_id: int, seqs: set[int]) -> list[int]:

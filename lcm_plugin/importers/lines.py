@@ -14,6 +14,14 @@ MAX_LINE_BYTES = 64 * 1024 * 1024
 _BOM = b"\xef\xbb\xbf"
 
 
+def refuse_constant(name: str) -> None:
+    """``NaN`` and ``Infinity`` are no JSON, whatever Python makes of them."""
+    raise ValueError(f"{name} is no JSON value")
+
+
+_DECODER = json.JSONDecoder(parse_constant=refuse_constant)
+
+
 @dataclass(frozen=True, slots=True)
 class Line:
     """One line that is not blank: its number (from 1), where it begins, and its value or what is wrong."""
@@ -74,15 +82,10 @@ class LineFile:
         return skipped
 
 
-def refuse_constant(name: str) -> None:
-    """``NaN`` and ``Infinity`` are no JSON, whatever Python makes of them."""
-    raise ValueError(f"{name} is no JSON value")
-
-
 def decode_object(data: bytes) -> tuple[dict[str, Any], str]:
     """A JSON object, or an empty one and what is wrong."""
     try:
-        value = json.loads(data.rstrip().decode("utf-8"), parse_constant=refuse_constant)
+        value = _DECODER.decode(data.decode("utf-8").strip())
     except UnicodeDecodeError as error:
         return {}, f"not UTF-8 text at byte {error.start}"
     except json.JSONDecodeError as error:

@@ -13,10 +13,7 @@ BRANCH: ArchiveCause = "session-end"
 
 def find_imported(reader: Reader, key: str, head_id: str) -> Conversation | None:
     """The conversation that an earlier run made for a lane: the one that holds its head."""
-    for conversation in reversed(reader.lane(key)):
-        if reader.known_host_ids([conversation.conversation_id], [head_id]):
-            return conversation
-    return None
+    return reader.conversation_holding(key, head_id)
 
 
 def open_for(writer: Writer, lane: Lane, key: str, at: int) -> tuple[Conversation, str]:

@@ -19,6 +19,10 @@ def test_messages_are_found_by_the_hosts_ids_within_one_conversation(store: Stor
         beside = reader.heads_with_host_ids(other.conversation_id, ["user:a", "user:é"])
         assert {host_id: head.seq for host_id, head in beside.items()} == {"user:a": 1, "user:é": 2}
         assert reader.heads_with_host_ids(first.conversation_id, []) == {}
+        assert reader.conversation_holding(KEY.key, "user:é") == reader.conversation(other.conversation_id)
+        assert reader.conversation_holding(KEY.key, "user:a") == reader.conversation(other.conversation_id)
+        assert reader.conversation_holding(KEY.key, "missing") is None
+        assert reader.conversation_holding("other", "user:a") is None
 
 
 def test_a_conversation_can_be_archived_from_the_start(store: Store) -> None:
