@@ -17,6 +17,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from lcm_plugin.compaction.overflow import overflow_reported
+from lcm_plugin.events import log_failure
 from lcm_plugin.hosts.langchain.completer import ChatModelCompleter, usage_of
 from lcm_plugin.hosts.langchain.lanes import KeyOf, running_session
 from lcm_plugin.hosts.langchain.ledger import Ledger
@@ -195,9 +196,12 @@ class LcmMiddleware(AgentMiddleware):  # type: ignore[misc, unused-ignore]
             if context is None:
                 return None
             messages = seen_by_model(context.messages, request.messages, state, beside)
-        except Exception:
-            logger.exception(
-                "LCM could not assemble a context for %s; the call goes out as it is", session.key
+        except Exception as error:  # noqa: BLE001 - the host must go on
+            log_failure(
+                logger,
+                "LCM could not assemble a context for %s; the call goes out as it is",
+                session.key,
+                error=error,
             )
             return None
         return replace(call, request=noted.override(messages=messages))
@@ -222,9 +226,12 @@ class LcmMiddleware(AgentMiddleware):  # type: ignore[misc, unused-ignore]
         try:
             if self.engine.config.enabled:
                 self._ledger.store(self.engine, session, messages)
-        except Exception:
-            logger.exception(
-                "LCM could not store the end of a run in %s; it tries again next time", session.key
+        except Exception as error:  # noqa: BLE001 - the host must go on
+            log_failure(
+                logger,
+                "LCM could not store the end of a run in %s; it tries again next time",
+                session.key,
+                error=error,
             )
 
     def _answer(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from mcp_types import (
 
 from lcm_plugin import __version__
 from lcm_plugin.errors import LcmError
+from lcm_plugin.events import log_failure
 from lcm_plugin.hosts.mcp.history import History
 from lcm_plugin.hosts.mcp.tools import INSTRUCTIONS, Offered
 
@@ -83,8 +84,8 @@ def _answer(history: History, name: str, arguments: dict[str, Any]) -> CallToolR
         answer = history.call(name, arguments)
     except LcmError as error:
         answer = {"error": str(error)}
-    except Exception as error:
-        logger.exception("the tool %s failed", name)
+    except Exception as error:  # noqa: BLE001 - the host must go on
+        log_failure(logger, "the tool %s failed", name, error=error)
         answer = {"error": f"internal error: {type(error).__name__}: {error}"}
     if "error" in answer:
         code = answer.get("error_code")
