@@ -363,8 +363,9 @@ def _chunks(request: ModelRequest, reply: Reply, server: ModelServer) -> Iterato
     yield chunk({"role": "assistant", "content": ""})
     for start in range(0, len(reply.reasoning), 40):
         yield chunk({"reasoning_content": reply.reasoning[start : start + 40]})
-    for start in range(0, len(reply.text), 40):
-        yield chunk({"content": reply.text[start : start + 40]})
+    size = max(40, len(reply.text) // 50)
+    for start in range(0, len(reply.text), size):
+        yield chunk({"content": reply.text[start : start + size]})
     for index, call in enumerate(_tool_calls(reply, server)):
         opening = {**call, "index": index, "function": {**call["function"], "arguments": ""}}
         yield chunk({"tool_calls": [opening]})

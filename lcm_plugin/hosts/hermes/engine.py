@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from lcm_plugin.compaction.policy import Call, limits_for
 from lcm_plugin.errors import StoreBusy
+from lcm_plugin.events import log_failure
 from lcm_plugin.hosts.hermes.builtin import HostCompressor
 from lcm_plugin.hosts.hermes.messages import inherited
 from lcm_plugin.hosts.hermes.pieces import stored_pieces
@@ -60,8 +61,6 @@ class HermesEngine:
         self.context_length = 0
         self.threshold_percent = _DEFAULT_SHARE
         self.threshold_tokens = 0
-        self.protect_first_n = 3
-        self.protect_last_n = 6
         self.last_real_prompt_tokens = 0
         self.last_compression_rough_tokens = 0
         self.awaiting_real_usage_after_compression = False
@@ -174,7 +173,7 @@ class HermesEngine:
         prompt, completion = int(usage.get("prompt_tokens") or 0), int(usage.get("completion_tokens") or 0)
         self.last_prompt_tokens = self.last_real_prompt_tokens = prompt
         self.last_completion_tokens = completion
-        self.last_total_tokens = int(usage.get("total_tokens") or prompt + completion)
+        self.last_total_tokens = self._counted = int(usage.get("total_tokens") or prompt + completion)
         engine = self.runtime.engine()
         if engine is not None:
             self._guarded(lambda: self.shrinker.calibrate(engine, self.seen.listing, prompt))
@@ -182,10 +181,11 @@ class HermesEngine:
     # compaction
 
     def should_compress(self, prompt_tokens: int | None = None) -> bool:
-        """Whether the list is over the threshold and a smaller one can be had."""
+        """Whether the list is over the threshold, by the host's estimate or the provider's count of what it
+        held at the newest reply, and a smaller one can be had."""
         with self.runtime.times.measure("should_compress"):
             self.runtime.live.enter(self)
-            tokens = _positive(prompt_tokens) or _positive(self.last_prompt_tokens)
+            tokens = max(_positive(prompt_tokens) or _positive(self.last_prompt_tokens), self._counted)
             if not self.threshold_tokens or tokens < self.threshold_tokens:
                 return False
             return not self.shrinker.is_refused(tokens) and bool(
@@ -213,17 +213,18 @@ class HermesEngine:
         with self.runtime.times.measure("compress"):
             self.runtime.live.enter(self)
             self._set_outcome()
-            tokens = _positive(current_tokens)
+            tokens = max(_positive(current_tokens), self._counted)
             try:
                 smaller = self._compress(messages, tokens, focus_topic, force)
-            except Exception as error:
-                logger.exception("LCM could not compact; the list stays as it is")
+            except Exception as error:  # noqa: BLE001 - the host must go on
+                log_failure(logger, "LCM could not compact; the list stays as it is", error=error)
                 self._set_outcome(aborted=f"{type(error).__name__}: {error}")
                 return messages
             if smaller is None:
                 self.shrinker.refuse(tokens)
                 return messages
             self.compression_count += 1
+            self._counted = 0
             self._last_compression_made_progress = True
             self.seen.compacted(messages)
             return smaller
@@ -367,14 +368,15 @@ class HermesEngine:
     def _guarded(self, work: Callable[[], T]) -> T | None:
         try:
             return work()
-        except Exception:
-            logger.exception("LCM: a call from the host failed; the host goes on")
+        except Exception as error:  # noqa: BLE001 - the host must go on
+            log_failure(logger, "LCM: a call from the host failed; the host goes on", error=error)
             return None
 
     def _set_counters(self) -> None:
         self.last_prompt_tokens = 0
         self.last_completion_tokens = 0
         self.last_total_tokens = 0
+        self._counted = 0
         self.compression_count = 0
 
     def _set_outcome(self, aborted: str = "") -> None:

@@ -127,6 +127,17 @@ def test_nothing_is_asked_for_below_the_threshold(runtime: Runtime, tokens: int 
     assert engine.should_compress(tokens) is False
 
 
+def test_the_providers_count_outweighs_an_estimate_that_is_too_low(runtime: Runtime) -> None:
+    engine = agent(runtime)
+    messages = talk(40)
+    engine.before_request(messages, {})
+    assert not engine.should_compress(engine.threshold_tokens - 1)
+    engine.update_from_response({"prompt_tokens": engine.threshold_tokens - 1, "completion_tokens": 500})
+    assert engine.should_compress(engine.threshold_tokens - 1)
+    engine.compress(messages, current_tokens=engine.threshold_tokens - 1)
+    assert not engine.should_compress(engine.threshold_tokens - 1)
+
+
 def test_compress_gives_a_smaller_valid_list_and_leaves_its_input_alone(runtime: Runtime) -> None:
     engine = agent(runtime)
     messages = [*talk(60), {"role": "user", "content": "and now?", "_db_persisted": True}]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pexpect
+from fakes.model_server import ModelRequest
 from speech import turn
 from world import BIN, World, texts
 
@@ -134,6 +135,29 @@ def test_resume_goes_on_in_the_old_lane(world: Make) -> None:
     assert sorted(map(len, lanes.values())) == [2, 4]
 
 
+def test_a_branch_is_a_lane_of_its_own_and_the_trunk_goes_on_without_it(world: Make) -> None:
+    home = world()
+    with terminal(home) as chat:
+        chat.say("hello one", "Noted: hello one")
+        chat.say("/branch side", "Branch session:")
+        chat.say("on the branch", "Noted: on the branch")
+        trunk = home.host_sessions()[0]
+        chat.say(f"/resume {trunk}", "esumed session")
+        chat.say("on the trunk", "Noted: on the trunk")
+        chat.leave()
+    _, branch = home.host_sessions()
+    assert keys_and_texts(home) == {
+        f"agent:main:cli:{trunk}": ["hello one", "Noted: hello one", "on the trunk", "Noted: on the trunk"],
+        f"agent:main:cli:{branch}": [
+            "hello one",
+            "Noted: hello one",
+            "on the branch",
+            "Noted: on the branch",
+        ],
+    }
+    assert home.server.invalid == []
+
+
 def test_compress_with_a_focus_and_undo(world: Make) -> None:
     home = world(lcm={"freshTailCount": 4, "leafChunkTokens": 2000})
     said = [turn(number, 300) for number in range(1, 13)]
@@ -152,13 +176,28 @@ def test_compress_with_a_focus_and_undo(world: Make) -> None:
     assert home.server.invalid == []
 
 
-def test_twenty_four_turns_in_a_large_window(world: Make) -> None:
-    home = world(window=128_000)
-    home.server.window = 128_000
-    said = [turn(number, 700) for number in range(1, 25)]
+def test_twenty_four_turns_of_long_answers_in_a_large_window(world: Make) -> None:
+    """More talk than the context may hold: it is stored once, and no prompt outgrows the trigger."""
+    window, answer = 128_000, 6_000
+    home = world(window=window)
+    home.server.window = window
+
+    def tell(request: ModelRequest) -> str | None:
+        asked = re.search(r"tell me story (\d+)$", request.prompt)
+        return f"{turn(int(asked[1]), answer)} END-{asked[1]:0>3}" if asked else None
+
+    home.server.add_rule(tell)
+    said = [f"tell me story {number}" for number in range(1, 25)]
     with terminal(home) as chat:
         for number, text in enumerate(said, start=1):
-            chat.say(text, f"Noted: Note {number:03d}")
+            chat.say(text, f"END-{number:03d}")
         chat.leave()
-    assert texts(home.stored()) == [line for text in said for line in (text, f"Noted: {text[:80]}".strip())]
+    rows = home.stored()
+    assert texts(rows, "user") == said
+    assert [text[-7:] for text in texts(rows, "assistant")] == [
+        f"END-{number:03d}" for number in range(1, 25)
+    ]
+    largest = max(request.tokens for request in home.server.requests if request.tools)
+    assert largest <= 0.75 * window + answer + 200
+    assert len(home.summaries()) >= 2
     assert home.server.invalid == []
