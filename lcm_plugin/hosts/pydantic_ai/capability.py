@@ -23,7 +23,7 @@ from lcm_plugin.assembly.recall_note import recall_note
 from lcm_plugin.compaction.overflow import overflow_reported
 from lcm_plugin.hosts.pydantic_ai.completer import ModelCompleter, usage_of
 from lcm_plugin.hosts.pydantic_ai.messages import from_core
-from lcm_plugin.hosts.pydantic_ai.recorder import Recorder
+from lcm_plugin.hosts.pydantic_ai.recorder import Recorders
 from lcm_plugin.hosts.pydantic_ai.tools import recall_toolset
 from lcm_plugin.hosts.pydantic_ai.view import seen_by_model
 from lcm_plugin.plugin import LcmPlugin
@@ -72,6 +72,7 @@ class LcmCapability(AbstractCapability[AgentDepsT]):
         self.plugin = LcmPlugin(_config(database, config), completer=self._completer, engine=engine)
         self._session = session
         self._window = window
+        self._recorders = Recorders()
         self._run = _Run()
 
     # for people
@@ -91,6 +92,7 @@ class LcmCapability(AbstractCapability[AgentDepsT]):
     def close(self) -> None:
         """Closes the database; a later run opens it again."""
         self.plugin.close()
+        self._recorders.forget()
 
     # what an agent asks for when it is built and when a run begins
 
@@ -190,8 +192,9 @@ class LcmCapability(AbstractCapability[AgentDepsT]):
     async def before_tool_execute(
         self, ctx: RunContext[AgentDepsT], *, call: Any, tool_def: Any, args: Any
     ) -> Any:
-        """Stores the calls before the first of them does anything."""
-        await self._store(ctx.messages)
+        """Stores the calls before the first of them does anything; a search need not find itself."""
+        if call.tool_name not in TOOL_NAMES:
+            await self._store(ctx.messages)
         return args
 
     # inside
@@ -222,21 +225,22 @@ class LcmCapability(AbstractCapability[AgentDepsT]):
 
     async def _store(self, messages: Sequence[ModelMessage]) -> bool:
         """Stores what is new; whether the session's history may stand in for the host's."""
-        async with self._run.lock:
-            try:
-                return await _threaded(self._stored, list(messages))
-            except Exception:
-                logger.exception("LCM could not store messages of %s; it tries again", self._run.session.key)
-                return False
+        try:
+            return await _threaded(self._stored, list(messages))
+        except Exception:
+            logger.exception("LCM could not store messages of %s; it tries again", self._run.session.key)
+            return False
 
     def _stored(self, messages: list[ModelMessage]) -> bool:
         run, engine = self._run, self.engine
         if not engine.config.enabled or engine.access(run.session) is not Access.FULL:
             return False
-        fresh = run.recorder.fresh(messages, run.model)
-        if fresh:
-            engine.ingest(run.session, fresh)
-            run.recorder.stored(fresh)
+        recorder = self._recorders.of(run.session.key)
+        with recorder.lock:
+            fresh = recorder.fresh(messages, run.model)
+            if fresh:
+                engine.ingest(run.session, fresh)
+                recorder.stored(fresh)
         return True
 
     def _assemble(self, request: ModelRequestContext) -> list[dict[str, Any]] | None:
@@ -276,8 +280,6 @@ class _Run:
 
     def __init__(self, session: Session | None = None) -> None:
         self.session = session or Session("")
-        self.recorder = Recorder()
-        self.lock = anyio.Lock()
         self.messages: Sequence[ModelMessage] = ()
         self.sent: list[ModelMessage] = []
         self.model: str | None = None

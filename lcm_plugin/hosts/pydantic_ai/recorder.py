@@ -8,7 +8,8 @@ that a message is stored once however often it is handed over; equal ones in one
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
+import threading
+from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +22,36 @@ if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage
 
 
-class Recorder:
-    """Finds the new messages in a growing history. Not thread-safe."""
+_SESSIONS = 64
+
+
+class Recorders:
+    """One recorder for each session, so that a history handed over run after run is looked at once. Thread-safe."""
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._of: OrderedDict[str, Recorder] = OrderedDict()
+
+    def of(self, session_key: str) -> Recorder:
+        """The session's recorder; the one that was used longest ago makes room for it."""
+        with self._lock:
+            found = self._of.setdefault(session_key, Recorder())
+            self._of.move_to_end(session_key)
+            while len(self._of) > _SESSIONS:
+                self._of.popitem(last=False)
+            return found
+
+    def forget(self) -> None:
+        """The database was closed: it may be another one next time."""
+        with self._lock:
+            self._of.clear()
+
+
+class Recorder:
+    """Finds the new messages in the histories of one session. Hold its ``lock`` from `fresh` to `stored`."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
         self._stored: set[str] = set()
         self._instructions: set[str] = set()
         # The messages are kept with their conversions, so that an id() is never another message's.
@@ -32,7 +59,9 @@ class Recorder:
 
     def fresh(self, messages: Sequence[ModelMessage], asked_model: str | None = None) -> list[Message]:
         """Core messages for what is not stored yet, in order; `stored` says that they are."""
-        missing = [message for message in messages if id(message) not in self._converted]
+        known = self._converted
+        missing = [message for message in messages if id(message) not in known]
+        self._converted = {id(one): known[id(one)] for one in messages if id(one) in known}
         for message, dumped in zip(missing, dump(missing), strict=True):
             self._converted[id(message)] = (
                 message,

@@ -31,7 +31,7 @@ from pydantic_ai.models.test import TestModel
 from talk import KEY, agent_with, words
 
 from lcm_plugin import Engine, LcmConfig, Session
-from lcm_plugin.hosts.pydantic_ai import LcmCapability
+from lcm_plugin.hosts.pydantic_ai import LcmCapability, recorder
 
 Make = Callable[..., LcmCapability[Any]]
 
@@ -379,3 +379,21 @@ def test_a_run_that_is_iterated_step_by_step_is_stored_too(make: Make) -> None:
         return run.result.all_messages()
 
     assert asyncio.run(talk()) == lcm.history()
+
+
+def test_a_long_history_handed_over_again_is_looked_at_once(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at: list[int] = []
+    as_it_is = recorder.dump
+    monkeypatch.setattr(
+        recorder, "dump", lambda messages: (looked_at.append(len(messages)), as_it_is(messages))[1]
+    )
+    lcm = make(summary_model="none")
+    agent: Agent[None, str] = Agent(answering(), capabilities=[lcm])
+    history: list[ModelMessage] = []
+    for number in range(5):
+        history = agent.run_sync(f"turn {number}", message_history=history).all_messages()
+    assert len(history) == 10
+    assert sum(looked_at) <= len(history) + 5, "each message once, and the newest request once more at most"
+    assert lcm.history() == as_written(history)

@@ -129,8 +129,10 @@ def test_60_runs_through_the_hosts_own_openai_converter(make: Make) -> None:
         agent = agent_with(lcm, model)
 
         async def talk() -> str:
-            for turn in range(1, TURNS + 1):
-                result = await agent.run(prompt(turn, TURNS))
+            async with agent:
+                for turn in range(1, TURNS + 1):
+                    result = await agent.run(prompt(turn, TURNS))
+                await asyncio.to_thread(lcm.engine.wait_idle, 10)
             return result.output
 
         answer = asyncio.run(talk())
