@@ -61,7 +61,7 @@ class _Thread:
         known = self._known(engine, messages)
         marks = {message.id: _mark(message) for message in messages if message.id}
         edited = next(
-            (n for n, m in enumerate(messages) if m.id and known.get(m.id, None) not in (None, marks[m.id])),
+            (n for n, m in enumerate(messages) if m.id and known.get(m.id) not in (None, marks[m.id])),
             None,
         )
         if known and (edited is not None or not self._goes_on(messages, known)):
@@ -98,7 +98,10 @@ class _Thread:
         return not stored or stored[-1] == self._last
 
     def _reconcile(self, engine: Engine, messages: Sequence[BaseMessage], until: int) -> None:
-        """Withdraws the newest rows that the state lacks up to ``until``, and brings back what it holds again."""
+        """Withdraws the newest rows that the state lacks up to ``until``, and brings back what it holds again.
+
+        Rows come back only in place of others: alone, they were hidden by the core (idle polls).
+        """
         held = {message.id for message in messages[:until]}
         edited = {message.id for message in messages[until:]}
         rows = self._newest(engine)
@@ -112,7 +115,7 @@ class _Thread:
             for row, graph_id in rows
             if not row.head.hidden and graph_id and (graph_id in edited or (end and row.head.seq > end))
         ]
-        back = [row for row, _ in rows if row.head.seq in kept and row.head.hidden]
+        back = [row for row, _ in rows if gone and row.head.seq in kept and row.head.hidden]
         engine.record.withdraw(self._session, [row.head.message_id for row in gone])
         engine.record.restore(self._session, [row.head.message_id for row in back])
 
