@@ -155,7 +155,9 @@ class Tool:
         with self._engine.store.read() as reader:
             conversation = reader.find_conversation(Session(question.chat))
             assert conversation is not None
-            found = self._engine.recall.semantics.nearest(reader, question.text, [conversation.conversation_id], 10)
+            found = self._engine.recall.semantics.nearest(
+                reader, question.text, [conversation.conversation_id], 10
+            )
         return [self._places[question.chat][f"msg_{row_id}"] for row_id in found]
 
     def compact(self) -> None:

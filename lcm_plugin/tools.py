@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from lcm_plugin.recall.schemas import tool_schemas
-from lcm_plugin.recall.service import TOOL_NAMES
+from lcm_plugin.recall.schemas import TOOL_NAMES, tool_schemas
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine

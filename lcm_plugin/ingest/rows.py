@@ -21,6 +21,7 @@ from lcm_plugin.ingest.messages import (
 )
 from lcm_plugin.ingest.payloads import mentions_reference
 from lcm_plugin.ingest.standing import StandingTexts
+from lcm_plugin.ingest.toolnames import name_results
 from lcm_plugin.store.base import Writer
 from lcm_plugin.store.records import Conversation, FileRecord, NewMessage
 from lcm_plugin.tokens import TokenCounter
@@ -97,7 +98,9 @@ def append_rows(
     """Appends rows, links calls with their results, and keeps the payloads' records."""
     rows = [item.row for item in prepared]
     if any(row.calls or row.answers for row in rows):
-        linker = GroupLinker(writer.call_rows(conversation.conversation_id, limit=_RECENT_CALLS))
+        recent = writer.call_rows(conversation.conversation_id, limit=_RECENT_CALLS)
+        rows = name_results(writer, conversation.conversation_id, rows, recent)
+        linker = GroupLinker(recent)
         rows = [
             replace(row, group_seq=linker.link(conversation.next_seq + offset, row.calls, row.answers))
             for offset, row in enumerate(rows)

@@ -10,15 +10,15 @@ from lcm_plugin.recall.matching import Matcher
 from lcm_plugin.recall.query import ParsedQuery, parse_query
 
 QUOTE_CHARS = 300
-_SENTENCE = re.compile(r"[^\n.!?。！？]+(?:[.!?。！？]+|\n|$)")
+_BETWEEN_SENTENCES = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
 
 
 def best_quote(text: str, query: ParsedQuery, width: int = QUOTE_CHARS) -> str:
     """The sentence of a text that holds most of the query's units; never changed, only cut at ``width``."""
     matcher = Matcher(query)
     best, most = "", -1
-    for match in _SENTENCE.finditer(text):
-        sentence = match.group().strip()
+    for part in _BETWEEN_SENTENCES.split(text):
+        sentence = part.strip()
         held = sum(bool(spans) for spans in matcher.find(sentence).spans) if sentence else -1
         if held > most:
             best, most = sentence, held

@@ -11,6 +11,8 @@ conversation, with no weight learned from data:
   rarely hold answers; where replies are much longer than what users write, facts come from users, and
   so they do when the question says "I" or "my";
 - *when*: a question for a time is answered by turns that hold one;
+- *echoes*: what only repeats hardly counts: the question itself, and calls of the recall tools with their
+  answers, which quote what was found before;
 - *which one*: an identifier names its thing, so rows that hold it beat those beside them;
 - *meaning*, where vectors are stored: a row that is close to a question counts up to twice.
 """
@@ -24,7 +26,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lcm_plugin.recall.matching import Matches
-from lcm_plugin.recall.query import ParsedQuery
+from lcm_plugin.recall.query import MAX_CHARS, ParsedQuery
+from lcm_plugin.recall.schemas import TOOL_NAMES
 from lcm_plugin.recall.words import WORD, fold, is_function_word
 from lcm_plugin.store.search_base import SearchRow
 
@@ -41,6 +44,7 @@ SPEAKER_SHARE = 0.1
 EXPANDED = 60
 HYBRID_HALF_DAYS = 30.0
 MEANING = 1.0
+ECHO = 0.1
 
 _TIME_WORDS = re.compile(
     r"\b(?:yesterday|today|tomorrow|tonight|ago|last|next|week|weekend|month|year|years|morning|recently|since|"
@@ -141,6 +145,7 @@ class _Scorer:
     """The scores of single rows for one query."""
 
     def __init__(self, query: ParsedQuery, candidates: Sequence[Candidate], corpus: Corpus) -> None:
+        self._query = query
         self._idf = [_inverse_frequency(share, corpus.total) for share in corpus.shares]
         self._idf_sum = sum(self._idf) or 1.0
         self._average = sum(c.row.tokens for c in candidates) / len(candidates) or 1.0
@@ -160,7 +165,15 @@ class _Scorer:
                 score += idf * len(spans) * (K1 + 1) / (len(spans) + length)
                 covered += idf
         score *= 1 - COVERAGE + COVERAGE * covered / self._idf_sum
+        if self._only_repeats(candidate.row):
+            score *= ECHO
         return score * (1 + CLOSE_WORDS) ** _close_pairs(candidate.matches)
+
+    def _only_repeats(self, row: SearchRow) -> bool:
+        if row.tool_name in TOOL_NAMES:
+            return True
+        asked = self._query.words if self._query.is_question else ()
+        return bool(asked) and len(row.text) <= MAX_CHARS and tuple(WORD.findall(fold(row.text))) == asked
 
     def shape(self, candidate: Candidate) -> float:
         """The factor that a row's speaker and kind give."""

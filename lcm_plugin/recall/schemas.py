@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+TOOL_NAMES = ("lcm_grep", "lcm_describe", "lcm_expand", "lcm_expand_query")
+
 _CONVERSATION = {"type": "integer", "description": "Only this conversation."}
 _ALL = {
     "type": "boolean",

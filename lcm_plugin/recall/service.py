@@ -22,14 +22,13 @@ from lcm_plugin.recall.delegate import Delegate, Delegations
 from lcm_plugin.recall.describe import Describer
 from lcm_plugin.recall.expand import Expander
 from lcm_plugin.recall.grep import Clockwork, Grep
+from lcm_plugin.recall.schemas import TOOL_NAMES
 from lcm_plugin.recall.scope import Grant, Scope, scope_of
 from lcm_plugin.recall.semantics import Semantics
 from lcm_plugin.sessions.gate import Access, SessionGate
 from lcm_plugin.store.base import Reader, Store
 from lcm_plugin.summarize.completers import Completions
 from lcm_plugin.types import Session
-
-TOOL_NAMES = ("lcm_grep", "lcm_describe", "lcm_expand", "lcm_expand_query")
 
 
 class Recall:

@@ -49,8 +49,8 @@ _IRREGULAR = """
 
 @lru_cache(maxsize=50_000)
 def stem(word: str) -> str:
-    """The Porter stem of a folded word."""
-    return str(_porter().stemWord(word))
+    """The Porter stem of a folded word; words of one or two letters are their own, as in the full-text index."""
+    return str(_porter().stemWord(word)) if len(word) > 2 else word
 
 
 def is_function_word(word: str) -> bool:

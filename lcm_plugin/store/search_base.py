@@ -93,7 +93,10 @@ class Scored:
 
 @dataclass(frozen=True, slots=True)
 class SearchRow:
-    """A row with its text. ``position`` is the message's seq, or the summary's first seq."""
+    """A row with its text. ``position`` is the message's seq, or the summary's first seq.
+
+    ``tool_name``: a tool that the message calls or answers.
+    """
 
     row_id: int
     ref: str
@@ -106,6 +109,7 @@ class SearchRow:
     text: str
     depth: int = -1
     until: int = 0
+    tool_name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from typing import Any
@@ -352,3 +353,31 @@ def test_words_that_are_everywhere_do_not_hide_an_identifier(
 ) -> None:
     store(engine, session, *(f"the customer asked about flights {n}" for n in range(40)), "EHGLP3 is booked")
     assert texts(grep("what flights did the customer of EHGLP3 ask about"))[0] == "EHGLP3 is booked"
+
+
+def test_the_question_and_earlier_searches_stand_behind_what_answers(
+    engine: Engine, session: Session, grep: Callable[..., dict[str, Any]]
+) -> None:
+    question = "What is the door code of the archive?"
+    asked = json.dumps({"pattern": question})
+    engine.ingest(
+        session,
+        [
+            user("The door code of the archive is 7261."),
+            assistant("Noted."),
+            user(question),
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [
+                    {"id": "c1", "type": "function", "function": {"name": "lcm_grep", "arguments": asked}}
+                ],
+            },
+        ],
+    )
+    found = grep(question)
+    assert found["hits"][0]["id"] == "msg_1"
+    assert {hit["id"] for hit in found["hits"]} >= {"msg_1", "msg_3", "msg_4"}
+    engine.ingest(session, [result("c1", json.dumps(found)), assistant("It is 7261.")])
+    assert grep("door code archive")["hits"][0]["id"] == "msg_1"
+    assert "msg_5" in {hit["id"] for hit in grep("archive", tool_name="lcm_grep")["hits"]}

@@ -107,6 +107,12 @@ def test_a_mixed_query_needs_all_its_parts() -> None:
     assert not finds("部署 docker", "部署完成")
 
 
+def test_a_single_letter_finds_itself_only() -> None:
+    assert finds("S", "Plan S is on")
+    assert not finds("S", "no such letter alone")
+    assert not finds("s", "")
+
+
 def test_operators_are_only_words() -> None:
     assert units("lamp OR bottle") == [("word", "lamp"), ("word", "bottle")]
     assert units("NEAR(lamp)")[0] == ("exact", "near(lamp")

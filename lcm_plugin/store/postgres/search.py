@@ -39,9 +39,13 @@ _TEXT = (
     "WHERE p.conversation_id = m.conversation_id AND p.message_id = m.message_id AND p.type <> 'reasoning' "
     "AND p.text <> '' AND p.text NOT LIKE 'data:%%;base64,%%')"
 )
+_TOOL_NAME = (
+    "(SELECT min(p.tool_name) FROM message_parts p WHERE p.conversation_id = m.conversation_id "
+    "AND p.message_id = m.message_id)"
+)
 _SELECT = {
     "message": "SELECT m.message_id, m.conversation_id, m.seq, m.role, m.sender, m.created_at, m.tokens, "
-    f"coalesce({_TEXT}, '') FROM messages m",
+    f"coalesce({_TEXT}, ''), {_TOOL_NAME} FROM messages m",
     "summary": "SELECT m.summary_rowid, m.summary_id, m.conversation_id, m.first_seq, m.earliest_at, m.tokens, "
     "m.content, m.depth, m.latest_at FROM summaries m",
 }
@@ -248,9 +252,19 @@ def _escape(text: str) -> str:
 
 def _row(kind: RowKind, row: Any) -> SearchRow:
     if kind == "message":
-        row_id, conversation_id, seq, role, sender, at, tokens, text = row
+        row_id, conversation_id, seq, role, sender, at, tokens, text, tool = row
         return SearchRow(
-            row_id, message_ref(row_id), conversation_id, seq, role, sender, at, tokens, text, until=at
+            row_id,
+            message_ref(row_id),
+            conversation_id,
+            seq,
+            role,
+            sender,
+            at,
+            tokens,
+            text,
+            until=at,
+            tool_name=tool,
         )
     row_id, summary_id, conversation_id, first_seq, at, tokens, text, depth, until = row
     return SearchRow(

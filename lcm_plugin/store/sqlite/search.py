@@ -29,10 +29,14 @@ from lcm_plugin.store.search_base import (
 from lcm_plugin.store.sqlite.search_index import MESSAGE_TEXT, IndexChanges, IndexQueries, spread_cjk
 from lcm_plugin.store.sqlite.vectors import VectorQueries
 
+_TOOL_NAME = (
+    "(SELECT min(p.tool_name) FROM message_parts p WHERE p.part_id >= m.message_id * 65536 "
+    "AND p.part_id < (m.message_id + 1) * 65536)"
+)
 _SELECT = {
     "message": (
         "SELECT m.message_id, m.conversation_id, m.seq, m.role, m.sender, m.created_at, m.tokens, "
-        f"coalesce({MESSAGE_TEXT}, '')"
+        f"coalesce({MESSAGE_TEXT}, ''), {_TOOL_NAME}"
     ),
     "summary": (
         "SELECT m.summary_rowid, m.summary_id, m.conversation_id, m.first_seq, m.earliest_at, m.tokens, "
@@ -283,9 +287,19 @@ def _in_conversations(conversation_ids: Sequence[int] | None) -> tuple[str, list
 
 def _row(kind: RowKind, row: Any) -> SearchRow:
     if kind == "message":
-        row_id, conversation_id, seq, role, sender, at, tokens, text = row
+        row_id, conversation_id, seq, role, sender, at, tokens, text, tool = row
         return SearchRow(
-            row_id, message_ref(row_id), conversation_id, seq, role, sender, at, tokens, text, until=at
+            row_id,
+            message_ref(row_id),
+            conversation_id,
+            seq,
+            role,
+            sender,
+            at,
+            tokens,
+            text,
+            until=at,
+            tool_name=tool,
         )
     row_id, summary_id, conversation_id, first_seq, at, tokens, text, depth, until = row
     return SearchRow(
