@@ -397,3 +397,25 @@ def test_a_long_history_handed_over_again_is_looked_at_once(
     assert len(history) == 10
     assert sum(looked_at) <= len(history) + 5, "each message once, and the newest request once more at most"
     assert lcm.history() == as_written(history)
+
+
+def test_a_call_that_a_killed_process_left_is_made_by_a_run_without_a_prompt(make: Make) -> None:
+    lcm = make(summary_model="none")
+    left = [
+        ModelRequest([UserPromptPart("read it")]),
+        ModelResponse([ToolCallPart("look", {"gauge": 3}, "c1")]),
+    ]
+    fresh = recorder.Recorder().fresh(left)
+    lcm.engine.ingest(Session(KEY), fresh)
+
+    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        assert problems_of(messages) == []
+        return ModelResponse([TextPart(str(messages[-1].parts[0].content))])
+
+    agent = agent_with(lcm, FunctionModel(model))
+    assert "no result of this call" in agent.run_sync("and now?").output
+    lcm.engine.reset_session(Session(KEY))
+    lcm.close()
+    lcm.engine.ingest(Session(KEY), [{**message, "id": message["id"] + "'"} for message in fresh])
+    assert agent.run_sync(message_history=lcm.history()).output == "gauge 3 stands at 21"
+    assert kinds(lcm.history()) == [["user-prompt"], ["tool-call"], ["tool-return"], ["text"]]
