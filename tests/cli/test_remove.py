@@ -223,6 +223,21 @@ def test_prune_keeping_summaries_says_so_where_they_are_read(tmp_path: Path) -> 
     assert "was pruned on" in run_here("show", "msg_1", "--database", database).stdout
 
 
+def test_what_was_removed_is_listed_and_never_what_it_was(tmp_path: Path) -> None:
+    database = archived(tmp_path)
+    assert data_of("removed", "--database", database) == []
+    data_of("redact", TOKEN_PATTERN, "--apply", "--confirm", "redact", "--database", database)
+    data_of(
+        "prune", "--kind", "archived", "--apply", "--confirm", "delete", "--no-backup", "--database", database
+    )
+    acts = data_of("removed", "--database", database)
+    assert [(act["kind"], act["messages"]) for act in acts] == [("prune", 50), ("redact", 5)]
+    assert all(act["requested_by"] and act["created_at"] for act in acts)
+    shown = run_here("removed", "--database", database).stdout
+    assert "prune" in shown
+    assert TOKEN not in shown + json.dumps(acts)
+
+
 def test_prune_wants_a_choice_its_word_and_amounts_it_understands(tmp_path: Path) -> None:
     database = fill(tmp_path, turns=2)
     for words, told in (

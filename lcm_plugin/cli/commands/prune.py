@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lcm_plugin.cli.exits import INTERNAL
 from lcm_plugin.cli.opening import reading, writing
-from lcm_plugin.cli.options import AsJson, Database
+from lcm_plugin.cli.options import AsJson, Database, Limit
 from lcm_plugin.cli.output import moment, print_json, print_table, size, working
 
 if TYPE_CHECKING:
@@ -21,8 +22,9 @@ _MOST_ROWS = 50
 
 
 def add_to(app: typer.Typer) -> None:
-    """Registers the command."""
-    app.command(rich_help_panel="Remove")(prune)
+    """Registers the commands."""
+    for command in (prune, removed):
+        app.command(rich_help_panel="Remove")(command)
 
 
 def prune(
@@ -94,6 +96,34 @@ def prune(
         raise typer.Exit(INTERNAL)
 
 
+def removed(database: Database = None, limit: Limit = 100, as_json: AsJson = False) -> None:
+    """List what people had removed: when, who, how much; what it was is not kept.
+
+    Example: `lcm removed`
+    """
+    with reading(database) as engine, engine.store.read() as reader:
+        acts = reader.removals(limit=limit)
+    if as_json:
+        print_json([asdict(act) for act in acts])
+        return
+    print_table(
+        ("when", "what", "who", "conversations", "messages", "summaries", "files", "bytes"),
+        [
+            (
+                moment(act.created_at),
+                act.kind,
+                act.requested_by,
+                act.conversations,
+                act.messages,
+                act.summaries,
+                act.files,
+                size(act.bytes),
+            )
+            for act in acts
+        ],
+    )
+
+
 def _apply(
     engine: Engine, plan: PrunePlan, selection: Selection, most: int | None, no_vacuum: bool
 ) -> PruneOutcome:
@@ -146,8 +176,6 @@ def _print_plan(plan: PrunePlan, as_json: bool) -> None:
 
 
 def _print_outcome(outcome: PruneOutcome, backup: str, as_json: bool) -> None:
-    from dataclasses import asdict
-
     if as_json:
         print_json({"applied": True, **asdict(outcome), "backup": backup})
         return

@@ -12,17 +12,18 @@ from collections.abc import Collection
 from pathlib import Path
 
 _SUFFIXES = frozenset({".db", ".sqlite", ".sqlite3"})
+_BACKUP = ".bak"
 _SECONDS = 1.0
 
 
 def needed_by_others(path: Path, digests: Collection[str]) -> set[str]:
     """Those of some SHA-256 digests that another database beside ``path`` has a record of.
 
-    All of them when one of those databases cannot be asked.
+    All of them when one of those databases cannot be asked. A backup's payloads lie in a folder of its own.
     """
     own = path.absolute()
     needed: set[str] = set()
-    if not digests:
+    if not digests or own.suffix == _BACKUP:
         return needed
     for other in sorted(own.parent.iterdir()):
         if other == own or other.suffix not in _SUFFIXES or not other.is_file():
