@@ -92,7 +92,7 @@ def test_a_wrong_setting_is_named_and_the_host_goes_on_without_us(world: Make) -
 
 def test_a_switched_off_plugin_leaves_the_command_only(world: Make) -> None:
     home = world(lcm={"enabled": False})
-    home.say("hello")
+    home.talk("hello")
     assert not any(name.startswith("lcm") for name in home.server.requests[0].tools)
     assert home.bub("lcm", "--version").stdout.startswith("lcm ")
 
@@ -114,7 +114,7 @@ def test_a_stateless_session_keeps_the_hosts_own_context(world: Make) -> None:
 
 
 def test_a_prompt_that_the_provider_finds_too_long_is_made_shorter(world: Make, server: ModelServer) -> None:
-    home = world(lcm={"maxAssemblyTokenBudget": 64_000, "freshTailCount": 4, "leafChunkTokens": 4_000})
+    home = world(lcm={"maxAssemblyTokenBudget": 64_000, "freshTailCount": 4, "leafChunkTokens": 60_000})
     lines = [turn(number, 900) for number in range(1, 31)]
     answers = home.talk(*lines)
     refused = [request for request in server.requests if request.problems]

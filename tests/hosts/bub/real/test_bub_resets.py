@@ -53,12 +53,12 @@ def test_a_handoff_can_be_undone_by_another_process(world: Make) -> None:
 
 
 def test_a_handoff_by_the_agent_compacts_and_its_turn_goes_on(world: Make) -> None:
-    home = world(lcm={"freshTailCount": 4, "leafChunkTokens": 4_000})
-    lines = [turn(number, 250) for number in range(1, 11)]
+    home = world(lcm={"contextThreshold": 0.9, "freshTailCount": 4, "leafMinFanout": 4})
+    lines = [turn(number, 250) for number in range(1, 5)]
     home.talk(*lines)
     assert not any(map(is_summary_request, home.server.requests))
     before = home.server.requests[-1].tokens
-    home.server.enqueue(Calls(("tape_handoff", {"name": "phase-2", "summary": "ten notes taken"})))
+    home.server.enqueue(Calls(("tape_handoff", {"name": "phase-2", "summary": "four notes taken"})))
     home.talk("let us go on with something else")
     assert any(map(is_summary_request, home.server.requests))
     last = home.server.requests[-1]

@@ -106,7 +106,7 @@ def test_sessions_that_talk_at_the_same_time_stay_apart(world: Make) -> None:
 def test_two_workspaces_have_lanes_of_their_own(world: Make) -> None:
     home = world()
     (home.home / "other").mkdir()
-    home.say("in the first")
+    home.talk("in the first")
     home.bub("--workspace", str(home.home / "other"), "run", "in the second")
     keys = [conversation.session_key for conversation in home.conversations()]
     assert len(keys) == 2
