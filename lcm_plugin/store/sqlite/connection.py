@@ -208,11 +208,21 @@ def create_private_file(path: Path) -> None:
         os.close(handle)
         try:
             with suppress(FileExistsError):
-                os.link(temporary, path)
+                _link(Path(temporary), path)
         finally:
             os.unlink(temporary)
     except OSError as error:
         raise StoreUnavailable(f"cannot create the database {path}: {error.strerror or error}") from error
+
+
+def _link(temporary: Path, path: Path) -> None:
+    """Gives a file its name; on a file system without links a new one is made, which nobody can have open yet."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        raise
+    except OSError:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 def retry_while_busy(action: object, deadline_ms: int) -> None:
