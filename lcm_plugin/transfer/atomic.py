@@ -34,7 +34,7 @@ def whole_file(path: Path, *, overwrite: bool = False) -> Iterator[BinaryIO]:
         if overwrite:
             os.replace(temporary, path)
         else:
-            os.link(temporary, path)
+            _name(temporary, path)
     except FileExistsError as error:
         raise InputError(f"{path} exists already") from error
     except OSError as error:
@@ -42,3 +42,15 @@ def whole_file(path: Path, *, overwrite: bool = False) -> Iterator[BinaryIO]:
     finally:
         with suppress(FileNotFoundError):
             os.unlink(temporary)
+
+
+def _name(temporary: str, path: Path) -> None:
+    """Gives a file a name that nothing has yet; raises `FileExistsError`."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        raise
+    except OSError:
+        # A file system without links: the name is taken first, then the file moved there.
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        os.replace(temporary, path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
@@ -66,3 +67,18 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         pass
     with pytest.raises(InputError, match="is no file to write to"), whole_file(tmp_path):
         pass
+
+
+def test_a_file_system_without_links_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_links(*_: object) -> None:
+        raise OSError(1, "Operation not permitted")
+
+    # What such a file system answers; everything else is as it is.
+    monkeypatch.setattr(os, "link", no_links)
+    path = tmp_path / "out.txt"
+    with whole_file(path) as file:
+        file.write(b"all of it")
+    assert path.read_bytes() == b"all of it"
+    with pytest.raises(InputError, match="exists already"):
+        write_while_others_do(tmp_path / "other.txt")
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["other.txt", "out.txt"]
