@@ -85,6 +85,9 @@ def chat(
                 complain(str(error))
     finally:
         agent.close()
+        if agent.turns:
+            per_turn = 1000 * agent.waited.seconds / agent.turns
+            console.print(f"{agent.turns} turns; the memory added {per_turn:.0f} ms to each", style="dim")
 
 
 def _read() -> str | None:

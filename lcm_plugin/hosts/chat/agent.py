@@ -7,6 +7,7 @@ every tool call the results go to ``before_turn`` again; the final answer goes t
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -31,6 +32,26 @@ SYSTEM = "You are a helpful assistant in a terminal. Be brief and exact."
 MOST_ROUNDS = 50
 
 
+class Waiting:
+    """How many seconds the agent's loop waited for the plugin. Hooks of one thread, none within another."""
+
+    _IN_A_TURN = frozenset({"before_turn", "after_turn", "lcm_call_tool"})
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._since = 0.0
+
+    def begins(self, hook: str, *_: Any) -> None:
+        """Called by pluggy before a hook."""
+        if hook in self._IN_A_TURN:
+            self._since = time.perf_counter()
+
+    def ended(self, _outcome: Any, hook: str, *_: Any) -> None:
+        """Called by pluggy after a hook."""
+        if hook in self._IN_A_TURN:
+            self.seconds += time.perf_counter() - self._since
+
+
 class ChatAgent:
     """A conversation of one session with one model. ``show`` gets the answer's text as it comes."""
 
@@ -51,9 +72,13 @@ class ChatAgent:
         self._own = own_tools.SCHEMAS if allow_tools else []
         self._tools: list[dict[str, Any]] = [*self._manager.hook.lcm_tools(), *self._own]
         self._system: Message = {"role": "system", "content": SYSTEM}
+        self.turns = 0
+        self.waited = Waiting()
+        self._manager.add_hookcall_monitoring(self.waited.begins, self.waited.ended)
 
     def say(self, text: str) -> str:
         """One turn: returns the answer's text. Raises `ModelError` when the model cannot be reached."""
+        self.turns += 1
         fresh: list[Message] = [{"role": "user", "content": text}]
         for _ in range(MOST_ROUNDS):
             context = self._manager.hook.before_turn(turn=self._turn(fresh))

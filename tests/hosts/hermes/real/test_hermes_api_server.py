@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
+from fakes.speech import turn
 from gateway import gateway
-from speech import turn
 from world import World, texts
 
 Make = Callable[..., World]

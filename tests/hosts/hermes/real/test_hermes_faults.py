@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from fakes.answers import is_summary_request
 from fakes.model_server import Failure, ModelRequest
-from speech import fact, turn
+from fakes.speech import fact, turn
 from world import World, texts
 
 Make = Callable[..., World]

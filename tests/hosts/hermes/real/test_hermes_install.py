@@ -9,7 +9,7 @@ from pathlib import Path
 
 import plugins.context_engine as bundled
 from fakes.answers import is_summary_request
-from speech import turn
+from fakes.speech import turn
 from world import World, texts
 
 import lcm_plugin.hosts.hermes

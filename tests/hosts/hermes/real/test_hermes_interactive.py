@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pexpect
 from fakes.model_server import ModelRequest
-from speech import turn
+from fakes.speech import turn
 from world import BIN, World, texts
 
 Make = Callable[..., World]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from fakes.answers import is_summary_request
 from fakes.model_server import Calls, ModelRequest, ModelServer, Outcome
-from speech import fact, turn
+from fakes.speech import fact, turn
 from world import World, texts
 
 Make = Callable[..., World]

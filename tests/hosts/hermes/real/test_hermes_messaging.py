@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 from fakes.irc_server import IrcServer
+from fakes.speech import turn
 from gateway import gateway
-from speech import turn
 from world import World, texts
 
 Make = Callable[..., World]

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 
 from fakes.model_server import ModelRequest
-from speech import turn
+from fakes.speech import turn
 from world import World, texts
 
 Make = Callable[..., World]
