@@ -47,7 +47,7 @@ INTROS = {
     "/lcm compact": "Summarises older messages now, as far as it goes.",
     "/lcm config contextThreshold": "One setting. `/lcm config` lists all of them ([settings](configuration.md)).",
     "/lcm doctor": "Checks that everything of this session is whole.",
-    "/lcm prune --older-than 90d": "What [pruning](retention.md) would remove. Nothing goes without `--apply` and a "
+    "/lcm prune --older-than 0m": "What [pruning](retention.md) would remove. Nothing goes without `--apply` and a "
     "word that confirms it.",
     "/lcm backup": "Writes a checked copy of the database beside it.",
     "/lcm satus": "An unknown word gets the nearest command.",
@@ -111,6 +111,7 @@ def answers() -> Iterator[tuple[str, str]]:
         yield "/reset", apply_reset(engine, Reset(SESSION, "reset")).text
         yield say("/lcm config contextThreshold")
         yield say("/lcm doctor")
+        yield say("/lcm prune --older-than 0m")
         yield say("/lcm backup")
         yield say("/lcm satus")
 
