@@ -50,7 +50,7 @@ class Hooks(Shell):
         self._framework = framework
         self._core = core
         self._overhead = Overhead(self._count)
-        self._last_overhead: dict[str, int] = {}
+        self._last_call: dict[str, tuple[int, str | None]] = {}
         self._overflows: dict[str, str] = {}
         self._tapes: dict[str, Session] = {}
         self._handed_off: set[Session] = set()
@@ -121,10 +121,7 @@ class Hooks(Shell):
             self._overflows[step.session.key] = str(result.error)
             return
         step.answered()
-        if await asyncio.to_thread(self._core.serves, step.session):
-            turn = self._turn(step.session, [answer_of(result, request.run_id)])
-            counted = replace(turn, model=request.model, usage=usage_of(result.usage))
-            await asyncio.to_thread(self._core.after_turn, counted)
+        await asyncio.to_thread(self._answered, step.session, request.run_id, result)
 
     @hookimpl
     async def after_tool_call(self, call: Any, result: Any, state: dict[str, Any]) -> None:
@@ -173,25 +170,28 @@ class Hooks(Shell):
         if not self._core.serves(step.session):
             return None
         key = step.session.key
-        self._last_overhead[key] = self._overhead.of(request, state)
-        failure = self._overflows.pop(key, "")
-        turn = replace(
-            self._turn(step.session, step.asked),
-            model=request.model,
-            metadata={"overflow": failure} if failure else {},
-        )
-        context = self._core.before_turn(turn)
+        failure, assumed = self._overflows.pop(key, ""), self._last_call.get(key)
+        self._last_call[key] = (self._overhead.of(request, state), request.model)
+        if not step.asked and not failure and self._last_call[key] == assumed:
+            return None  # What `select` gave stands.
+        turn = self._turn(step.session, step.asked)
+        context = self._core.before_turn(replace(turn, metadata={"overflow": failure} if failure else {}))
         if context is None:
             return None
         return [*(m for m in request.messages if m.get("role") == "system"), *bare(context.messages)]
 
+    def _answered(self, session: Session, run: str, result: Any) -> None:
+        if self._core.serves(session):
+            turn = self._turn(session, [answer_of(result, run)])
+            self._core.after_turn(replace(turn, usage=usage_of(result.usage)))
+
     def _turn(self, session: Session, messages: Sequence[Message]) -> Turn:
-        overhead = self._last_overhead.get(session.key, 0)
-        return Turn(session, messages, mode="append", overhead_tokens=overhead)
+        overhead, model = self._last_call.get(session.key, (0, None))
+        return Turn(session, messages, mode="append", model=model, overhead_tokens=overhead)
 
     def _follow(self, session: Session, tape: Sequence[Entry]) -> bool:
         """Takes in what the tape holds; whether the session is ours to serve."""
-        if not self._core.serves(session):
+        if not self._is_selected() or not self._core.serves(session):
             return False
         self._core.follow(session, tape)
         if session in self._handed_off:

@@ -149,3 +149,4 @@ def test_it_is_said_when_another_plugin_builds_the_contexts(world: Make) -> None
     outcome = home.run_scenario("other_context", turns=["first question", "second question"])
     assert outcome.stderr.count("another plugin builds Bub's contexts") == 1
     assert outcome.result[1].startswith("Noted")
+    assert home.conversations() == []
