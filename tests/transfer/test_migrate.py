@@ -18,6 +18,8 @@ from small_talk import turns
 
 from lcm_plugin import Engine, LcmConfig
 from lcm_plugin.errors import InputError, StoreError, StoreUnavailable
+from lcm_plugin.export.html import write_page
+from lcm_plugin.export.markdown import write_markdown
 from lcm_plugin.services import payload_folder
 from lcm_plugin.store.open import open_store
 from lcm_plugin.store.transfer_base import MESSAGES, table_hashes
@@ -96,6 +98,22 @@ def test_texts_are_found_in_the_copy(filled: str, tmp_path: Path, new_schema: Ca
         with open_engine(target) as engine:
             found = engine.call_tool(ODD, "lcm_grep", {"pattern": "surrogate"})
             assert found["total"] == 1, found
+
+
+def pages(database: str) -> tuple[bytes, bytes]:
+    html: list[bytes] = []
+    markdown: list[bytes] = []
+    with open_engine(database) as engine, engine.store.read() as reader:
+        rows = list(engine.library.conversations())
+        write_page(reader, html.append, rows, engine.config, budget=9_000, now=7)
+        write_markdown(reader, markdown.append, rows, zone="UTC", now=7)
+    return b"".join(html), b"".join(markdown)
+
+
+def test_pages_for_people_are_the_same_from_either_store(filled: str, new_schema: Callable[[], str]) -> None:
+    url = new_schema()
+    copy(filled, url)
+    assert pages(filled) == pages(url)
 
 
 def test_odd_texts_and_files_come_through_word_for_word(filled: str, new_schema: Callable[[], str]) -> None:
