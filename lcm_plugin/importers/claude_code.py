@@ -77,6 +77,7 @@ def read(path: Path) -> Iterator[Record]:
     with LineFile(path) as lines:
         index = _Index()
         yield from _look_over(lines, index)
+        index.tree.link_lost(index.main)
         name = index.session if path.stem.startswith("agent-") and index.session else path.stem
         live = _live(index)
         stray = {at for at in index.main if at not in live}
@@ -112,10 +113,14 @@ def _look_over(lines: LineFile, index: _Index) -> Iterator[Record]:
                 index.titles[str(record.get("leafUuid"))] = record["summary"]
             continue
         parent = record.get("parentUuid") or record.get("logicalParentUuid")
+        if record.get("isCompactSummary") and parent is None and index.main:
+            parent = index.tree.ids[index.main[-1]]
         if index.tree.add(uuid, parent if isinstance(parent, str) else None, line.offset, line.number):
             _note(index, len(index.tree.ids) - 1, record)
+        elif lines.at(index.tree.offsets[index.tree.index[uuid]]) == record:
+            yield Repeat("line seen before")
         else:
-            yield Repeat("uuid seen before")
+            index.loose.append((line.number, line.offset))
 
 
 def _note(index: _Index, at: int, record: Mapping[str, Any]) -> None:
@@ -180,11 +185,14 @@ def _records(
     lines: LineFile, index: _Index, members: list[int], loose: Iterable[tuple[int, int]]
 ) -> Iterator[Record]:
     """Records in file order. ``loose`` lines have no place in the tree and stand where the file has them."""
-    places = [(index.tree.numbers[at], index.tree.offsets[at]) for at in members]
+    places = [(index.tree.numbers[at], index.tree.offsets[at], True) for at in members]
     last, kept_from = "", ""
     before: dict[str, str] = {}
-    for number, offset in sorted([*places, *loose]):
+    for number, offset, placed in sorted([*places, *((*one, False) for one in loose)]):
         record = lines.at(offset)
+        if not placed:
+            yield _aside(content_id(number, record), record, number)
+            continue
         entry = _entry(record, number)
         if record.get("subtype") == "compact_boundary":
             kept_from = _first_kept(record)
@@ -210,12 +218,9 @@ def _first_kept(boundary: Mapping[str, Any]) -> str:
 
 
 def _entry(record: Mapping[str, Any], number: int) -> Entry:
-    kind, message, at = str(record.get("type")), record.get("message"), told_time(record)
-    place = f"line {number}"
-    source_id = str(record.get("uuid") or content_id(number, record))
+    kind, message, source_id = str(record.get("type")), record.get("message"), str(record["uuid"])
     if kind not in ("user", "assistant") or not isinstance(message, dict) or message.get("content") is None:
-        part = _PART_TYPES.get(str(record.get("subtype")), _PART_TYPES.get(kind, "agent"))
-        return aside(source_id, part, record, at, place)
+        return _aside(source_id, record, number)
     extras: list[tuple[str, Mapping[str, Any]]] = []
     if about := {**rest_of(record, *_ENVELOPE), **rest_of(message, "role", "content", "type")}:
         extras.append(("agent", about))
@@ -227,11 +232,16 @@ def _entry(record: Mapping[str, Any], number: int) -> Entry:
     return Entry(
         source_id,
         {"role": kind, "content": message["content"]},
-        at,
+        told_time(record),
         hidden=unseen and not record.get("isCompactSummary"),
         extras=tuple(extras),
-        place=place,
+        place=f"line {number}",
     )
+
+
+def _aside(source_id: str, record: Mapping[str, Any], number: int) -> Entry:
+    part = _PART_TYPES.get(str(record.get("subtype")), _PART_TYPES.get(str(record.get("type")), "agent"))
+    return aside(source_id, part, record, told_time(record), f"line {number}")
 
 
 def _text(message: Mapping[str, Any]) -> str:

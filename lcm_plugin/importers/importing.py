@@ -9,6 +9,7 @@ from typing import Literal
 
 from lcm_plugin.engine import Engine
 from lcm_plugin.errors import InputError
+from lcm_plugin.importers.branches import turn_away
 from lcm_plugin.importers.formats import FORMATS, SUFFIXES, Format, check_file, format_of
 from lcm_plugin.importers.keys import Keys
 from lcm_plugin.importers.lane_writer import LaneWriter
@@ -105,7 +106,8 @@ def load(
     """Stores what is new of a file. ``progress`` takes how many rows are done. Safe to repeat, also after a kill."""
     report = FileReport(str(source.path), source.format.name)
     keys = Keys(source.format.name, template)
-    mains: dict[str, int] = {}
+    mains: dict[str, tuple[int, LaneReport]] = {}
+    away: dict[str, set[int]] = {}
     done = 0
     default_at = source.path.stat().st_mtime_ns // 1_000_000
     for lane, records in _lanes(source.format.read(source.path), report):
@@ -114,15 +116,20 @@ def load(
             one.note(f"{one.key} is {engine.gate.access_of_key(one.key)}: nothing of it is stored")
             _pass_over(records)
             continue
-        with LaneWriter(engine, source.format.name, lane, one, mains.get(lane.name), default_at) as writer:
+        main, _ = mains.get(lane.name, (None, None))
+        with LaneWriter(engine, source.format.name, lane, one, main, default_at) as writer:
             for record in records:
                 _take(writer, record)
                 progress(done + one.records)
         if not lane.branch and not lane.sub and writer.conversation_id is not None:
-            mains[lane.name] = writer.conversation_id
+            mains[lane.name] = (writer.conversation_id, one)
+        if writer.turned_away:
+            away.setdefault(lane.name, set()).update(writer.turned_away)
         _record_debt(engine, one)
         done += one.records
         progress(done)
+    for name, seqs in away.items():
+        _turn_away(engine, *mains[name], seqs)
     return report
 
 
@@ -157,6 +164,15 @@ def _lanes(records: Iterator[Record], report: FileReport) -> Iterator[tuple[Lane
     _pass_over(until_next())
     while pending:
         yield pending.pop(), until_next()
+
+
+def _turn_away(engine: Engine, conversation_id: int, report: LaneReport, seqs: set[int]) -> None:
+    with engine.store.write() as writer:
+        count = turn_away(writer, conversation_id, seqs, engine.clock())
+    if count:
+        report.note(
+            f"{count} messages left the context: the session went another way; they stay in its conversation"
+        )
 
 
 def _take(writer: LaneWriter, record: Record) -> None:

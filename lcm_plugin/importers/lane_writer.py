@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from lcm_plugin.engine import Engine
 from lcm_plugin.errors import InputError, StoreConflict
+from lcm_plugin.importers.branches import bring_back, has_turned_away
 from lcm_plugin.importers.dag import Weaver
 from lcm_plugin.importers.folds import (
     foldable,
@@ -27,16 +28,18 @@ from lcm_plugin.importers.report import LaneReport
 from lcm_plugin.importers.rows import EntryRows, head_entry
 from lcm_plugin.ingest.rows import PreparedRow, append_rows
 from lcm_plugin.store.base import Reader, Writer
-from lcm_plugin.store.records import Conversation, Item, MessageHead
+from lcm_plugin.store.records import Conversation, Item
 
 _MOST_ENTRIES = 500
 _MOST_CHARACTERS = 4_000_000
-TURNED_AWAY = "turned away at the source"
 
 
 class LaneWriter:
-    """Writes one lane. ``main`` is the live conversation that a branch left; ``default_at`` the time of a lane
-    that tells none."""
+    """Writes one lane. ``main`` is the live conversation that a branch left, ``default_at`` the time of a lane
+    that tells none.
+
+    ``turned_away`` are the seqs of a branch's messages that an earlier run stored in the live conversation.
+    """
 
     def __init__(
         self,
@@ -61,9 +64,9 @@ class LaneWriter:
         self._characters = 0
         self._nodes: list[Node] = []
         self._standing: list[Standing] = []
-        self._away: list[MessageHead] = []
-        self._out: frozenset[str] = frozenset()
-        self._back = 0
+        self.turned_away: set[int] = set()
+        self._watched = False
+        self._live: list[int] = []
         self._conversation: Conversation | None = None
         self._made = False
         self._stack = ExitStack()
@@ -75,7 +78,7 @@ class LaneWriter:
         with self._reading() as reader:
             self._conversation = find_imported(reader, self._report.key, self._head.host_id)
             if self._conversation is not None and not self._lane.branch:
-                self._out = _turned_away(reader, self._conversation.conversation_id)
+                self._watched = has_turned_away(reader, self._conversation.conversation_id)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
@@ -191,10 +194,8 @@ class LaneWriter:
                 if self._made:
                     self._weaver.prune(writer, conversation, self._standing, self._at)
                 self._append(writer, self._prepare(left))
-        if self._back:
+        if self._watched:
             self._bring_back()
-        if self._away and self._main is not None:
-            self._turn_away(self._main)
         now_earlier = self._conversation and self._conversation.active and not self._lane.live
         if now_earlier and self._conversation and not self._lane.branch:
             with self._writing() as writer:
@@ -208,10 +209,11 @@ class LaneWriter:
         if self._conversation is not None:
             stored = reader.heads_with_host_ids(self._conversation.conversation_id, ids)
             known = set(stored)
-            self._back += sum(str(head.message_id) in self._out for head in stored.values())
+            if self._watched:
+                self._live += [head.message_id for head in stored.values()]
         if self._main is not None:
             in_main = reader.heads_with_host_ids(self._main, ids)
-            self._away += in_main.values()
+            self.turned_away |= {head.seq for head in in_main.values()}
             known |= in_main.keys()
         for entry in entries:
             if entry.host_id in known:
@@ -272,24 +274,15 @@ class LaneWriter:
             self._report.hidden += item.row.hidden
             self._report.tokens += item.row.item_tokens
 
-    def _turn_away(self, main: int) -> None:
-        """Takes messages out of the live context that an earlier run stored there, before they became a branch."""
-        with self._writing() as writer:
-            ordinals = _standing_raw(writer, main, {head.seq for head in self._away})
-            if not ordinals:
-                return
-            writer.remove_items(main, ordinals, TURNED_AWAY, self._at)
-        self._report.note(f"{len(ordinals)} messages left the live context; they stay in its conversation")
-
     def _bring_back(self) -> None:
-        """A branch that an earlier run took out is live again: all comes back, and what is not live goes again."""
+        """Messages of the live branch may stand outside the context since an earlier run took them for a branch."""
         assert self._conversation is not None
         with self._writing() as writer:
-            if writer.restore_snapshot(self._conversation.conversation_id, self._at):
-                return
-        self._report.note(
-            f"{self._back} messages of the live branch stay outside the context, which changed since"
-        )
+            left = bring_back(writer, self._conversation.conversation_id, self._live, self._at)
+        if left:
+            self._report.note(
+                f"{left} messages of the live branch stay outside the context, which changed since"
+            )
 
     @contextmanager
     def _reading(self) -> Iterator[Reader]:
@@ -308,14 +301,6 @@ class LaneWriter:
                 yield writer
 
 
-def _turned_away(reader: Reader, conversation_id: int) -> frozenset[str]:
-    """The messages that the newest change of a context took out, when an import did it."""
-    snapshot = reader.snapshot(conversation_id)
-    if snapshot is None or snapshot.cause != TURNED_AWAY:
-        return frozenset()
-    return frozenset(str(ref) for _, kind, ref, _ in snapshot.items if kind == "message")
-
-
 def _size(content: object) -> int:
     """About how many characters a content takes."""
     if isinstance(content, str):
@@ -323,18 +308,6 @@ def _size(content: object) -> int:
     if isinstance(content, dict):
         return sum(map(_size, content.values()))
     return sum(map(_size, content)) if isinstance(content, list) else 8
-
-
-def _standing_raw(reader: Reader, conversation_id: int, seqs: set[int]) -> list[int]:
-    """Which messages of a context stand in it as they are."""
-    found: list[int] = []
-    after = min(seqs) - 1
-    while page := reader.oldest_raw_items(conversation_id, after=after, limit=_MOST_ENTRIES):
-        found += [item.ordinal for item in page if item.ordinal in seqs]
-        after = page[-1].ordinal
-        if after >= max(seqs):
-            break
-    return found
 
 
 def _folded(entry: Entry, summary_id: str) -> Entry:

@@ -68,9 +68,11 @@ class LineFile:
                 yield Line(number, start, value, error)
 
     def at(self, offset: int) -> dict[str, Any]:
-        """The object of the line that begins at an offset which a pass over the file gave."""
+        """The object of the line that begins at an offset which a pass over the file gave; also during a pass."""
+        here = self._file.tell()
         self._file.seek(offset)
         data = self._file.readline(self._max + 1)
+        self._file.seek(here)
         return decode_object(data.removeprefix(_BOM) if offset == 0 else data)[0]
 
     def _skip_line(self) -> int:

@@ -43,6 +43,7 @@ def read(path: Path) -> Iterator[Record]:
     """The records of a file: the live branch, then the turned-away ones."""
     with LineFile(path) as lines:
         tree, speaks, header = Tree(), set[int](), dict[str, Any]()
+        loose: list[tuple[int, int]] = []
         leaf: str | None = None
         previous: str | None = None
         for line in lines:
@@ -59,8 +60,11 @@ def read(path: Path) -> Iterator[Record]:
                     leaf = str(line.value["targetId"])
                 if line.value.get("type") in ("message", "custom_message", "branch_summary"):
                     speaks.add(len(tree.ids) - 1)
+            elif lines.at(tree.offsets[tree.index[record_id]]) == line.value:
+                yield Repeat("line seen before")
             else:
-                yield Repeat("id seen before")
+                loose.append((line.number, line.offset))
+        tree.link_lost(range(len(tree.ids)))
         name = str(header.get("id") or path.stem)
         live = set(tree.path(tree.index[leaf])) if leaf in tree.index else set()
         chains = list(tree.branches(live, set(range(len(tree.ids))) - live))
@@ -74,6 +78,9 @@ def read(path: Path) -> Iterator[Record]:
             about=rest_of(header, "type", "id", "timestamp"),
         )
         yield from _records(lines, tree, sorted(live | silent))
+        for number, offset in loose:
+            record = lines.at(offset)
+            yield aside(content_id(number, record), "agent", record, told_time(record), f"line {number}")
         for chain in chains:
             if chain[0] not in silent:
                 fork = tree.parents[chain[0]] or ""

@@ -7,8 +7,9 @@ branch leads from the newest leaf to the root. All else belongs to branches; eac
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 
 @dataclass(slots=True)
@@ -36,6 +37,20 @@ class Tree:
         """The position of a record's parent; None for a root and where the parent is not in the file."""
         parent = self.parents[position]
         return None if parent is None else self.index.get(parent)
+
+    def link_lost(self, members: Sequence[int]) -> None:
+        """Links records whose parent is not in the file to the one before: lines were lost, nothing was edited.
+
+        So is one whose parent comes later: that of a compaction's mark may be a message which it kept and which was
+        written again behind it. Where most records name no parent the file has no tree, and all of it is one line.
+        """
+        without = [at for at in members[1:] if self.parent_of(at) is None]
+        flat = 2 * len(without) > len(members)
+        for before, at in pairwise(members):
+            parent = self.parent_of(at)
+            lost = parent is None and (flat or self.parents[at] is not None)
+            if lost or (parent is not None and parent >= at):
+                self.parents[at] = self.ids[before]
 
     def path(self, leaf: int) -> list[int]:
         """Positions from the root to a leaf. A cycle ends the path."""

@@ -149,13 +149,42 @@ def test_a_branch_that_cannot_come_back_is_told(imported: Imported, tmp_path: Pa
     imported.bring(path)
     (conversation,) = imported.lane(key)
     with imported.engine.store.write() as writer:
-        writer.remove_items(conversation.conversation_id, [2], "elsewhere", 1)
-        writer.restore_snapshot(conversation.conversation_id, 2)
         writer.archive(conversation.conversation_id, "rollover", 3)
     with path.open("a") as file:
         file.write(line("d", "b", "three", 4))
     report = imported.bring(path)
     assert "1 messages of the live branch stay outside" in report.lanes[0].notes[0]
+
+
+def test_messages_that_a_compaction_kept_and_wrote_again_stay_on_the_live_branch(
+    imported: Imported, tmp_path: Path
+) -> None:
+    path, key = tmp_path / "x.jsonl", "agent:claude-code:x"
+    long = "the tide tables of the harbour " * 30
+    boundary = json.loads(line("mark", None, "", 5)) | {
+        "type": "system",
+        "subtype": "compact_boundary",
+        "logicalParentUuid": "d",
+        "compactMetadata": {"preservedSegment": {"headUuid": "c", "tailUuid": "d"}},
+    }
+    del boundary["message"]
+    summary = json.loads(line("sum", "mark", "The tide tables.", 6)) | {"isCompactSummary": True}
+    path.write_text(
+        line("a", None, long, 1)
+        + line("b", "a", long, 2)
+        + line("c", "b", "kept", 3)
+        + json.dumps(boundary)
+        + "\n"
+        + json.dumps(summary)
+        + "\n"
+        + line("d", "sum", "kept too", 4)
+        + line("e", "d", "go on", 7)
+    )
+    imported.bring(path)
+    summary_id, *rest = imported.context(key)
+    assert summary_id.startswith("sum_")
+    assert rest == ["kept", "kept too", "go on"]
+    assert imported.archived(key) == []
 
 
 def test_a_sub_agents_own_file_joins_its_session(imported: Imported, tmp_path: Path) -> None:
@@ -174,3 +203,53 @@ def test_a_sub_agents_own_file_joins_its_session(imported: Imported, tmp_path: P
     report = imported.bring(path)
     assert [lane.key for lane in report.lanes] == ["agent:claude-code:main-session:sub:7f"]
     assert report.lanes[0].parent == "agent:claude-code:main-session"
+
+
+def test_a_record_whose_parent_is_lost_goes_on_from_the_one_before(
+    imported: Imported, tmp_path: Path
+) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text(line("a", None, "one", 1) + line("b", "a", "two", 2) + line("c", "gone", "three", 3))
+    imported.bring(path)
+    assert imported.context("agent:claude-code:x") == ["one", "two", "three"]
+    assert imported.archived("agent:claude-code:x") == []
+
+
+def test_a_file_without_a_tree_is_one_line(imported: Imported, tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text("".join(line(name, None, f"say {name}", n) for n, name in enumerate("abcd")))
+    imported.bring(path)
+    assert imported.context("agent:claude-code:x") == ["say a", "say b", "say c", "say d"]
+
+
+def test_a_line_that_comes_twice_is_counted_and_one_that_differs_is_kept(
+    imported: Imported, tmp_path: Path
+) -> None:
+    path = tmp_path / "x.jsonl"
+    first = line("a", None, "one", 1)
+    path.write_text(first + first + line("a", None, "not one", 2) + line("b", "a", "two", 3))
+    report = imported.bring(path)
+    assert dict(report.repeats) == {"line seen before": 1}
+    assert imported.context("agent:claude-code:x") == ["one", "two"]
+    kept = [block["record"]["message"]["content"] for _, block in asides(imported.active("agent:claude-code:x"))[1:]
+            if "message" in block.get("record", {})]  # fmt: skip
+    assert kept == ["not one"]
+
+
+def test_an_old_compaction_without_a_boundary_follows_what_it_summarises(
+    imported: Imported, tmp_path: Path
+) -> None:
+    path = tmp_path / "x.jsonl"
+    long = "the tide tables of the harbour " * 30
+    summary = json.loads(line("s", None, "The tide tables.", 3)) | {"isCompactSummary": True}
+    path.write_text(
+        line("a", None, long, 1)
+        + line("b", "a", long, 2)
+        + json.dumps(summary)
+        + "\n"
+        + line("c", "s", "go on", 4)
+    )
+    imported.bring(path)
+    summary_id, rest = imported.context("agent:claude-code:x")
+    assert summary_id.startswith("sum_")
+    assert rest == "go on"

@@ -78,3 +78,15 @@ def test_first_versions_without_ids_form_one_line(imported: Imported, tmp_path: 
     rows = [row for row in imported.active("agent:openclaw:old") if not row.head.hidden]
     assert words(rows) == ["hi", "hello"]
     assert rows[1].head.created_at == rows[0].head.created_at == 1_735_689_601_000
+
+
+def test_an_entry_whose_parent_is_lost_goes_on_from_the_one_before(
+    imported: Imported, fixture_file: FixtureFile, tmp_path: Path
+) -> None:
+    lines = fixture_file("openclaw.jsonl").read_text().splitlines()
+    path = tmp_path / "b7300bff.jsonl"
+    path.write_text("\n".join(text for text in lines if '"id": "e5"' not in text))
+    imported.bring(path)
+    spoken = words(imported.active(KEY))
+    assert spoken[0].startswith("When does the invoice go out?")
+    assert spoken[-1] == "$ date\nThu"
