@@ -98,21 +98,19 @@ class Memory:
     def call_tool(self, name: str, arguments: str | Mapping[str, Any]) -> dict[str, Any]:
         """A recall tool's answer; ``arguments`` may be the JSON text that a model wrote."""
         try:
-            values = json.loads(arguments or "{}") if isinstance(arguments, str) else arguments
-        except ValueError as error:
-            return {"error": f"the arguments are not JSON: {error}", "error_code": "INVALID_ARGUMENTS"}
-        if not isinstance(values, Mapping):
-            return {"error": "the arguments must be one JSON object", "error_code": "INVALID_ARGUMENTS"}
-        return self.engine.call_tool(self.session, name, values)
+            return self.engine.call_tool(self.session, name, _values(arguments))
+        except InputError as error:
+            return _refused(error)
 
     def run_tools(self, answer: Message, other: Callable[[str, dict[str, Any]], Any] | None = None) -> int:
-        """Runs the tool calls of an assistant's message and stores their results; returns how many.
+        """Runs the tool calls of an assistant's message and stores each result as it comes; returns how many.
 
         Calls of other tools go to ``other(name, arguments)``; its result is stored as text, or as JSON. Without
-        it such a call is answered with an error.
+        it such a call is answered with an error, as is one whose arguments are no JSON object.
         """
         calls = answer.get("tool_calls") or ()
-        self.add(*(self._result(call, other) for call in calls))
+        for call in calls:
+            self.add(self._result(call, other))
         return len(calls)
 
     def end_turn(self, usage: Usage | Mapping[str, Any] | None = None) -> None:
@@ -163,10 +161,15 @@ class Memory:
 
     def _result(self, call: Mapping[str, Any], other: Callable[[str, dict[str, Any]], Any] | None) -> Message:
         name, arguments = call["function"]["name"], call["function"].get("arguments") or "{}"
-        if name in TOOL_NAMES or other is None:
-            outcome: Any = self.call_tool(name, arguments)
+        try:
+            given = _values(arguments)
+        except InputError as error:
+            outcome: Any = _refused(error)
         else:
-            outcome = other(name, json.loads(arguments))
+            if other is None or name in TOOL_NAMES:
+                outcome = self.call_tool(name, given)
+            else:
+                outcome = other(name, given)
         text = outcome if isinstance(outcome, str) else json.dumps(outcome, ensure_ascii=False, default=str)
         return {"role": "tool", "tool_call_id": call["id"], "content": text}
 
@@ -246,6 +249,21 @@ class AsyncMemory:
 async def _threaded(function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
     """The result; a cancelled wait lets the work in the thread end, so that nothing is half-stored."""
     return await asyncio.to_thread(function, *args, **kwargs)
+
+
+def _values(arguments: str | Mapping[str, Any]) -> dict[str, Any]:
+    """A call's arguments; raises `InputError` when they are no JSON object."""
+    try:
+        values = json.loads(arguments or "{}") if isinstance(arguments, str) else arguments
+    except ValueError as error:
+        raise InputError(f"the arguments are not JSON: {error}") from error
+    if not isinstance(values, Mapping):
+        raise InputError(f"the arguments must be one JSON object, not {values!r}")
+    return dict(values)
+
+
+def _refused(error: InputError) -> dict[str, Any]:
+    return {"error": str(error), "error_code": "INVALID_ARGUMENTS"}
 
 
 def _config(database: str | os.PathLike[str] | None, config: LcmConfig | None) -> LcmConfig:

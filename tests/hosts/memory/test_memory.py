@@ -112,6 +112,32 @@ def test_arguments_that_are_no_json_object_are_answered_with_an_error(tmp_path: 
             assert memory.call_tool("lcm_grep", arguments)["error_code"] == "INVALID_ARGUMENTS"
 
 
+def test_a_models_garbled_call_of_ones_own_tool_is_answered_and_the_loop_goes_on(tmp_path: Path) -> None:
+    with Memory(tmp_path / "talk.db") as memory:
+        garbled = calling("look", {"gauge": 1}, 1)
+        garbled["tool_calls"][0]["function"]["arguments"] = '{"gauge": '
+        memory.add("look at it", garbled)
+        assert memory.run_tools(garbled, lambda name, given: "never called") == 1
+        assert "the arguments are not JSON" in memory.messages()[-1]["content"]
+        assert problems_of(memory.context()) == []
+
+
+def test_what_was_done_before_a_tool_failed_is_kept(tmp_path: Path) -> None:
+    def look(name: str, given: dict[str, Any]) -> str:
+        if given["gauge"] == 2:
+            raise RuntimeError("the gauge fell off")
+        return "7 bar"
+
+    with Memory(tmp_path / "talk.db") as memory:
+        asking = calling("look", {"gauge": 1}, 1)
+        asking["tool_calls"] += calling("look", {"gauge": 2}, 2)["tool_calls"]
+        memory.add("look at both", asking)
+        with pytest.raises(RuntimeError, match="fell off"):
+            memory.run_tools(asking, look)
+        assert memory.messages()[-1]["content"] == "7 bar"
+        assert problems_of(memory.context()) == []
+
+
 def test_a_message_that_cannot_be_stored_is_refused_and_nothing_of_it_is_kept(tmp_path: Path) -> None:
     with Memory(tmp_path / "talk.db") as memory:
         with pytest.raises(InputError, match="message 1: a message needs a role"):
