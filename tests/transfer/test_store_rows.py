@@ -13,8 +13,16 @@ from lcm_plugin.store.base import Store
 from lcm_plugin.store.postgres.store import PostgresStore
 from lcm_plugin.store.transfer_base import BY_NAME, COUNTERS, TABLES, conversation_ids, rows_of, table_hashes
 
-# What each store makes by itself out of what is carried over, and what is carried over in another way.
-_DERIVED_TABLES = {"file_blobs", "index_state", "sqlite_sequence", "_sqlite_migrations", "lcm_migrations"}
+# What each store makes by itself out of what is carried over, and what is carried over in another way. Checks
+# that were asked for belong to the store that they were to look at.
+_DERIVED_TABLES = {
+    "file_blobs",
+    "index_state",
+    "integrity_jobs",
+    "sqlite_sequence",
+    "_sqlite_migrations",
+    "lcm_migrations",
+}
 _DERIVED_COLUMNS = {
     ("message_parts", "part_id"),
     ("message_parts", "words"),
