@@ -91,6 +91,7 @@ class Engine:
         self._lifecycle = services.lifecycle
         self._assembler = services.assembler
         self._compaction = services.compaction
+        self.last_call = services.compaction.last_call
         self._read_part = services.read_part
         self._closed = False
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import lcm_plugin
 from lcm_plugin.commands.texts import depths, inline, moment, plural, size
+from lcm_plugin.compaction.policy import Call, limits_for
 from lcm_plugin.sessions.gate import Access
 from lcm_plugin.sessions.lanes import find_conversation
 from lcm_plugin.store.base import Reader
@@ -94,12 +95,13 @@ def _history(reader: Reader, conversation: Conversation) -> dict[str, Any]:
 
 def _owed(engine: Engine, reader: Reader, conversation: Conversation, session_key: str) -> dict[str, Any]:
     debt = reader.debt(conversation.conversation_id)
-    budget = (debt.budget if debt else None) or engine.default_budget
+    call = engine.last_call(conversation.conversation_id)
+    call = call or Call((debt.budget if debt else None) or engine.default_budget)
     guards = engine.summarizer.status(session_key)
     now = engine.clock()
     return {
-        "budget": budget,
-        "threshold_tokens": int(budget * engine.config.context_threshold),
+        "budget": call.budget,
+        "threshold_tokens": limits_for(engine.config, call, session_key=session_key).soft,
         "compaction": {
             "state": debt.state if debt else "none",
             "reason": debt.reason if debt else "",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -26,6 +27,7 @@ from lcm_plugin.tokens import TokenCounter
 from lcm_plugin.types import CompactionDecision, CompactionResult, Reason
 
 _MOST_NEW_MESSAGES = 256
+_MOST_CALLS = 4_096
 
 
 class Compaction:
@@ -49,6 +51,8 @@ class Compaction:
         self._events = events
         self._clock = clock
         self._overflows = OverflowTries()
+        self._calls: OrderedDict[int, Call] = OrderedDict()
+        self._calls_lock = threading.Lock()
         self._compactor = Compactor(
             store,
             Sweeper(store, passes, clock),
@@ -62,6 +66,11 @@ class Compaction:
         self._scheduler = Scheduler(
             store, self._compactor, background, events, clock, hard_wait_ms=config.hard_wait_ms
         )
+
+    def last_call(self, conversation_id: int) -> Call | None:
+        """The newest model call for which this process scheduled; None when there was none."""
+        with self._calls_lock:
+            return self._calls.get(conversation_id)
 
     def none_due(self, call: Call, session_key: str) -> CompactionDecision:
         """The decision about a session that has no conversation."""
@@ -82,6 +91,11 @@ class Compaction:
 
     def schedule(self, conversation: Conversation, call: Call, *, wait: bool) -> CompactionDecision:
         """Starts what is due on a worker thread; with ``wait``, waits past the hard limit."""
+        with self._calls_lock:
+            self._calls[conversation.conversation_id] = call
+            self._calls.move_to_end(conversation.conversation_id)
+            if len(self._calls) > _MOST_CALLS:
+                self._calls.popitem(last=False)
         limits = self._limits(conversation, call)
         return self._scheduler.schedule(conversation, limits, wait=wait)
 

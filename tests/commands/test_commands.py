@@ -130,6 +130,17 @@ def test_status_says_all_that_matters(busy: Engine, session: Session) -> None:
     assert ask(busy, session, "/lcm status").data["index"]["message_lag"] == 0
 
 
+def test_status_reckons_with_the_model_calls_of_the_session(busy: Engine, session: Session) -> None:
+    before = ask(busy, session, "/lcm status").data["session"]
+    assert (before["budget"], before["threshold_tokens"]) == (128_000, 96_000)
+    busy.schedule_compaction(session, 64_000, overhead_tokens=3_000, model="m")
+    now = ask(busy, session, "/lcm status").data["session"]
+    assert (now["budget"], now["threshold_tokens"]) == (64_000, 45_000)
+    other = Session("agent:main:other")
+    busy.ingest(other, [{"role": "user", "content": "hello"}])
+    assert ask(busy, other, "/lcm status").data["session"]["budget"] == 128_000
+
+
 def test_status_tells_whether_the_host_really_uses_it(busy: Engine, session: Session) -> None:
     assert "no host has asked" in ask(busy, session, "/lcm").text
     busy.selected_by_host = False
