@@ -8,6 +8,7 @@ import signal
 import stat
 import subprocess
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ from fakes.shell import program, run_here, run_in_terminal, run_program
 from messages import assistant, user
 
 from lcm_plugin import Engine, LcmConfig, Session
+from lcm_plugin.store.records import NewMessage, Part
+from lcm_plugin.store.sqlite.store import SqliteStore
 
 MAIN = Session("agent:main:main", "run-1")
 
@@ -28,6 +31,15 @@ def database(tmp_path: Path) -> Path:
         engine.ingest(MAIN, [user("after it"), user("long " * 2_000)])
         engine.ingest(Session("agent:main:other:x", "run-2"), [user("elsewhere")])
     return path
+
+
+def add_rows(database: Path, count: int) -> None:
+    """Many messages in no time: as rows, uncounted."""
+    parts = (Part(0, "text", "content", "some words " * 20),)
+    with closing(SqliteStore(database)) as store, store.write() as writer:
+        conversation = writer.find_conversation(MAIN)
+        assert conversation is not None
+        writer.append(conversation, [NewMessage("user", None, 50, n, n, parts) for n in range(count)], 1)
 
 
 def test_an_export_comes_back_as_an_equal_database(database: Path, tmp_path: Path) -> None:
@@ -110,9 +122,7 @@ def test_a_file_that_is_gone_is_told(database: Path, tmp_path: Path) -> None:
 
 
 def test_killed_in_the_middle_no_half_file_has_the_name(database: Path, tmp_path: Path) -> None:
-    with Engine.open(LcmConfig(database=str(database))) as engine:
-        for start in range(0, 6_000, 1_000):
-            engine.ingest(MAIN, [user(f"message {number}") for number in range(start, start + 1_000)])
+    add_rows(database, 6_000)
     file = tmp_path / "out.jsonl"
     child = subprocess.Popen(program("export", "-o", file, "--database", database))
     while child.poll() is None and not any(one.stat().st_size > 100_000 for one in tmp_path.glob(".out*")):
@@ -153,8 +163,7 @@ def test_migrate_store_refuses_what_it_must(database: Path, tmp_path: Path) -> N
 
 
 def test_a_terminal_shows_how_far_it_is(database: Path, tmp_path: Path) -> None:
-    with Engine.open(LcmConfig(database=str(database))) as engine:
-        engine.ingest(MAIN, [user(f"message {number}") for number in range(1_500)])
+    add_rows(database, 3_000)
     code, shown = run_in_terminal("migrate-store", database, tmp_path / "copy.db", columns=100)
     assert code == 0, shown
     assert "copying" in shown
