@@ -45,7 +45,7 @@ class Core:
         self.problem = ""
         self._monotonic = monotonic
         self._paused_until = float("-inf")
-        self._told = ""
+        self._faults: set[str] = set()
         self._lock = threading.Lock()
         self._seen: set[Session] = set()
         self._behind: set[str] = set()
@@ -186,22 +186,32 @@ class Core:
             return None
         result = getattr(self._plugin, hook)(**arguments)
         if not self.paused:
-            self.problem = self._told = ""
+            self.problem = ""
         return result
 
     def _failed(self, kind: str, detail: str) -> None:
-        # Only these are sure to hold nothing of what was said.
-        why = detail if kind.startswith("Store") or kind in ("SchemaError", "ConfigError") else kind
+        if not (kind.startswith("Store") or kind in ("SchemaError", "ConfigError")):
+            self._faulty(kind)
+            return
         with self._lock:
             self._paused_until = self._monotonic() + _PAUSE_SECONDS
-            self.problem = why
-            known, self._told = why == self._told, why
+            known, self.problem = detail == self.problem, detail
         if not known:
             logger.warning(
                 "LCM is not working: %s. Bub goes on with its own tape; LCM tries again in %d seconds.",
-                why,
+                detail,
                 _PAUSE_SECONDS,
             )
 
+    def _faulty(self, kind: str) -> None:
+        """One thing went wrong that the next call may do well. What it was about may hold what was said."""
+        with self._lock:
+            known = kind in self._faults
+            self._faults.add(kind)
+        if not known:
+            logger.warning(
+                "LCM failed at one thing (%s), and Bub went on without it; Bub's log says more.", kind
+            )
+
     def _trouble(self) -> str:
-        return f"LCM is not working: {self.problem or 'the log says why'}"
+        return f"LCM is not working: {self.problem or 'the log of Bub says why'}"

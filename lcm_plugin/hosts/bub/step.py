@@ -35,11 +35,8 @@ class Step:
         shown = {id(message) for message in self.shown}
         new = [m for m in messages if id(m) not in shown and m.get("role") != "system"]
         self.asked = [
-            again
-            if again is not None and bare([again]) == [message]
-            else named(message, asked_name(run, place))
+            self._again(message, place) or named(message, asked_name(run, place))
             for place, message in enumerate(new)
-            for again in (self._unanswered[place] if place < len(self._unanswered) else None,)
         ]
 
     def failed(self) -> None:
@@ -49,6 +46,10 @@ class Step:
     def answered(self) -> None:
         """The call was answered."""
         self._unanswered = []
+
+    def _again(self, message: Message, place: int) -> Message | None:
+        before = self._unanswered[place] if place < len(self._unanswered) else None
+        return dict(before) if before is not None and bare([before]) == [message] else None
 
 
 def step_of(state: Mapping[str, Any]) -> Step | None:

@@ -124,6 +124,20 @@ def test_a_locked_database_is_left_alone_for_a_while_and_then_takes_in_everythin
     assert len([record for record in caplog.records if record.name == "lcm_plugin.bub"]) == 1
 
 
+def test_a_fault_in_one_call_is_told_once_and_stops_nothing(
+    core: Core, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(2):
+        odd = named({"role": "user", "content": {1, 2}}, asked_name("r1", 0))
+        assert core.before_turn(append(odd)) is None
+        assert not core.paused
+        core.follow(LANE, taped("r2", "hello", "hi"))
+    assert stored(core) == ["hello", "hi"]
+    told = [record.getMessage() for record in caplog.records if record.name == "lcm_plugin.bub"]
+    assert len(told) == 1
+    assert "InputError" in told[0]
+
+
 def test_a_reset_that_could_not_be_done_is_done_before_anything_is_stored(core: Core, ticks: Ticks) -> None:
     core.follow(LANE, taped("r1", "hello", "hi"))
     with sqlite3.connect(core.config.database_target, isolation_level=None) as other:
