@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,11 @@ NETWORK_PLACES = ("hosts/", "summarize/litellm_client.py", "cli/")
 EXECUTORS = {"execute", "executemany", "_all", "_one", "_run", "_many", "executescript"}
 
 
-def trees() -> Iterator[tuple[str, ast.Module]]:
-    for path in FILES:
-        yield str(path.relative_to(PACKAGE)), ast.parse(path.read_text(encoding="utf-8"))
+@cache
+def trees() -> tuple[tuple[str, ast.Module], ...]:
+    return tuple(
+        (str(path.relative_to(PACKAGE)), ast.parse(path.read_text(encoding="utf-8"))) for path in FILES
+    )
 
 
 def imported(tree: ast.Module) -> Iterator[str]:
