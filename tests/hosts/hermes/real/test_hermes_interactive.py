@@ -98,6 +98,7 @@ def test_new_begins_a_lane_of_its_own_and_takes_nothing_from_the_old_one(world: 
         assert "2 messages" in chat.say("/lcm status", "compaction:")
         chat.new()
         chat.say("hello two", "Noted: hello two")
+        assert "conversation 2 with 2 messages" in chat.say("/lcm status", "compaction:")
         chat.leave()
     first, second = home.host_sessions()
     assert keys_and_texts(home) == {
@@ -169,8 +170,10 @@ def test_compress_with_a_focus_and_undo(world: Make) -> None:
         chat.clear_line()
         chat.say("/compress gardens", "✅")
         chat.say("what now", "Noted: what now")
+        chat.new()
         chat.leave()
     assert texts(home.stored(), "user") == [*said, "what now"]
+    assert home.summaries(), "/new deletes nothing"
     last = [r for r in home.server.requests if r.prompt.endswith("what now")][-1]
     assert not any(said[-1] in str(m.get("content")) for m in last.messages)
     assert home.server.invalid == []
