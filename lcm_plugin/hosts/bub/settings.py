@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -32,3 +33,16 @@ def config_of(section: object, home: Path) -> LcmConfig:
     if not {"database", "databasePath", "dbPath"} & set(values):
         values["database"] = str(home / "lcm" / "lcm.db")
     return LcmConfig.from_plugin(values)
+
+
+def as_environment(config: LcmConfig) -> dict[str, str]:
+    """The host's settings as ``LCM_*`` variables, for the command ``lcm``, which does not read the host's file."""
+    values = config.model_dump(mode="json")
+    own = [name for name in values if config.source_of(name) == "plugin config"]
+    return {f"LCM_{name.upper()}": _as_text(values[name]) for name in own}
+
+
+def _as_text(value: Any) -> str:
+    if value is None:
+        return "none"
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,4 +1,4 @@
-"""``bub lcm …``: the command ``lcm`` on this host's database."""
+"""``bub lcm …``: the command ``lcm`` with this host's settings, on its database."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ def add_command(app: typer.Typer, config: LcmConfig) -> None:
     )
     def lcm(context: typer.Context) -> None:
         from lcm_plugin.cli import main
+        from lcm_plugin.hosts.bub.settings import as_environment
 
-        os.environ["LCM_DATABASE"] = config.database_target
+        os.environ.update(as_environment(config))
         sys.argv = ["bub lcm", *context.args]
         main()

@@ -11,7 +11,7 @@ import pytest
 
 from lcm_plugin import LcmConfig
 from lcm_plugin.hosts.bub.core import Core
-from lcm_plugin.hosts.bub.settings import config_of
+from lcm_plugin.hosts.bub.settings import as_environment, config_of
 from lcm_plugin.hosts.bub.tape import asked_name, bare, named
 from lcm_plugin.types import Session, Turn
 
@@ -166,3 +166,17 @@ def test_settings_come_from_the_hosts_file_and_the_database_lies_in_its_home(tmp
     named = config_of({"databasePath": "/x/y.db", "freshTailCount": 8}, tmp_path)
     assert named.database_target == "/x/y.db"
     assert named.fresh_tail_count == 8
+
+
+def test_the_hosts_settings_reach_the_command_lcm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    section = {
+        "contextThreshold": 0.5,
+        "freshTailMaxTokens": None,
+        "ignoreSessionPatterns": ["agent:*:cron:**"],
+        "autocompactDisabled": True,
+        "contextThresholdOverrides": [{"match": {"model": "gpt-5"}, "contextThreshold": 0.6}],
+    }
+    config = config_of(section, tmp_path)
+    for name, value in as_environment(config).items():
+        monkeypatch.setenv(name, value)
+    assert LcmConfig().model_dump() == config.model_dump()

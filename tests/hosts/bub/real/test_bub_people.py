@@ -32,11 +32,12 @@ def test_lcm_in_a_chat_answers_for_that_chat(world: Make) -> None:
 
 
 def test_bub_lcm_in_a_shell_is_the_command_lcm_on_this_database(world: Make) -> None:
-    home = world()
+    home = world(lcm={"freshTailCount": 7})
     home.talk("the door code is 7261")
     (key,) = (conversation.session_key for conversation in home.conversations())
     assert "7261" in home.bub("lcm", "grep", "door code", "--in", key).stdout
     assert home.bub("lcm", "messages", "99").returncode == 3
+    assert home.bub("lcm", "config", "get", "freshTailCount").stdout.strip() == "7"
     assert "Look at" in home.bub("--help").stdout
 
 
