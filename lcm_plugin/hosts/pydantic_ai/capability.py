@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import anyio
 import anyio.to_thread
 from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering
+from pydantic_ai.exceptions import RetryModelRequest
 from pydantic_ai.tools import AgentDepsT, RunContext
 
 from lcm_plugin.assembly.recall_note import recall_note
@@ -43,9 +44,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("lcm_plugin.pydantic_ai")
 _T = TypeVar("_T")
 SessionOf = Callable[[RunContext[Any]], str]
-
-# Where the host has a hook for each attempt, with the model that will serve it, a call is prepared there.
-_PREPARES_ATTEMPTS = hasattr(AbstractCapability, "prepare_model_request")
 
 
 class LcmCapability(AbstractCapability[AgentDepsT]):
@@ -132,55 +130,38 @@ class LcmCapability(AbstractCapability[AgentDepsT]):
                 await self._end(messages)
         return result
 
-    if _PREPARES_ATTEMPTS:
-
-        async def prepare_model_request(
-            self, ctx: RunContext[AgentDepsT], request_context: ModelRequestContext
-        ) -> ModelRequestContext:
-            """The call with the assembled context."""
-            return await self._prepared(ctx, request_context)
-
-        async def on_model_request_error(
-            self, ctx: RunContext[AgentDepsT], *, request_context: ModelRequestContext, error: Exception
-        ) -> ModelResponse:
-            """Tries once more with a smaller context when the provider found the call too long."""
-            if self._run.overflow or not overflow_reported({"overflow": str(error)}):
-                raise error
-            from pydantic_ai.exceptions import RetryModelRequest
-
-            self._run.overflow = str(error)
-            raise RetryModelRequest from error
-
-    else:
-
-        async def before_model_request(
-            self, ctx: RunContext[AgentDepsT], request_context: ModelRequestContext
-        ) -> ModelRequestContext:
-            """Looks at the call before the host fits it to the model."""
-            self._run.sent = list(request_context.messages)
+    async def prepare_model_request(
+        self, ctx: RunContext[AgentDepsT], request_context: ModelRequestContext
+    ) -> ModelRequestContext:
+        """The call with the assembled context."""
+        run = self._run
+        run.messages, model = ctx.messages, request_context.model
+        run.model, run.window = model.model_name, self._window_of(model)
+        if self._completer is not None:
+            self._completer.use(model)
+        if not await self._store(ctx.messages):
+            return request_context
+        try:
+            context = await _threaded(self._assemble, request_context)
+            if context is None:
+                return request_context
+            return replace(
+                request_context, messages=seen_by_model(context, request_context.messages, ctx.messages)
+            )
+        except Exception:
+            logger.exception(
+                "LCM could not assemble a context for %s; the call goes out as it is", run.session.key
+            )
             return request_context
 
-        async def wrap_model_request(
-            self, ctx: RunContext[AgentDepsT], *, request_context: ModelRequestContext, handler: Any
-        ) -> ModelResponse:
-            """Calls the model with the assembled context; once more if the provider finds it too long."""
-            try:
-                response: ModelResponse = await handler(await self._fitted(ctx, request_context))
-            except Exception as error:
-                if not overflow_reported({"overflow": str(error)}):
-                    raise
-                self._run.overflow = str(error)
-                response = await handler(await self._fitted(ctx, request_context))
-            return response
-
-        async def _fitted(
-            self, ctx: RunContext[AgentDepsT], request: ModelRequestContext
-        ) -> ModelRequestContext:
-            raw = replace(request, messages=self._run.sent)
-            prepared = await self._prepared(ctx, raw)
-            if prepared is raw:
-                return request
-            return replace(prepared, messages=request.model.prepare_messages(prepared.messages))
+    async def on_model_request_error(
+        self, ctx: RunContext[AgentDepsT], *, request_context: ModelRequestContext, error: Exception
+    ) -> ModelResponse:
+        """Tries once more with a smaller context when the provider found the call too long."""
+        if self._run.overflow or not overflow_reported({"overflow": str(error)}):
+            raise error
+        self._run.overflow = str(error)
+        raise RetryModelRequest from error
 
     async def after_model_request(
         self, ctx: RunContext[AgentDepsT], *, request_context: ModelRequestContext, response: ModelResponse
@@ -198,30 +179,6 @@ class LcmCapability(AbstractCapability[AgentDepsT]):
         return args
 
     # inside
-
-    async def _prepared(
-        self, ctx: RunContext[AgentDepsT], request: ModelRequestContext
-    ) -> ModelRequestContext:
-        run = self._run
-        run.messages, run.model, run.window = (
-            ctx.messages,
-            request.model.model_name,
-            self._window_of(request.model),
-        )
-        if self._completer is not None:
-            self._completer.use(request.model)
-        if not await self._store(ctx.messages):
-            return request
-        try:
-            context = await _threaded(self._assemble, request)
-            if context is None:
-                return request
-            return replace(request, messages=seen_by_model(context, request.messages, ctx.messages))
-        except Exception:
-            logger.exception(
-                "LCM could not assemble a context for %s; the call goes out as it is", run.session.key
-            )
-            return request
 
     async def _store(self, messages: Sequence[ModelMessage]) -> bool:
         """Stores what is new; whether the session's history may stand in for the host's."""
@@ -281,7 +238,6 @@ class _Run:
     def __init__(self, session: Session | None = None) -> None:
         self.session = session or Session("")
         self.messages: Sequence[ModelMessage] = ()
-        self.sent: list[ModelMessage] = []
         self.model: str | None = None
         self.window: int | None = None
         self.overhead = 0

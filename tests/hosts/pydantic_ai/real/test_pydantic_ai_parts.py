@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from checks import as_written, problems_of
-from pydantic_ai import messages as host
 from pydantic_ai.messages import (
     AudioUrl,
     BinaryContent,
@@ -19,6 +18,8 @@ from pydantic_ai.messages import (
     ModelMessage,
     ModelRequest,
     ModelResponse,
+    NativeToolCallPart,
+    NativeToolReturnPart,
     RetryPromptPart,
     SystemPromptPart,
     TextPart,
@@ -48,9 +49,6 @@ def asked(*content: Any) -> ModelRequest:
 def called(*args: Any, **extra: Any) -> ModelResponse:
     return ModelResponse([ToolCallPart("look", value, f"call-{n}", **extra) for n, value in enumerate(args)])
 
-
-NATIVE_CALL = getattr(host, "NativeToolCallPart", None) or host.BuiltinToolCallPart
-NATIVE_RETURN = getattr(host, "NativeToolReturnPart", None) or host.BuiltinToolReturnPart
 
 CONVERSATIONS: dict[str, list[ModelMessage]] = {
     "system prompt and instructions": [
@@ -136,8 +134,8 @@ CONVERSATIONS: dict[str, list[ModelMessage]] = {
         asked("search"),
         ModelResponse(
             [
-                NATIVE_CALL("web_search", {"query": "pumps"}, "ws_1", provider_name="openai"),
-                NATIVE_RETURN("web_search", {"hits": ["a", "b"]}, "ws_1", provider_name="openai"),
+                NativeToolCallPart("web_search", {"query": "pumps"}, "ws_1", provider_name="openai"),
+                NativeToolReturnPart("web_search", {"hits": ["a", "b"]}, "ws_1", provider_name="openai"),
                 TextPart("Found."),
             ]
         ),
