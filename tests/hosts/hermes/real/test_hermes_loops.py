@@ -53,7 +53,8 @@ def test_sixty_turns_at_defaults(world: Make, figure: Note, in_place: bool) -> N
     check_requests(home.server, TRIGGER + TURN)
     assert paid_summaries(home.server) == len(home.summaries())
     assert (len(outcome["session_ids"]) == 1) is in_place
-    assert home.problems() == []
+    # Sixty turns in half a minute use up the summary calls of ten.
+    assert home.problems(besides="summary_fallback") == []
 
 
 def test_a_tail_over_the_threshold_does_not_ask_in_vain(world: Make) -> None:
