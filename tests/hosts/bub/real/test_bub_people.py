@@ -53,30 +53,46 @@ def test_the_agent_is_offered_the_skill_and_the_tools(world: Make) -> None:
     assert "summarised" in skill
 
 
-def test_a_chat_in_a_terminal(world: Make) -> None:
-    home = world()
-    home.server.enqueue("the cellar is dry", "so is the tower")
-    with pexpect.spawn(
+def chat_in_terminal(home: BubWorld) -> pexpect.spawn[str]:
+    return pexpect.spawn(
         str(BIN / "bub"),
         ["chat"],
         env={**home.environment, "TERM": "xterm"},
         cwd=str(home.workspace),
         encoding="utf-8",
-        dimensions=(40, 120),
+        dimensions=(40, 160),
         timeout=60,
-    ) as chat:
-        chat.expect("work >")
-        chat.send("is the cellar dry?\r")
-        chat.expect("the cellar is dry")
-        chat.expect("work >")
-        chat.send("and the tower?\r")
-        chat.expect("so is the tower")
-        chat.expect("work >")
-        chat.send(",lcm\r")
-        chat.expect("4 messages")
+    )
+
+
+def test_a_chat_in_a_terminal(world: Make) -> None:
+    home = world()
+    home.server.enqueue("the cellar is dry", "so is the tower")
+    with chat_in_terminal(home) as chat:
+        for line, answer in (
+            ("is the cellar dry?", "the cellar is dry"),
+            ("and the tower?", "so is the tower"),
+            (",lcm", "4 messages"),
+        ):
+            chat.expect("work >")
+            chat.send(f"{line}\r")
+            chat.expect(answer)
         chat.expect("work >")
         chat.send(",quit\r")
         chat.expect(pexpect.EOF)
     (conversation,) = home.conversations()
     rows = home.stored(conversation.session_key)
     assert said(rows) == ["is the cellar dry?", "the cellar is dry", "and the tower?", "so is the tower"]
+
+
+def test_a_chat_whose_store_fails_shows_the_warning_and_goes_on(world: Make) -> None:
+    home = world(lcm={"database": "/proc/no/such/lcm.db"})
+    home.server.enqueue("the cellar is dry")
+    with chat_in_terminal(home) as chat:
+        chat.expect("work >")
+        chat.send("is the cellar dry?\r")
+        chat.expect("LCM is not working: [^\n]*/proc/no/such")
+        chat.expect("the cellar is dry")
+        chat.expect("work >")
+        chat.send(",quit\r")
+        chat.expect(pexpect.EOF)
