@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from histories import fill, open_engine
+from one_of_everything import fill, open_engine
 from postgres_server import running_server
 
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from histories import LOG, LONG, PICTURE, open_engine, picture
 from messages import user
+from one_of_everything import LOG, LONG, PICTURE, open_engine, picture
 
 # What another process, that shares nothing but the database, reads of it and adds to it.
 _READER = """

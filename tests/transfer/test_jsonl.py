@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from histories import LONG, ODD, OTHER, fill, open_engine
 from messages import assistant, user
+from one_of_everything import LONG, ODD, OTHER, fill, open_engine
 from small_talk import turns
 
 from lcm_plugin import Engine, LcmConfig, Session

@@ -12,8 +12,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from histories import LOG, LONG, ODD, OTHER, PICTURE, open_engine
 from messages import assistant, user
+from one_of_everything import LOG, LONG, ODD, OTHER, PICTURE, open_engine
 from small_talk import turns
 
 from lcm_plugin import Engine, LcmConfig

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import closing
 
 import pytest
-from histories import fill, open_engine
+from one_of_everything import fill, open_engine
 
 from lcm_plugin.store.base import Store
 from lcm_plugin.store.postgres.store import PostgresStore
