@@ -1,7 +1,7 @@
 """A small check after compactions, in the background: the new summaries, and now and then the context.
 
-It reads what was just written, for a fraction of a second, and makes way for turns. What it finds becomes an
-event, and asks for a whole check of the conversation by a worker.
+It reads the newest summaries, a few of each run, for a fraction of a second, and makes way for turns. What it
+finds becomes an event, and asks for a whole check of the conversation by a worker.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from lcm_plugin.health.integrity import Checker
 from lcm_plugin.health.jobs import IntegrityJobs
 from lcm_plugin.types import Severity
 
+NEWEST = 3
 EVERY = 8
 SECONDS = 0.3
 _MOST_WAITING = 32
@@ -53,7 +54,7 @@ class Sampler:
             return
         with self._lock:
             self._new.setdefault(conversation_id, []).append(str(summary_id))
-            del self._new[conversation_id][:-_MOST_WAITING]
+            del self._new[conversation_id][:-NEWEST]
             while len(self._new) > _MOST_WAITING:
                 self._new.popitem(last=False)
         self._background.submit(("integrity-sample", conversation_id), lambda: self.sample(conversation_id))
