@@ -191,3 +191,20 @@ def test_a_database_of_the_first_version_gets_the_table(tmp_path: Path, session:
         engine.integrity_jobs.request(1, "manual")
         assert engine.integrity_jobs.work_off(lambda: False) == 1
         assert engine.check().ok
+
+
+def test_a_database_of_an_older_version_is_not_called_damaged(tmp_path: Path, session: Session) -> None:
+    path = tmp_path / "lcm.db"
+    with Engine.open(LcmConfig(database=str(path), **SETTINGS)) as engine:
+        engine.ingest(session, [user("from before")])
+    old = sqlite3.connect(path, isolation_level=None)
+    old.execute("DROP TABLE integrity_jobs")
+    old.execute("DELETE FROM _sqlite_migrations WHERE name = 'integrity_jobs'")
+    old.execute("PRAGMA user_version = 2")
+    old.close()
+    runner = CliRunner()
+    looked = runner.invoke(app, ["doctor", "--database", str(path)])
+    assert looked.exit_code == 5
+    assert "brings it up to date" in looked.output
+    assert runner.invoke(app, ["worker", "--until-idle", "--database", str(path)]).exit_code == 0
+    assert runner.invoke(app, ["doctor", "--database", str(path)]).exit_code == 0

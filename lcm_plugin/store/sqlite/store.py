@@ -161,8 +161,14 @@ class SqliteStore:
         if not self.path.exists():
             raise StoreUnavailable(f"there is no database at {self.path}")
         with self._connections.reading() as connection:
-            if schema_version(connection) == 0:
-                raise StoreUnavailable(f"{self.path} is empty: no host has used it yet")
+            version = schema_version(connection)
+        if version == 0:
+            raise StoreUnavailable(f"{self.path} is empty: no host has used it yet")
+        if version < SCHEMA_VERSION:
+            raise StoreUnavailable(
+                f"{self.path} has schema version {version} of {SCHEMA_VERSION}: whatever writes to it brings it up to "
+                "date, after a copy, as a host does or 'lcm worker --until-idle'"
+            )
 
     def _prepare(self) -> None:
         """Switches to WAL and migrates, in one exclusive transaction, after a backup if there is data."""
