@@ -17,7 +17,9 @@ from importlib.resources import files
 from typing import Any
 
 from lcm_plugin.config import LcmConfig
+from lcm_plugin.export.pictures import Pictures
 from lcm_plugin.export.views import Block, blocks_of, items_of, messages_of, summaries_of
+from lcm_plugin.ingest.externalise import PayloadStore
 from lcm_plugin.store.base import Reader
 from lcm_plugin.store.records import Conversation, StoredMessage, Summary
 
@@ -37,9 +39,13 @@ def write_page(
     *,
     budget: int,
     now: int,
+    payloads: PayloadStore | None = None,
     tell: Callable[[int], None] = lambda messages: None,
 ) -> None:
-    """Writes the page. ``budget`` is what the context is compared with; ``tell`` hears how many messages are in."""
+    """Writes the page. ``budget`` is what the context is compared with; ``tell`` hears how many messages are in.
+
+    Small pictures among the ``payloads`` are shown themselves.
+    """
     before, after = (_filled(part, conversations) for part in _resource("page.html").split("{{data}}"))
     write(before.encode("utf-8", "replace"))
     about = {
@@ -52,8 +58,9 @@ def write_page(
     }
     _write_data(write, "about", [json.dumps(about)])
     done = 0
+    pictures = Pictures(reader, payloads)
     for conversation in conversations:
-        done = _write_conversation(reader, write, conversation.conversation_id, tell, done)
+        done = _write_conversation(reader, write, conversation.conversation_id, pictures, tell, done)
     write(after.encode())
 
 
@@ -97,12 +104,17 @@ def _harmless(text: str) -> bytes:
 
 
 def _write_conversation(
-    reader: Reader, write: Write, conversation_id: int, tell: Callable[[int], None], done: int
+    reader: Reader,
+    write: Write,
+    conversation_id: int,
+    pictures: Pictures,
+    tell: Callable[[int], None],
+    done: int,
 ) -> int:
     write(f'<script type="application/json" id="conversation-{conversation_id}">{{"messages":['.encode())
     comma = b""
     for stored in messages_of(reader, conversation_id):
-        write(comma + _harmless(_compact(_message(stored))))
+        write(comma + _harmless(_compact(_message(stored, pictures))))
         comma = b",\n"
         done += 1
         tell(done)
@@ -134,7 +146,7 @@ def _about(conversation: Conversation) -> dict[str, Any]:
     }
 
 
-def _message(stored: StoredMessage) -> dict[str, Any]:
+def _message(stored: StoredMessage, pictures: Pictures) -> dict[str, Any]:
     head = stored.head
     values = {
         "id": head.ref,
@@ -144,12 +156,12 @@ def _message(stored: StoredMessage) -> dict[str, Any]:
         "tokens": head.tokens,
         "sender": head.sender,
         "hidden": head.hidden,
-        "blocks": [_block(block) for block in blocks_of(stored)],
+        "blocks": [_block(block, pictures) for block in blocks_of(stored)],
     }
     return {name: value for name, value in values.items() if value not in (None, False, [])}
 
 
-def _block(block: Block) -> dict[str, Any]:
+def _block(block: Block, pictures: Pictures) -> dict[str, Any]:
     values: dict[str, Any] = {
         "kind": block.kind,
         "text": block.text[:MOST_CHARACTERS],
@@ -157,6 +169,7 @@ def _block(block: Block) -> dict[str, Any]:
         "name": block.name,
         "call": block.call_id,
         "file": block.file_id,
+        "picture": pictures.address(block) if block.kind == "file" else "",
     }
     return {name: value for name, value in values.items() if value or name == "text"}
 

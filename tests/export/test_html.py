@@ -14,6 +14,7 @@ import pytest
 from messages import assistant, user
 
 from lcm_plugin import Engine, Session
+from lcm_plugin.export import pictures
 from lcm_plugin.export.html import MOST_CHARACTERS, write_page
 
 HOSTILE = "</script><img src=x onerror=alert(1)><!--<script>{{data}} \u2028 ]]> &amp; 'quotes\" \\u003c"
@@ -42,11 +43,22 @@ class Outline(HTMLParser):
             self.texts.append((self.elements[-1][0], data))
 
 
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
+
 def page_of(engine: Engine) -> str:
     pieces: list[bytes] = []
     with engine.store.read() as reader:
         rows = list(engine.library.conversations())
-        write_page(reader, pieces.append, rows, engine.config, budget=8_000, now=engine.clock())
+        write_page(
+            reader,
+            pieces.append,
+            rows,
+            engine.config,
+            budget=8_000,
+            now=engine.clock(),
+            payloads=engine.payloads,
+        )
     return b"".join(pieces).decode()
 
 
@@ -125,6 +137,24 @@ def test_a_very_long_text_is_cut_and_says_so(open_engine: Callable[..., Engine],
     [block] = data(page_of(engine), "conversation-1")["messages"][0]["blocks"]
     assert len(block["text"]) == MOST_CHARACTERS
     assert block["cut"] == 2 * MOST_CHARACTERS
+
+
+def test_small_pictures_stand_on_the_page_and_nothing_else_does(
+    open_engine: Callable[..., Engine], session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = open_engine()
+
+    def image(kind: str, content: bytes | None = None) -> dict[str, Any]:
+        encoded = PIXEL if content is None else base64.b64encode(content).decode()
+        return {"type": "image_url", "image_url": {"url": f"data:{kind};base64,{encoded}"}}
+
+    drawing = b"<svg xmlns='http://www.w3.org/2000/svg' onload='alert(1)'/>"
+    engine.ingest(session, [user([image("image/png"), image("image/svg+xml", drawing)])])
+    png, svg = data(page_of(engine), "conversation-1")["messages"][0]["blocks"]
+    assert png["picture"] == f"data:image/png;base64,{PIXEL}"
+    assert "picture" not in svg
+    monkeypatch.setattr(pictures, "MOST_BYTES", 10)
+    assert "picture" not in data(page_of(engine), "conversation-1")["messages"][0]["blocks"][0]
 
 
 def test_several_conversations_stand_on_one_page(

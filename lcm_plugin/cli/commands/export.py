@@ -176,7 +176,14 @@ def _write_html(
     from lcm_plugin.export.html import write_page
 
     write_page(
-        reader, file.write, rows, engine.config, budget=engine.default_budget, now=engine.clock(), tell=tell
+        reader,
+        file.write,
+        rows,
+        engine.config,
+        budget=engine.default_budget,
+        now=engine.clock(),
+        payloads=engine.payloads,
+        tell=tell,
     )
     return {}
 

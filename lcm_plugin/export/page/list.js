@@ -60,7 +60,8 @@ const FOLDED = { call: "Calls", result: "Result of", reasoning: "Reasoning", oth
 function blockOf(block, whole) {
   if (block.kind === "text" && !block.file) return textBlock(block, whole);
   if (block.kind === "file" || block.file) {
-    return el("p", { class: "file" }, put(el("span"), block.text, state.words));
+    const picture = block.picture ? el("img", { src: block.picture, alt: gist(block.text), loading: "lazy" }) : null;
+    return el("p", { class: "file" }, picture, put(el("span"), block.text, state.words));
   }
   const title = `${FOLDED[block.kind]} ${block.name ?? ""}`.trim();
   const tag = block.kind === "call" || block.kind === "result" ? "pre" : "div";

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import struct
 import sys
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +38,23 @@ class Clock:
         return self.now
 
 
+def picture() -> str:
+    """A red square of 40 pixels as PNG in base64."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    rows = b"".join(b"\x00" + b"\xd0\x30\x30" * 40 for _ in range(40))
+    head = struct.pack(">IIBBBBB", 40, 40, 8, 2, 0, 0, 0)
+    png = (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", head)
+        + chunk(b"IDAT", zlib.compress(rows))
+        + chunk(b"IEND", b"")
+    )
+    return base64.b64encode(png).decode()
+
+
 def talk(engine: Engine) -> None:
     engine.ingest(Session("agent:main:old"), [user("An old question"), assistant("An old answer")])
     for number in range(20):
@@ -47,6 +67,10 @@ def talk(engine: Engine) -> None:
             )
         engine.compact(MAIN, budget=6_000)
     engine.compact(MAIN, force=True, budget=3_000)
+    block = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{picture()}"}}
+    engine.ingest(
+        MAIN, [user([{"type": "text", "text": "What is this?"}, block]), assistant("A red square.")]
+    )
 
 
 def hostile(engine: Engine) -> None:

@@ -265,6 +265,15 @@ def test_an_address_opens_its_place_and_another_conversation(open_page: Open) ->
     expect(page.locator("#node .heading code")).to_have_text("msg_9")
 
 
+def test_a_small_picture_is_shown(open_page: Open) -> None:
+    page = open_page()
+    page.locator("#timeline button").last.click()
+    picture = page.locator("#messages img")
+    expect(picture).to_be_visible()
+    assert picture.evaluate("image => image.naturalWidth") == 40
+    assert "file_" in (picture.get_attribute("alt") or "")
+
+
 def test_an_empty_conversation_has_a_page(open_page: Open) -> None:
     page = open_page("empty")
     expect(page.locator("#facts")).to_contain_text("1 message")
