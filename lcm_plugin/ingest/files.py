@@ -54,12 +54,9 @@ class FileFolder:
         try:
             with self._shard(digest[:2], create=True) as shard:
                 name = self._intact(shard, digest, len(data))
-                if name is None:
+                if name is None or not _wanted_again(shard, name):
                     name = digest + suffix
                     _write(shard, name, data)
-                else:
-                    # Whoever looks for files that nothing refers to must see that this one is wanted again.
-                    os.utime(name, dir_fd=shard, follow_symlinks=False)
         except OSError as error:
             raise StoreUnavailable(f"cannot store a payload in {self.root}: {error}") from error
         return StoredFile(digest, f"{digest[:2]}/{name}", len(data))
@@ -234,6 +231,15 @@ def _open_regular(folder: int, name: str) -> int:
         os.close(handle)
         raise OSError(errno.ELOOP, "not a regular file")
     return handle
+
+
+def _wanted_again(folder: int, name: str) -> bool:
+    """Marks a file, so that whoever looks for those that nothing refers to lets it be; False if it just went."""
+    try:
+        os.utime(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _read_all(handle: int) -> bytes:

@@ -61,7 +61,7 @@ def texts(engine: Engine) -> str:
     return json.dumps([str(row) for row in rows]) + json.dumps(engine.messages(LANE))
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(messages, min_size=1, max_size=5))
 def test_no_shape_of_message_keeps_any_of_it_and_a_replay_is_recognised(
     tmp_path_factory: pytest.TempPathFactory, said: list[dict[str, Any]]

@@ -59,7 +59,7 @@ def test_a_killed_removal_leaves_a_whole_database_and_can_be_done_again(tmp_path
     engine.close()
     chance = random.Random(what)
     killed = 0
-    for _ in range(3):
+    for _ in range(2):
         child = subprocess.Popen(
             [sys.executable, str(CHILD), str(tmp_path / "lcm.db"), what], stdout=subprocess.PIPE, text=True
         )
