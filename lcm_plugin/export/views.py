@@ -97,6 +97,8 @@ def _block(part: Part, is_result: bool) -> Block:
     else:
         kind, name = "other", part.type
     text = part.text
-    if kind == "file" and not file_id and text.startswith("data:"):
-        text = f"{text.partition(';')[0]} ({len(text):,} characters)"
+    if kind == "file" and text.startswith("data:"):
+        address, _, rest = text.partition(";base64,")
+        # What moved to a file left its reference behind the address; what did not is no text to read.
+        text = rest if file_id else f"{address} ({len(text):,} characters)"
     return Block(kind, text, name, call_id, file_id)

@@ -153,6 +153,7 @@ def test_small_pictures_stand_on_the_page_and_nothing_else_does(
     png, svg = data(page_of(engine), "conversation-1")["messages"][0]["blocks"]
     assert png["picture"] == f"data:image/png;base64,{PIXEL}"
     assert "picture" not in svg
+    assert png["text"].startswith("[LCM File: file_")
     monkeypatch.setattr(pictures, "MOST_BYTES", 10)
     assert "picture" not in data(page_of(engine), "conversation-1")["messages"][0]["blocks"][0]
 
