@@ -96,3 +96,19 @@ def test_compress_in_a_chat_makes_its_context_smaller_and_stores_nothing_twice(w
     assert list(said_in_lanes(home).values()) == [[*said, "what now"]]
     assert home.server.invalid == []
     assert home.problems() == []
+
+
+def test_the_gateways_own_hygiene_compacts_through_a_helper_and_misfiles_nothing(world: Make) -> None:
+    home = world(
+        lcm={"freshTailCount": 4, "leafChunkTokens": 2000},
+        host={"compression": {"hygiene_hard_message_limit": 16}},
+    )
+    said = [turn(number, 300) for number in range(1, 15)]
+    with messaging(home) as irc:
+        for number, text in enumerate(said, start=1):
+            irc.say("anna", text, f"Noted: Note {number:03d}")
+    assert "Session hygiene: compressed" in home.log
+    assert list(said_in_lanes(home).values()) == [said]
+    assert len(home.stored()) == 2 * len(said)
+    assert home.server.invalid == []
+    assert home.problems() == []
