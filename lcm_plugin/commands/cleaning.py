@@ -79,12 +79,26 @@ def _run(engine: Engine, session: Session, asked: _Asked, kinds: frozenset[LaneK
     if asked.values.get("--confirm") != CONFIRMATION:
         text = f"{_plan_text(plan)}\n**Nothing was removed**: it takes `--confirm {CONFIRMATION}` as well."
         return CommandResult(text, {"outcome": FAILED, **_plan_data(plan)}, ok=False)
-    backup = "" if "--no-backup" in asked.flags else engine.backup()
+    backup = copy_before(engine, "--no-backup" in asked.flags)
     if max_bytes is None:
         outcome = engine.retention.apply(plan, key)
     else:
         outcome = engine.retention.apply_to_size(selection, max_bytes, key, keep_summaries=keep)
     return _done(outcome, plan, backup)
+
+
+def copy_before(engine: Engine, refused: bool) -> str:
+    """The path of a checked copy, or the empty text when none is wanted.
+
+    Raises `InputError` for a server's database, of which only its own tools make one.
+    """
+    if refused:
+        return ""
+    if "://" in engine.store.location:
+        raise InputError(
+            "a PostgreSQL database is copied with pg_dump; --no-backup says that you have seen to that. Nothing was removed"
+        )
+    return engine.backup()
 
 
 def _read(words: list[str]) -> _Asked:

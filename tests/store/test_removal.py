@@ -251,3 +251,17 @@ def test_a_running_host_sends_the_redacted_text_from_the_next_turn_on(engine: En
     engine.redaction(engine.store).apply(MatchingTexts.of_text(SECRET), "anna")
     assert SECRET not in str(engine.assemble(LANE).messages)
     assert SECRET not in str(engine.assemble(LANE, 2_000).messages)
+
+
+def test_a_servers_database_is_pruned_only_when_a_copy_was_seen_to(postgres_url: str) -> None:
+    with Engine.open(LcmConfig(database=postgres_url)) as engine:
+        talk(engine)
+        engine.reset_session(LANE)
+        words = "/lcm prune --older-than 0m --apply --confirm delete"
+        refused = engine.command(LANE, words)
+        assert not refused.ok
+        assert "pg_dump" in refused.text
+        assert "--no-backup" in refused.text
+        done = engine.command(LANE, f"{words} --no-backup")
+        assert done.ok, done.text
+        assert done.data["messages"] == 18

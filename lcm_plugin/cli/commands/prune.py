@@ -65,6 +65,7 @@ def prune(
 
     Examples: `lcm prune --older-than 90d` · `lcm prune --max-size 2GB --keep-summaries --apply --confirm delete`
     """
+    from lcm_plugin.commands.cleaning import copy_before
     from lcm_plugin.errors import InputError
     from lcm_plugin.health.amounts import parse_age, parse_size
     from lcm_plugin.health.lanes import USUAL_KINDS, LaneKind, Selection
@@ -89,7 +90,7 @@ def prune(
             _print_plan(plan, as_json)
             return
         with working("removing"):
-            backup = "" if no_backup else engine.backup()
+            backup = copy_before(engine, no_backup)
             outcome = _apply(engine, plan, selection, most, no_vacuum)
     _print_outcome(outcome, backup, as_json)
     if outcome.problem:
