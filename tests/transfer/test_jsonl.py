@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 import tracemalloc
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,7 @@ from messages import assistant, user
 from one_of_everything import LONG, ODD, OTHER, fill, open_engine
 from small_talk import turns
 
-from lcm_plugin import Engine, LcmConfig, Session
+from lcm_plugin import Engine, Session
 from lcm_plugin.errors import InputError
 from lcm_plugin.services import payload_folder
 from lcm_plugin.store.records import NewMessage, Part
@@ -220,19 +218,6 @@ def test_memory_stays_flat_however_long_the_history(tmp_path: Path) -> None:
         assert hashes(target) == hashes(source)
         assert file.stat().st_size > 18_000_000
         assert peak < 9_000_000
-
-
-def test_a_database_of_the_first_schema_is_exported_without_changing_it(filled: str) -> None:
-    with closing(sqlite3.connect(filled)) as db, db:
-        db.execute("DROP TABLE removed_messages")
-        db.execute("DROP TABLE removals")
-        db.execute("PRAGMA user_version = 1")
-    before = Path(filled).read_bytes()
-    with Engine.open(LcmConfig(database=filled), read_only=True) as source:
-        lines = export(source)
-    assert Path(filled).read_bytes() == before
-    assert b'"row":"messages"' in b"".join(lines)
-    assert json.loads(lines[-1])["rows"]["messages"] == 139
 
 
 def test_fill_makes_the_same_history_every_time(tmp_path: Path) -> None:

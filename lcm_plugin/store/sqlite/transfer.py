@@ -21,8 +21,6 @@ from lcm_plugin.store.transfer_base import (
     canonical_json,
 )
 
-# A database of the first schema that is opened to be read only has no such tables yet.
-_LATER_TABLES = frozenset({"removals", "removed_messages"})
 _OF_CONVERSATION = "t.conversation_id = :conversation"
 
 
@@ -85,8 +83,6 @@ class TransferQueries(Handle):
     def transfer_page(
         self, table: Table, conversation_id: int | None, after: Row | None, limit: int
     ) -> list[Row]:
-        if self._lacks(table):
-            return []
         source = _source(table, conversation_id)
         values: dict[str, Value] = {"conversation": conversation_id, "limit": limit}
         values |= {f"k{place}": value for place, value in enumerate(after or ())}
@@ -95,8 +91,6 @@ class TransferQueries(Handle):
         return [_row(table, row) for row in self.db.execute(sql, values)]
 
     def transfer_end(self, table: Table, conversation_id: int | None) -> Row | None:
-        if self._lacks(table):
-            return None
         source = _source(table, conversation_id)
         order = ", ".join(f"{column} DESC" for column in source.order)
         found = self.db.execute(
@@ -105,18 +99,11 @@ class TransferQueries(Handle):
         return None if found is None else _row(table, found)
 
     def row_counts(self) -> dict[str, int]:
-        counted = [table for table in TABLES if not self._lacks(table)]
-        counts = {table.name: int(self._one(f"SELECT count(*) FROM {table.name}")[0]) for table in counted}
-        return {table.name: counts.get(table.name, 0) for table in TABLES}
+        return {table.name: int(self._one(f"SELECT count(*) FROM {table.name}")[0]) for table in TABLES}
 
     def counters(self) -> dict[Counter, int]:
         given = dict(self._all("SELECT name, seq FROM sqlite_sequence"))
         return {name: int(given.get(name) or 0) for name in COUNTERS}
-
-    def _lacks(self, table: Table) -> bool:
-        return table.name in _LATER_TABLES and not self._one(
-            "SELECT 1 FROM sqlite_master WHERE name = ?", (table.name,)
-        )
 
 
 class TransferChanges(TransferQueries):
