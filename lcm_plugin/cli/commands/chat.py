@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import Annotated
 
 import typer
@@ -27,6 +28,32 @@ NO_MODEL = (
     "lcm chat --model ollama/llama3.2, or set LCM_CHAT_MODEL"
 )
 HELP = "Type a message. /lcm says what is stored, /new and /reset begin afresh, /compact, /quit."
+
+
+class Waiting:
+    """How long the agent waited for its memory. The hooks of a turn run one after the other, in one thread."""
+
+    _IN_A_TURN = frozenset({"before_turn", "after_turn", "lcm_call_tool"})
+
+    def __init__(self) -> None:
+        self._turns = 0
+        self._seconds = self._since = 0.0
+
+    def begins(self, hook: str, *_: object) -> None:
+        """Called by pluggy before a hook."""
+        if hook in self._IN_A_TURN:
+            self._since = time.perf_counter()
+
+    def ended(self, _outcome: object, hook: str, *_: object) -> None:
+        """Called by pluggy after a hook."""
+        if hook in self._IN_A_TURN:
+            self._seconds += time.perf_counter() - self._since
+            self._turns += hook == "after_turn"
+
+    def report(self) -> str:
+        """What to say at the end."""
+        per_turn = 1000 * self._seconds / max(1, self._turns)
+        return f"{self._turns} turns; the memory added {per_turn:.0f} ms to each"
 
 
 def add_to(app: typer.Typer) -> None:
@@ -69,6 +96,8 @@ def chat(
         show=lambda piece: console.out(piece, end="", highlight=False),
         allow_tools=allow_tools,
     )
+    waiting = Waiting()
+    agent.manager.add_hookcall_monitoring(waiting.begins, waiting.ended)
     console.print(HELP, style="dim")
     try:
         while (text := _read()) is not None:
@@ -85,9 +114,7 @@ def chat(
                 complain(str(error))
     finally:
         agent.close()
-        if agent.turns:
-            per_turn = 1000 * agent.waited.seconds / agent.turns
-            console.print(f"{agent.turns} turns; the memory added {per_turn:.0f} ms to each", style="dim")
+        console.print(waiting.report(), style="dim")
 
 
 def _read() -> str | None:

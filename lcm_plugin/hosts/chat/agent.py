@@ -7,7 +7,6 @@ every tool call the results go to ``before_turn`` again; the final answer goes t
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -32,28 +31,11 @@ SYSTEM = "You are a helpful assistant in a terminal. Be brief and exact."
 MOST_ROUNDS = 50
 
 
-class Waiting:
-    """How many seconds the agent's loop waited for the plugin. Hooks of one thread, none within another."""
-
-    _IN_A_TURN = frozenset({"before_turn", "after_turn", "lcm_call_tool"})
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-        self._since = 0.0
-
-    def begins(self, hook: str, *_: Any) -> None:
-        """Called by pluggy before a hook."""
-        if hook in self._IN_A_TURN:
-            self._since = time.perf_counter()
-
-    def ended(self, _outcome: Any, hook: str, *_: Any) -> None:
-        """Called by pluggy after a hook."""
-        if hook in self._IN_A_TURN:
-            self.seconds += time.perf_counter() - self._since
-
-
 class ChatAgent:
-    """A conversation of one session with one model. ``show`` gets the answer's text as it comes."""
+    """A conversation of one session with one model. ``show`` gets the answer's text as it comes.
+
+    ``manager`` is the host's plugin manager: other plugins may be registered with it.
+    """
 
     def __init__(
         self,
@@ -67,29 +49,25 @@ class ChatAgent:
         self._model = model
         self._session = session
         self._show = show
-        self._manager = pluggy.PluginManager("lcm")
-        self._plugin = register(self._manager, config, completer=self._complete)
+        self.manager = pluggy.PluginManager("lcm")
+        self._plugin = register(self.manager, config, completer=self._complete)
         self._own = own_tools.SCHEMAS if allow_tools else []
-        self._tools: list[dict[str, Any]] = [*self._manager.hook.lcm_tools(), *self._own]
+        self._tools: list[dict[str, Any]] = [*self.manager.hook.lcm_tools(), *self._own]
         self._system: Message = {"role": "system", "content": SYSTEM}
-        self.turns = 0
-        self.waited = Waiting()
-        self._manager.add_hookcall_monitoring(self.waited.begins, self.waited.ended)
 
     def say(self, text: str) -> str:
         """One turn: returns the answer's text. Raises `ModelError` when the model cannot be reached."""
-        self.turns += 1
         fresh: list[Message] = [{"role": "user", "content": text}]
         for _ in range(MOST_ROUNDS):
-            context = self._manager.hook.before_turn(turn=self._turn(fresh))
+            context = self.manager.hook.before_turn(turn=self._turn(fresh))
             messages = [self._system, *(context.messages if context else fresh)]
             answer = self._model.answer(messages, self._tools, self._show)
             calls = answer.message.get("tool_calls")
             if not calls:
-                self._manager.hook.after_turn(turn=self._turn([answer.message], answer.usage))
+                self.manager.hook.after_turn(turn=self._turn([answer.message], answer.usage))
                 return str(answer.message["content"] or "")
             fresh = [answer.message, *(self._result(call) for call in calls)]
-        self._manager.hook.after_turn(turn=self._turn(fresh))
+        self.manager.hook.after_turn(turn=self._turn(fresh))
         return f"(stopped after {MOST_ROUNDS} rounds of tool calls)"
 
     def command(self, text: str) -> CommandResult | None:
@@ -97,16 +75,16 @@ class ChatAgent:
         word = text.split()[0].lower() if text.startswith("/") else ""
         if word in ("/new", "/reset"):
             reset = Reset(self._session, "new" if word == "/new" else "reset")
-            result: CommandResult = self._manager.hook.before_reset(reset=reset)
+            result: CommandResult = self.manager.hook.before_reset(reset=reset)
             return result
         if word == "/compact":
             text = "/lcm compact"
-        answered: CommandResult | None = self._manager.hook.lcm_run_command(session=self._session, text=text)
+        answered: CommandResult | None = self.manager.hook.lcm_run_command(session=self._session, text=text)
         return answered
 
     def close(self) -> None:
         """Ends the run and closes the database."""
-        self._manager.hook.session_end(session=self._session, reason="shutdown")
+        self.manager.hook.session_end(session=self._session, reason="shutdown")
         self._plugin.close()
 
     def _turn(self, messages: Sequence[Message], usage: Usage | None = None) -> Turn:
@@ -132,7 +110,7 @@ class ChatAgent:
         except ValueError as error:
             outcome: dict[str, Any] = {"error": f"the arguments are not JSON: {error}"}
         else:
-            outcome = self._manager.hook.lcm_call_tool(session=self._session, name=name, arguments=arguments)
+            outcome = self.manager.hook.lcm_call_tool(session=self._session, name=name, arguments=arguments)
             if outcome is None:
                 outcome = (
                     own_tools.run(name, arguments) if self._own else {"error": f"there is no tool {name}"}
