@@ -4,4 +4,4 @@ from __future__ import annotations
 
 import os
 
-collect_ignore_glob = [] if os.environ.get("TEST_HOST") else ["*/real/*"]
+collect_ignore_glob = [] if os.environ.get("TEST_HOST") else ["*/real", "*/real/*"]
