@@ -206,8 +206,12 @@ class Sweep:
         lane = self._conversation.session_key or self._conversation.session_id or ""
         item = incoming_of(change.message, self._standing)
         made = self._rows.make(change.message, item, lane, head.created_at, change.calls)
+        tools = {part.path: part.tool_name for part in change.stored.parts}
         row = replace(
             made.row,
+            parts=tuple(
+                replace(part, tool_name=part.tool_name or tools.get(part.path)) for part in made.row.parts
+            ),
             created_at=head.created_at,
             group_seq=head.group_seq,
             host_id=head.host_id,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from lcm_plugin.store.base import Reader
@@ -32,5 +32,5 @@ def _is_unnamed(part: Part) -> bool:
     return part.type == "tool" and part.tool_call_id is not None and not part.tool_name
 
 
-def _named(part: Part, names: dict[str | None, str | None]) -> Part:
+def _named(part: Part, names: Mapping[str | None, str | None]) -> Part:
     return replace(part, tool_name=names.get(part.tool_call_id)) if _is_unnamed(part) else part

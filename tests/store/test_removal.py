@@ -265,3 +265,12 @@ def test_a_servers_database_is_pruned_only_when_a_copy_was_seen_to(postgres_url:
         done = engine.command(LANE, f"{words} --no-backup")
         assert done.ok, done.text
         assert done.data["messages"] == 18
+
+
+def test_a_redacted_result_keeps_the_name_of_its_tool(engine: Engine) -> None:
+    talk(engine)
+    engine.redaction(engine.store).apply(MatchingTexts.of_text(SECRET), "anna")
+    with engine.store.read() as reader:
+        newest = reader.messages_by_id([reader.heads(1, limit=1)[0].message_id])
+    ((part,),) = (row.parts for row in newest.values())
+    assert (part.text, part.tool_name, part.tool_call_id) == ("used [REDACTED]", "run", "c1")
