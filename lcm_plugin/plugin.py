@@ -197,6 +197,9 @@ class LcmPlugin:
                 "ingest.waiting", level=logging.WARNING, session_key=turn.session.key, messages=waiting
             )
             raise
+        except Exception:
+            self._memory.refused(turn.session, messages)
+            raise
         self._memory.stored(turn.session)
 
     def _reset(self, reset: Reset) -> CommandResult:

@@ -73,6 +73,15 @@ class TurnMemory:
             lane.waiting = list(messages)
             return len(lane.waiting)
 
+    def refused(self, session: Session, messages: Sequence[Message]) -> None:
+        """What `unseen` returned was not stored and does not wait: it is new when it comes again."""
+        with self._lock:
+            lane = self._lane(session)
+            dropped = {id(message) for message in messages}
+            kept = [message for message in lane.handed_over if id(message) not in dropped]
+            lane.handed_over.clear()
+            lane.handed_over.extend([*kept, *lane.waiting])
+
     def forget(self, session: Session) -> None:
         """A session was reset or ended; what still waits to be stored is kept."""
         with self._lock:

@@ -219,3 +219,17 @@ def test_engine_is_the_type_it_says(engine: Engine, open_engine: Callable[..., E
     with open_engine("other") as other:
         assert isinstance(other, Engine)
     assert engine.wait_idle(1)
+
+
+def test_a_delta_that_was_refused_is_new_when_it_comes_again(tmp_path: Path) -> None:
+    plugin = LcmPlugin(LcmConfig(database=str(tmp_path / "lcm.db")))
+    said: dict[str, Any] = {"role": "user", "content": {"not", "json"}}
+    turn = Turn(Session("agent:main:main"), [said], mode="append", window=8_000)
+    plugin.before_turn(turn)
+    assert plugin.engine.messages(turn.session) == []
+    said["content"] = "The harbour is closed."
+    context = plugin.before_turn(turn)
+    assert context is not None
+    assert [message["content"] for message in context.messages] == ["The harbour is closed."]
+    plugin.before_turn(turn)
+    assert len(plugin.engine.messages(turn.session)) == 1

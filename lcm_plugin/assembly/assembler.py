@@ -50,6 +50,7 @@ from lcm_plugin.types import Context, Message
 
 _STEPS = 8
 _LEAST_STEPPED = 2_048
+_LEAST_PLANNED = 4
 _ATTEMPTS = 8
 _CONTEXTS = 16
 _FAR = 1_024
@@ -214,9 +215,7 @@ class _Assembly:
         alone = self._words(newest).tokens if newest else 0
         if newest is not None and alone + beside > request.limit:
             return self._alone(newest, instruction, over=alone > request.limit)
-        step = (
-            request.budget // _STEPS if request.budget >= _LEAST_STEPPED and not request.by_relevance else 0
-        )
+        step = 0 if request.by_relevance else _step(request.budget, request.room - beside)
         if step:
             grain = max(1, step // 4)
             budget = (request.room - beside) // grain * grain - step - OPENING_TOKENS
@@ -397,6 +396,18 @@ class _Assembly:
             prefix_epoch=_epoch(self._view.conversation.conversation_id, "alone", messages),
             cache_hint=len(messages) - 1,
         )
+
+
+def _step(budget: int, room: int) -> int:
+    """How far apart plans are made; 0 for at every call.
+
+    A share of the budget, halved while it would take up too much of the room: halving keeps it the same when
+    a host's overhead changes a little.
+    """
+    step = budget // _STEPS if budget >= _LEAST_STEPPED else 0
+    while _LEAST_PLANNED * step > max(room, 0):
+        step //= 2
+    return step
 
 
 def _nothing(conversation_id: int) -> Context:
