@@ -362,8 +362,8 @@ def test_a_large_overhead_leaves_the_newest_call_and_result_in_a_small_window(
     engine: Engine, session: Session
 ) -> None:
     talk = [user("old " * 300), assistant("yes " * 300), user("Read the list, please.")]
-    engine.ingest(session, [*talk, call("c1"), result("c1", "one two three " * 40)])
+    engine.ingest(session, [*talk, call("c1"), result("c1", "one two three " * 160)])
     context = engine.assemble(session, 4_000, overhead_tokens=2_900)
     assert [message.get("tool_call_id") for message in context.messages][-1] == "c1"
-    assert context.messages[-1]["content"] == "one two three " * 40
+    assert context.messages[-1]["content"] == "one two three " * 160
     assert context.tokens <= 1_100
