@@ -1,22 +1,20 @@
 """The right to compact one conversation, held in the database by one compaction at a time.
 
 While it is held, a thread keeps renewing it, so that it outlasts any model call. When its holder dies nobody
-renews it, and it is free again after `LEASE_MS`.
+renews it: on the same machine it is free at once, elsewhere after `LEASE_MS`.
 """
 
 from __future__ import annotations
 
-import os
-import socket
 import threading
 import time
-import uuid
 from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
 from lcm_plugin.errors import LcmError, StoreBusy
 from lcm_plugin.store.base import Store
+from lcm_plugin.store.holders import is_dead, new_holder
 
 LEASE_MS = 30_000
 _RENEWALS_PER_LEASE = 3
@@ -43,10 +41,17 @@ class Lease:
 
     @classmethod
     def take(cls, store: Store, conversation_id: int, clock: Callable[[], int]) -> Self | None:
-        """The lease, or None when somebody alive holds it."""
-        owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+        """The lease, or None when somebody alive holds it.
+
+        One whose process on this machine has died is taken over at once.
+        """
+        owner, now = new_holder(), clock()
         with store.write() as writer:
-            debt = writer.claim_debt(conversation_id, owner, clock(), LEASE_MS)
+            debt = writer.claim_debt(conversation_id, owner, now, LEASE_MS)
+            held = writer.debt(conversation_id) if debt is None else None
+            if held is not None and held.owner and is_dead(held.owner):
+                writer.settle_debt(conversation_id, held.owner, "pending", now)
+                debt = writer.claim_debt(conversation_id, owner, now, LEASE_MS)
         return None if debt is None else cls(store, conversation_id, clock, owner, debt.attempts)
 
     @property

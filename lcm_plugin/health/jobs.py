@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import socket
-import uuid
 from collections import Counter
 from collections.abc import Callable
 
@@ -13,6 +10,7 @@ from lcm_plugin.errors import EngineClosed, LcmError
 from lcm_plugin.health.doctor import Doctor
 from lcm_plugin.health.repair import plan_repairs
 from lcm_plugin.store.base import Store
+from lcm_plugin.store.holders import new_holder
 from lcm_plugin.store.jobs_base import IntegrityJob, IntegrityMode
 from lcm_plugin.types import IntegrityReport
 
@@ -47,7 +45,7 @@ class IntegrityJobs:
         return sum(self._do(job.conversation_id) for job in due if not stop())
 
     def _do(self, conversation_id: int) -> bool:
-        owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+        owner = new_holder()
         with self._store.write() as writer:
             job = writer.claim_integrity(conversation_id, owner, self._clock(), LEASE_MS)
         if job is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -36,10 +37,20 @@ def test_processes_were_killed_in_the_model_call_and_before_every_statement(kill
     assert statements == list(range(1, len(statements) + 1))
 
 
-def test_after_any_kill_the_database_is_sound_and_the_work_goes_on(killed: dict[str, Path]) -> None:
+def copied(database: Path, folder: Path) -> Path:
+    """A copy with its log, as the killed process left both."""
+    for part in database.parent.glob(f"{database.name}*"):
+        shutil.copy(part, folder / part.name)
+    return folder / database.name
+
+
+def test_after_any_kill_the_database_is_sound_and_the_work_goes_on(
+    killed: dict[str, Path], tmp_path: Path
+) -> None:
     clock = Clock()
     clock.now = 4_000_000_000_000  # far past the dead process's lease
-    for place, database in killed.items():
+    for place, left in killed.items():
+        database = copied(left, tmp_path)
         assert_sound(database)
         config = LcmConfig(database=str(database), **SETTINGS)
         with Engine.open(config, Model(), clock=clock) as engine:
@@ -50,3 +61,14 @@ def test_after_any_kill_the_database_is_sound_and_the_work_goes_on(killed: dict[
             assert outcome.tokens_after < before
             assert engine.assemble(SESSION, 4_000).tokens <= 4_000
         assert_sound(database)
+
+
+def test_the_lease_of_a_killed_process_is_taken_over_at_once(killed: dict[str, Path], tmp_path: Path) -> None:
+    database = copied(killed["model"], tmp_path)
+    with Engine.open(LcmConfig(database=str(database), **SETTINGS), Model()) as engine:
+        with engine.store.read() as reader:
+            debt = reader.debt(1)
+        assert debt is not None
+        assert debt.state == "running"
+        assert debt.lease_until > engine.clock()
+        assert engine.compact(SESSION, force=True).compacted
