@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import multiprocessing
 import os
 import shutil
 import sqlite3
@@ -21,7 +22,10 @@ from typer.testing import CliRunner
 
 from lcm_plugin import Engine, LcmConfig, Session
 from lcm_plugin.cli.app import app
+from lcm_plugin.errors import StoreBusy, StoreUnavailable
 from lcm_plugin.plugin import register
+from lcm_plugin.store.records import NewMessage, Part
+from lcm_plugin.store.sqlite.store import SqliteStore
 from lcm_plugin.types import Turn
 
 Open = Callable[..., Engine]
@@ -201,3 +205,94 @@ def test_a_broken_full_text_index_blocks_no_message_and_is_built_again(
     engine.doctor.mend(engine.check, None)
     assert engine.check().findings == ()
     assert engine.call_tool(session, "lcm_grep", {"pattern": "marigold"})["hits"]
+
+
+def make_older(path: Path) -> sqlite3.Connection:
+    """Takes the newest change of the schema back."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("DROP TABLE integrity_jobs")
+    connection.execute("DELETE FROM _sqlite_migrations WHERE name = 'integrity_jobs'")
+    connection.execute("PRAGMA user_version = 2")
+    return connection
+
+
+def test_a_migration_that_another_process_holds_up_gives_up_in_time_and_works_later(
+    open_engine: Open, session: Session, tmp_path: Path
+) -> None:
+    engine = open_engine(**SETTINGS)
+    fill(engine, session, 3)
+    engine.close()
+    path = tmp_path / "lcm.db"
+    other = make_older(path)
+    other.execute("BEGIN IMMEDIATE")
+    config = LcmConfig(database=str(path), busy_timeout_ms=100, **SETTINGS)
+    began = time.monotonic()
+    with pytest.raises(StoreBusy):
+        Engine.open(config)
+    assert time.monotonic() - began < 5
+    other.execute("ROLLBACK")
+    other.close()
+    assert list(tmp_path.glob("*.bak")) == []
+    with Engine.open(config) as later:
+        assert len(later.messages(session)) == 3
+        assert later.check().ok
+
+
+def test_tools_answer_before_the_first_message(engine: Engine, session: Session) -> None:
+    found = engine.call_tool(session, "lcm_grep", {"pattern": "anything"})
+    assert found["hits"] == []
+    assert engine.check().findings == ()
+    assert engine.command(session, "/lcm doctor").ok
+
+
+def test_no_copy_is_begun_without_room_for_it(
+    open_engine: Open, session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = open_engine(**SETTINGS)
+    fill(engine, session)
+    damage = sqlite3.connect(tmp_path / "lcm.db", isolation_level=None)
+    damage.execute("UPDATE conversations SET raw_tokens = raw_tokens + 1")
+    plan = engine.plan_repairs(engine.check())
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=4_096))
+    before = {path.name for path in tmp_path.iterdir()}
+    with pytest.raises(StoreUnavailable, match="a copy needs"):
+        engine.repair(plan)
+    assert {path.name for path in tmp_path.iterdir()} == before
+    assert "counters" in {finding.code for finding in engine.check().findings}
+
+
+def test_the_log_stays_small_after_much_was_written(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "lcm.db")
+    for number, size in enumerate((40_000_000, 40_000_000, 1, 1)):
+        row = NewMessage("user", None, 1, number, number, (Part(0, "text", "content", "x" * size),))
+        with store.write() as writer:
+            writer.append(writer.open_conversation(Session("k"), 1), [row], 1)
+    assert (tmp_path / "lcm.db-wal").stat().st_size <= 64 * 1024 * 1024
+    store.close()
+
+
+def start_and_count(path: str, start: Any, told: Any) -> None:
+    start.wait()
+    with Engine.open(LcmConfig(database=path, busy_timeout_ms=20_000)) as engine:
+        told.put(len(engine.messages(Session("agent:main:main"))))
+
+
+def test_processes_that_start_together_on_an_older_database_migrate_it_once(
+    open_engine: Open, session: Session, tmp_path: Path
+) -> None:
+    engine = open_engine(**SETTINGS)
+    fill(engine, session, 3)
+    engine.close()
+    path = tmp_path / "lcm.db"
+    make_older(path).close()
+    context = multiprocessing.get_context("spawn")
+    start, told = context.Event(), context.Queue()
+    processes = [context.Process(target=start_and_count, args=(str(path), start, told)) for _ in range(3)]
+    for process in processes:
+        process.start()
+    start.set()
+    assert [told.get(timeout=60) for _ in processes] == [3, 3, 3]
+    for process in processes:
+        process.join(60)
+    assert len(list(tmp_path.glob("*.bak"))) == 1

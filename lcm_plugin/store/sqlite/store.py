@@ -170,6 +170,12 @@ class SqliteStore:
                 "date, after a copy, as a host does or 'lcm worker --until-idle'"
             )
 
+    def _free_name(self, purpose: str) -> str:
+        """Where a copy may go; one of an earlier try that was given up stays."""
+        endings = ("", *(f"-{number}" for number in range(2, 1_000)))
+        names = (f"{self.path}.{purpose}{ending}.bak" for ending in endings)
+        return next(name for name in names if not Path(name).exists())
+
     def _prepare(self) -> None:
         """Switches to WAL and migrates, in one exclusive transaction, after a backup if there is data."""
         connection = self._connections.connect()
@@ -183,11 +189,13 @@ class SqliteStore:
                     )
                 if version == SCHEMA_VERSION:
                     return
-                if version > 0 and self._copies_first:
-                    self.backup(f"{self.path}.before-schema-{SCHEMA_VERSION}.bak")
                 connection.execute("BEGIN EXCLUSIVE")
                 try:
-                    if schema_version(connection) < SCHEMA_VERSION:
+                    # Of several processes that start together only the first one copies and migrates.
+                    version = schema_version(connection)
+                    if 0 < version < SCHEMA_VERSION and self._copies_first:
+                        self.backup(self._free_name(f"before-schema-{SCHEMA_VERSION}"))
+                    if version < SCHEMA_VERSION:
                         migrate(connection)
                     connection.execute("COMMIT")
                 except BaseException:
