@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import glob
+import random
 import shutil
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,7 +33,7 @@ from lcm_plugin.store.sqlite.status import StatusQueries
 from lcm_plugin.store.sqlite.summaries import SummaryQueries
 from lcm_plugin.store.sqlite.transfer import TransferChanges
 
-_CHECKPOINT_TRIES = 3
+_EMPTY_LOG_SECONDS = 10.0
 
 
 class SqliteTransaction(
@@ -145,10 +147,15 @@ class SqliteStore:
             writer.merge_index()
         with self._connections.outside_transactions() as connection:
             connection.execute("VACUUM")
-            for _ in range(_CHECKPOINT_TRIES):
-                busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
-                if not busy:
-                    return
+            # Hosts read all the time, for a moment each; short waits find one between two of them.
+            connection.execute("PRAGMA busy_timeout = 20")
+            end = time.monotonic() + _EMPTY_LOG_SECONDS
+            while connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
+                if time.monotonic() > end:
+                    break
+                time.sleep(random.uniform(0.001, 0.01))
+            else:
+                return
         raise StoreBusy(
             f"somebody reads {self.path} all the time, so that its log cannot be emptied; try again"
         )
