@@ -9,6 +9,7 @@ from typing import Any
 
 import hypothesis
 import pytest
+from postgres_server import EmptySchemas, running_server
 
 from lcm_plugin import Engine, LcmConfig, Session
 
@@ -55,13 +56,54 @@ def session() -> Session:
     return Session("agent:main:main", "run-1")
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Tests marked ``both_stores`` run on SQLite and on PostgreSQL."""
+    marked = metafunc.definition.get_closest_marker
+    if "store_kind" in metafunc.fixturenames and marked("both_stores") and not marked("sqlite_only"):
+        metafunc.parametrize("store_kind", ["sqlite", "postgres"], indirect=True)
+
+
 @pytest.fixture
-def open_engine(tmp_path: Path, clock: Clock) -> Iterator[Callable[..., Engine]]:
-    """Opens engines; several calls with the same ``name`` share a database file."""
+def store_kind(request: pytest.FixtureRequest) -> str:
+    """The store that a test runs on."""
+    return getattr(request, "param", "sqlite")
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """The URL of a running PostgreSQL server."""
+    with running_server() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def empty_schemas(postgres_server: str) -> EmptySchemas:
+    """Schemas that are emptied for each test."""
+    return EmptySchemas(postgres_server)
+
+
+@pytest.fixture
+def database_named(store_kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], str]:
+    """Names databases; the same name is the same database."""
+    urls: dict[str, str] = {}
+
+    def named(name: str) -> str:
+        if store_kind == "sqlite":
+            return str(tmp_path / f"{name}.db")
+        if name not in urls:
+            urls[name] = request.getfixturevalue("empty_schemas").empty(name)
+        return urls[name]
+
+    return named
+
+
+@pytest.fixture
+def open_engine(database_named: Callable[[str], str], clock: Clock) -> Iterator[Callable[..., Engine]]:
+    """Opens engines; several calls with the same ``name`` share a database."""
     engines: list[Engine] = []
 
     def open_one(name: str = "lcm", completer: Any = None, **settings: Any) -> Engine:
-        config = LcmConfig(database=str(tmp_path / f"{name}.db"), **settings)
+        config = LcmConfig(database=database_named(name), **settings)
         engine = Engine.open(config, completer, clock=clock)
         engines.append(engine)
         return engine

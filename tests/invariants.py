@@ -1,4 +1,4 @@
-"""The invariants of the store, checked on a live SQLite database with queries of their own.
+"""The invariants of the store, checked on a live database with queries of their own.
 
 They are written against the tables, not against the package, so that a fault of the package's own queries
 cannot hide another.
@@ -13,14 +13,59 @@ from pathlib import Path
 
 
 def broken_invariants(path: Path | str) -> list[str]:
-    """Every breach in a database, in words; empty when all holds."""
-    with closing(sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True)) as db:
+    """Every breach in a database (a file's path or a PostgreSQL URL), in words; empty when all holds."""
+    with closing(_opened(str(path))) as db:
         db.execute("BEGIN")
         faults: list[str] = []
         for (conversation,) in db.execute("SELECT conversation_id FROM conversations").fetchall():
             faults += [f"conversation {conversation}: {fault}" for fault in _conversation(db, conversation)]
         faults += [f"foreign key: {row}" for row in db.execute("PRAGMA foreign_key_check").fetchall()]
         return faults
+
+
+def _opened(database: str) -> sqlite3.Connection:
+    if "://" not in database:
+        return sqlite3.connect(f"{Path(database).absolute().as_uri()}?mode=ro", uri=True)
+    return _copied(database)
+
+
+def _copied(url: str) -> sqlite3.Connection:
+    """What the queries below ask of a PostgreSQL database, in memory, as it was at one moment."""
+    import psycopg
+
+    from lcm_plugin.store.postgres.connection import split_schema
+
+    plain, schema = split_schema(url)
+    copy = sqlite3.connect(":memory:", isolation_level=None)
+    with psycopg.connect(plain, options=f"-c search_path={schema}") as source:
+        source.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        for table, columns in _COLUMNS.items():
+            rows = source.execute(f"SELECT {columns} FROM {table}".encode()).fetchall()  # noqa: S608
+            copy.execute(f"CREATE TABLE {table} ({columns})")
+            places = ", ".join("?" * len(columns.split(",")))
+            copy.executemany(f"INSERT INTO {table} VALUES ({places})", rows)  # noqa: S608
+    for table, columns in _LOOKED_UP:
+        copy.execute(f"CREATE INDEX {table}_{columns.split(',')[0]} ON {table} ({columns})")
+    return copy
+
+
+_COLUMNS = {
+    "conversations": "conversation_id, raw_items, raw_tokens, summary_items, summary_tokens, message_count, next_seq",
+    "messages": "conversation_id, message_id, seq",
+    "summaries": "conversation_id, summary_id, depth, tokens, source_tokens, first_seq, last_seq",
+    "summary_messages": "summary_id, message_id",
+    "summary_parents": "summary_id, parent_summary_id",
+    "context_items": "conversation_id, ordinal, message_id, summary_id, tokens",
+    "context_snapshots": "conversation_id",
+}
+_LOOKED_UP = (
+    ("messages", "conversation_id, seq"),
+    ("messages", "message_id"),
+    ("summaries", "summary_id"),
+    ("summary_messages", "summary_id"),
+    ("summary_parents", "summary_id"),
+    ("context_items", "conversation_id, ordinal"),
+)
 
 
 def assert_sound(path: Path | str) -> None:
@@ -135,9 +180,9 @@ def _totals(db: sqlite3.Connection, conversation: int) -> list[str]:
     counted = db.execute(
         "SELECT count(message_id), coalesce(sum(tokens) FILTER (WHERE message_id IS NOT NULL), 0), "
         "count(summary_id), coalesce(sum(tokens) FILTER (WHERE summary_id IS NOT NULL), 0), "
-        "(SELECT count(*) FROM messages WHERE conversation_id = ?1), "
-        "(SELECT coalesce(max(seq), 0) + 1 FROM messages WHERE conversation_id = ?1) "
-        "FROM context_items WHERE conversation_id = ?1",
-        (conversation,),
+        "(SELECT count(*) FROM messages WHERE conversation_id = :here), "
+        "(SELECT coalesce(max(seq), 0) + 1 FROM messages WHERE conversation_id = :here) "
+        "FROM context_items WHERE conversation_id = :here",
+        {"here": conversation},
     ).fetchone()
     return [] if kept == counted else [f"totals {kept} are kept, {counted} counted"]

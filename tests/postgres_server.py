@@ -11,11 +11,58 @@ import pwd
 import shutil
 import subprocess
 import tempfile
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 URL_VARIABLE = "LCM_TEST_POSTGRES"
+# Rows that refer to others come before them.
+_EMPTYING = (
+    "context_items",
+    "summary_parents",
+    "summary_messages",
+    "removed_messages",
+    "removals",
+    "summaries",
+    "messages",
+    "conversations",
+    "session_runs",
+    "file_blobs",
+    "guards",
+)
+
+
+class EmptySchemas:
+    """Schemas of one server that are made once and emptied for each test: making one takes ten times as long."""
+
+    def __init__(self, server: str) -> None:
+        self._server = server
+        self._made: set[str] = set()
+        self._prefix = f"lcm_{uuid.uuid4().hex[:8]}"
+
+    def empty(self, name: str) -> str:
+        """The URL of the schema for a name, with all tables and no row; numbers begin at 1 again."""
+        from lcm_plugin.store.postgres.store import PostgresStore
+
+        schema = f"{self._prefix}_{name.replace('-', '_')}"
+        url = f"{self._server}{'&' if '?' in self._server else '?'}schema={schema}"
+        if schema not in self._made:
+            PostgresStore(url).close()
+            self._made.add(schema)
+            return url
+        import psycopg
+
+        statements = [f"DELETE FROM {table}" for table in _EMPTYING]  # noqa: S608 - names of our own
+        statements.append("DROP TABLE IF EXISTS message_vectors, vector_state")
+        statements.append(
+            "SELECT setval(c.oid::regclass, 1, false) FROM pg_class c "
+            "WHERE c.relkind = 'S' AND c.relnamespace = current_schema()::regnamespace"
+        )
+        with psycopg.connect(self._server, options=f"-c search_path={schema},public") as connection:
+            for statement in statements:
+                connection.execute(statement.encode())
+        return url
 
 
 def find_programs() -> Path:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from messages import assistant, call, result, user
 
 from lcm_plugin import Context, Engine, LcmPlugin, Session, Turn
 from lcm_plugin.events import Event
 from lcm_plugin.turns import with_live_copies
+
+pytestmark = pytest.mark.both_stores
 
 SYSTEM = {"role": "system", "content": "You help."}
 

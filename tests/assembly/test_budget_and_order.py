@@ -16,6 +16,8 @@ from lcm_plugin.assembly.stubs import shortened
 from lcm_plugin.markup import is_notice, stub_id_of, summary_id_of
 from lcm_plugin.types import Context
 
+pytestmark = pytest.mark.both_stores
+
 Message = dict[str, Any]
 
 
@@ -138,6 +140,7 @@ def test_only_the_newest_system_message_stands_at_the_front(engine: Engine, sess
     assert engine.assemble(session, 1_000).messages == [new, user("a"), assistant("b"), user("c")]
 
 
+@pytest.mark.sqlite_only
 def test_a_developer_message_counts_as_system_message(engine: Engine, session: Session) -> None:
     rules = {"role": "developer", "content": "be brief"}
     tell(engine, session, rules, user("a"), assistant("b"), user("c"))
@@ -294,6 +297,7 @@ def test_another_process_with_another_hash_seed_gives_the_same_bytes(
     assert outputs[0].splitlines() == mine
 
 
+@pytest.mark.sqlite_only
 def test_no_query_is_made_per_item(engine: Engine, session: Session) -> None:
     counts = []
     for turns in (30, 120):

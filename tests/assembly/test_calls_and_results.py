@@ -13,6 +13,8 @@ from lcm_plugin import Engine, Session
 from lcm_plugin.assembly.output import NO_RESULT
 from lcm_plugin.assembly.validate import validate
 
+pytestmark = pytest.mark.both_stores
+
 Message = dict[str, Any]
 
 

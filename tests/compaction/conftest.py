@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,18 +23,18 @@ def session() -> Session:
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Path:
-    return tmp_path / "lcm.db"
+def database(database_named: Callable[[str], str]) -> str:
+    return database_named("lcm")
 
 
 @pytest.fixture
-def open_engine(database: Path, clock: Clock) -> Iterator[Callable[..., Engine]]:
+def open_engine(database: str, clock: Clock) -> Iterator[Callable[..., Engine]]:
     """Opens engines on one database; afterwards its invariants must hold."""
     engines: list[Engine] = []
 
     def open_one(completer: Any = None, **settings: Any) -> Engine:
         values = {"summary_max_calls_per_window": 100_000, **settings}
-        engine = Engine.open(LcmConfig(database=str(database), **values), completer, clock=clock)
+        engine = Engine.open(LcmConfig(database=database, **values), completer, clock=clock)
         engines.append(engine)
         return engine
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from invariants import assert_sound
 from messages import assistant, user
 from small_talk import Clock, GatedModel, Model, turns
@@ -17,6 +18,8 @@ from lcm_plugin import Engine, LcmConfig, Session
 from lcm_plugin.compaction.background import Background
 from lcm_plugin.plugin import LcmPlugin
 from lcm_plugin.types import CompletionRequest, Reason, Turn
+
+pytestmark = pytest.mark.both_stores
 
 SMALL: dict[str, Any] = {
     "fresh_tail_count": 4,

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from invariants import assert_sound
 from small_talk import Clock, GatedModel, Model, turns
 
@@ -16,6 +17,8 @@ from lcm_plugin.compaction import scheduler
 from lcm_plugin.compaction.lease import LEASE_MS, Lease
 from lcm_plugin.store.records import Debt
 from lcm_plugin.types import CompletionRequest, Reason
+
+pytestmark = pytest.mark.both_stores
 
 SMALL: dict[str, Any] = {
     "fresh_tail_count": 4,
@@ -244,6 +247,7 @@ def test_a_debt_that_is_no_longer_due_is_closed(open_engine: Open, session: Sess
     assert debt_of(engine).state == "done"
 
 
+@pytest.mark.sqlite_only
 def test_a_locked_database_is_a_verdict_and_not_an_error(
     database: Path, session: Session, clock: Clock
 ) -> None:

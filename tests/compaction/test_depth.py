@@ -13,6 +13,8 @@ from small_talk import Model, turns
 from lcm_plugin import Engine, Session
 from lcm_plugin.types import Reason
 
+pytestmark = pytest.mark.both_stores
+
 SMALL = {
     "fresh_tail_count": 4,
     "leaf_chunk_tokens": 600,

@@ -13,6 +13,8 @@ from lcm_plugin.compaction.overflow import overflow_reported
 from lcm_plugin.plugin import LcmPlugin
 from lcm_plugin.types import Reason, Turn, Usage
 
+pytestmark = pytest.mark.both_stores
+
 Open = Callable[..., Engine]
 SMALL: dict[str, Any] = {"fresh_tail_count": 6, "leaf_target_tokens": 150, "condensed_target_tokens": 200}
 

@@ -12,6 +12,8 @@ from messages import assistant, call, result, user
 from lcm_plugin import Engine, Session
 from lcm_plugin.errors import InputError
 
+pytestmark = pytest.mark.both_stores
+
 Open = Callable[..., Engine]
 
 

@@ -16,6 +16,8 @@ from lcm_plugin.config import LcmConfig
 from lcm_plugin.engine import Engine
 from lcm_plugin.types import Message, Session
 
+pytestmark = pytest.mark.both_stores
+
 SESSION = Session("agent:main:main", "run-1")
 NOISE = random.Random(3).randbytes(9_000)
 BLOB = base64.b64encode(NOISE).decode()

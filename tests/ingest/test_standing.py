@@ -15,6 +15,8 @@ from lcm_plugin import Engine, Session
 from lcm_plugin.ingest.standing import StandingTexts
 from lcm_plugin.types import Message
 
+pytestmark = pytest.mark.both_stores
+
 POLL = "[heartbeat poll]"
 CONTROLS = {"control_message_patterns": [r"\[heartbeat poll\]", r"tick \d+"]}
 NOTES = {"host_note_patterns": [r"(?s)\[Your active task list.*?\]", r"<runtime>.*</runtime>"]}

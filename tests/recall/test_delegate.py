@@ -14,6 +14,8 @@ from messages import assistant, user
 
 from lcm_plugin import CompletionRequest, CompletionResult, Engine, Session
 
+pytestmark = pytest.mark.both_stores
+
 OTHER = Session("agent:other:main")
 
 

@@ -12,6 +12,8 @@ from messages import assistant, call, result, user
 
 from lcm_plugin import Engine, Session
 
+pytestmark = pytest.mark.both_stores
+
 
 def describe(engine: Engine, session: Session, ref: Any, **arguments: Any) -> dict[str, Any]:
     return engine.call_tool(session, "lcm_describe", {"id": ref, **arguments})

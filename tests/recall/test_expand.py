@@ -10,6 +10,8 @@ from messages import call, result, user
 
 from lcm_plugin import Engine, Session
 
+pytestmark = pytest.mark.both_stores
+
 
 def expand(engine: Engine, session: Session, **arguments: Any) -> dict[str, Any]:
     return engine.call_tool(session, "lcm_expand", arguments)

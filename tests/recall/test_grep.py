@@ -12,6 +12,8 @@ from messages import assistant, call, result, user
 
 from lcm_plugin import Engine, Session
 
+pytestmark = pytest.mark.both_stores
+
 Grep = Callable[..., dict[str, Any]]
 
 

@@ -10,6 +10,8 @@ from messages import user
 
 from lcm_plugin import Engine, Session
 
+pytestmark = pytest.mark.both_stores
+
 MAIN = Session("agent:main:main", "run-1")
 SIBLING = Session("agent:main:telegram:42", "run-2")
 OTHER = Session("agent:other:main", "run-3")

@@ -18,6 +18,8 @@ from lcm_plugin.recall.arguments import (
 from lcm_plugin.recall.prompts import DELEGATE_RULES
 from lcm_plugin.tools import TOOL_NAMES, tool_schemas
 
+pytestmark = pytest.mark.both_stores
+
 MODELS = dict(
     zip(TOOL_NAMES, (GrepArguments, DescribeArguments, ExpandArguments, ExpandQueryArguments), strict=True)
 )

@@ -14,6 +14,8 @@ from messages import call, result, user
 
 from lcm_plugin import Engine, Session
 
+pytestmark = pytest.mark.both_stores
+
 INCIDENT = Path(__file__).parents[2] / "examples" / "incident.jsonl"
 REFERENCE = re.compile(r"\[LCM File: (file_[0-9a-f]{16}) [^\]]*\](?s:.*?)Read it with lcm_describe, id \1\.")
 ID = re.compile(r"(?:sum_[0-9a-f]{16}|msg_\d+-msg_\d+|msg_\d+)")

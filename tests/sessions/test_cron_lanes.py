@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from messages import assistant, user
 
 from lcm_plugin import Engine, Session
 from lcm_plugin.sessions.lanes import is_isolated
+
+pytestmark = pytest.mark.both_stores
 
 KEY = "agent:main:cron:daily-report"
 FIRST, SECOND, THIRD = (Session(KEY, f"run-{number}") for number in (1, 2, 3))

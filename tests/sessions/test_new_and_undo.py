@@ -12,6 +12,8 @@ from lcm_plugin import Engine, Session
 from lcm_plugin.errors import InputError
 from lcm_plugin.types import Message
 
+pytestmark = pytest.mark.both_stores
+
 SMALL = {
     "fresh_tail_count": 2,
     "leaf_chunk_tokens": 150,

@@ -11,6 +11,8 @@ from lcm_plugin import Engine, Session
 from lcm_plugin.store.records import Conversation
 from lcm_plugin.types import Message
 
+pytestmark = pytest.mark.both_stores
+
 FACTS = [
     user("My favourite fruit is mango, I live in Lisbon and I am reading Dune."),
     assistant("Noted: mango, Lisbon, Dune."),

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from messages import assistant, call, result, user
 
 from lcm_plugin import Engine, LcmConfig, LcmPlugin, Session, Turn
 from lcm_plugin.types import Message
+
+pytestmark = pytest.mark.both_stores
 
 PARENT = Session("telegram:42", "run-1")
 CHILD = Session("telegram:42#research", "child-1")

@@ -7,18 +7,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from postgres_server import running_server
 
 from lcm_plugin.store.base import Store
 from lcm_plugin.store.postgres.store import PostgresStore
 from lcm_plugin.store.sqlite.store import SqliteStore
-
-
-@pytest.fixture(scope="session")
-def postgres_server() -> Iterator[str]:
-    """The URL of a running PostgreSQL server."""
-    with running_server() as url:
-        yield url
 
 
 @pytest.fixture
