@@ -1,0 +1,23 @@
+"""A clean start for programs that run an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def no_loop_left_behind() -> Iterator[None]:
+    """Closes the loop that a library may have made in this thread: `asyncio.run` would drop it unclosed."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        try:
+            asyncio.get_event_loop().close()
+        except RuntimeError:
+            pass
+        else:
+            asyncio.set_event_loop(None)
+    yield
