@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import Iterator
 
 import pytest
 
 
 @pytest.fixture(autouse=True)
-def no_loop_left_behind() -> Iterator[None]:
+def no_loop_left_behind() -> None:
     """Closes the loop that a library may have made in this thread: `asyncio.run` would drop it unclosed."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -20,4 +19,3 @@ def no_loop_left_behind() -> Iterator[None]:
             pass
         else:
             asyncio.set_event_loop(None)
-    yield
