@@ -21,7 +21,7 @@ from lcm_plugin.errors import StoreBusy
 from lcm_plugin.events import log_failure
 from lcm_plugin.hosts.hermes.builtin import HostCompressor
 from lcm_plugin.hosts.hermes.messages import inherited
-from lcm_plugin.hosts.hermes.pieces import stored_pieces
+from lcm_plugin.hosts.hermes.pieces import pieces_of
 from lcm_plugin.hosts.hermes.seen import SeenList
 from lcm_plugin.hosts.hermes.settings import profile_name
 from lcm_plugin.hosts.hermes.shrink import Shrinker
@@ -51,7 +51,7 @@ class HermesEngine:
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
-        self.seen = SeenList(self._stored_pieces)
+        self.seen = SeenList(self._pieces)
         self.shrinker = Shrinker(self)
         self.bound_at = 0
         self.gateway_key = ""
@@ -159,10 +159,7 @@ class HermesEngine:
     def after_cut_turn(self) -> None:
         """After a turn without an answer (an interrupt, an error): the host has its list on disk."""
         with self.runtime.times.measure("on_session_end_hook"):
-            load = getattr(self._session_db, "get_messages_as_conversation", None)
-            messages = self._guarded(lambda: load(self._session_id)) if load and self._session_id else None
-            if messages:
-                self.store(messages)
+            self.store(self._guarded(self._recorded) or ())
 
     def update_from_response(self, usage: Mapping[str, Any]) -> None:
         """Takes the provider's counts; an empty dict means that it gave none."""
@@ -181,8 +178,7 @@ class HermesEngine:
     # compaction
 
     def should_compress(self, prompt_tokens: int | None = None) -> bool:
-        """Whether the list is over the threshold, by the host's estimate or the provider's count of what it
-        held at the newest reply, and a smaller one can be had."""
+        """Whether the list is over the threshold (the larger of the two counts) and can be made smaller."""
         with self.runtime.times.measure("should_compress"):
             self.runtime.live.enter(self)
             tokens = max(_positive(prompt_tokens) or _positive(self.last_prompt_tokens), self._counted)
@@ -356,9 +352,15 @@ class HermesEngine:
         known = self.runtime.stored_key(str(session.id)) is not None
         engine.ingest(session, listing if known else inherited(listing), mode="sync")
 
-    def _stored_pieces(self, said: str) -> tuple[str, ...] | None:
+    def _pieces(self, said: str) -> tuple[str, ...] | None:
         engine, session = self.runtime.engine(), self.session
-        return self._guarded(lambda: stored_pieces(engine, session, said)) if engine and session else None
+        if not (engine and session):
+            return None
+        return self._guarded(lambda: pieces_of(engine, session, said, self._recorded))
+
+    def _recorded(self) -> Sequence[Message]:
+        load = getattr(self._session_db, "get_messages_as_conversation", lambda session_id: ())
+        return load(self._session_id) if self._session_id else ()
 
     def _end_turn(self) -> None:
         engine, session = self.runtime.engine(), self.session

@@ -39,12 +39,12 @@ _TASK_LIST = re.compile(
 class Merges:
     """User messages that the host merged because nobody had answered the first of them.
 
-    It does so in place, so what was one message when it was stored comes back with more behind it. ``stored``
-    tells what a text was when it was stored by an earlier process; None when that cannot be told now.
+    It does so in place, so what was one message when it was stored comes back with more behind it. ``earlier``
+    tells what a text was in an earlier process; None when that cannot be told now.
     """
 
-    def __init__(self, stored: Callable[[str], tuple[str, ...] | None] = lambda said: None) -> None:
-        self._stored = stored
+    def __init__(self, earlier: Callable[[str], tuple[str, ...] | None] = lambda said: None) -> None:
+        self._earlier = earlier
         self._pieces: dict[str, tuple[str, ...]] = {}
         self._unanswered: str | None = None
 
@@ -54,7 +54,7 @@ class Merges:
         if said not in self._pieces and earlier and said.startswith(earlier + FOLD):
             before = self._pieces.get(earlier, (earlier,))
             self._pieces[said] = (*before, said[len(earlier + FOLD) :])
-        elif said not in self._pieces and FOLD in said and (pieces := self._stored(said)):
+        elif said not in self._pieces and FOLD in said and (pieces := self._earlier(said)):
             self._pieces[said] = pieces
         return self._pieces.get(said, (said,))
 
@@ -62,7 +62,12 @@ class Merges:
         """Looks whether the host's list ends with a user message, to which it may add the next."""
         last = messages[-1] if messages else None
         is_open = isinstance(last, dict) and _foldable(last) and not _is_scaffolding(last)
-        self._unanswered = (_split(last["content"])[1] or None) if is_open and last else None
+        self._unanswered = words_of(last) or None if is_open else None
+
+
+def words_of(message: Any) -> str | None:
+    """What the user said in a message of the host's, without our blocks; None when it is no such message."""
+    return _split(message["content"])[1] if isinstance(message, dict) and _foldable(message) else None
 
 
 def from_host(messages: Sequence[Any], merges: Merges | None = None) -> list[Message]:

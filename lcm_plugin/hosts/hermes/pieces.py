@@ -1,14 +1,16 @@
-"""User messages that the host merged in another process: the store still has them one by one.
+"""User messages that the host merged in another process, told apart by what the host and the store have.
 
 A process that dies before the model has answered leaves a user message without a reply. The next one
-reads it from the host's own records, merged with what the user says then.
+reads it from the host's own records, merged with what the user says then. The records keep the two apart,
+also when the first process died before it told of the message; the store does when it was told.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
-from lcm_plugin.hosts.hermes.messages import FOLD
+from lcm_plugin.hosts.hermes.messages import FOLD, words_of
 from lcm_plugin.ingest.identity import identity_of
 from lcm_plugin.store.base import Reader
 from lcm_plugin.store.records import MessageHead
@@ -20,24 +22,50 @@ if TYPE_CHECKING:
 
 _MOST_BREAKS = 64
 
+Recorded = Callable[[], Sequence[Any]]
 
-def stored_pieces(engine: Engine, session: Session, said: str) -> tuple[str, ...]:
-    """What the user said one after the other, if the store has the first of it as a message; else ``said``.
 
-    The rest is what follows that message in the store, or new if nothing does.
+def pieces_of(engine: Engine, session: Session, said: str, recorded: Recorded) -> tuple[str, ...]:
+    """What the user said one after the other, if the store does not know ``said`` as one message.
+
+    ``recorded`` gives the host's own records of the session, unmerged; they are asked before the pieces
+    in the store, since they also have those that nobody told us of.
     """
     with engine.store.read() as reader:
         conversation = reader.find_conversation(session)
-        if conversation is None:
+        of = conversation.conversation_id if conversation else None
+        if of is not None and reader.heads_with_identity(of, [_identity(said)], limit=1):
             return (said,)
-        return _pieces(reader, engine.library, conversation.conversation_id, said)
+        pieces = recorded_pieces(recorded(), said)
+        if len(pieces) > 1 or of is None:
+            return pieces
+        return _stored_pieces(reader, engine.library, of, said)
 
 
-def _pieces(reader: Reader, library: Library, conversation_id: int, said: str) -> tuple[str, ...]:
-    beginnings = {identity_of({"role": "user", "content": text}): text for text in _beginnings(said)}
+def recorded_pieces(records: Sequence[Any], said: str) -> tuple[str, ...]:
+    """``said`` as user messages that follow each other in the host's records.
+
+    At their end the newest may be missing: the host shows a message before or after it writes it down.
+    """
+    for start in reversed(range(len(records))):
+        pieces: list[str] = []
+        rest = said
+        for record in records[start:]:
+            text = words_of(record)
+            if text is not None and rest.strip() == text.strip():
+                return (*pieces, rest)
+            if not text or not rest.startswith(text + FOLD):
+                break
+            pieces.append(text)
+            rest = rest[len(text + FOLD) :]
+        else:
+            return (*pieces, rest)
+    return (said,)
+
+
+def _stored_pieces(reader: Reader, library: Library, conversation_id: int, said: str) -> tuple[str, ...]:
+    beginnings = {_identity(text): text for text in _beginnings(said)}
     found = reader.heads_with_identity(conversation_id, list(beginnings), limit=2 * _MOST_BREAKS)
-    if any(beginnings[head.identity] == said for head in found):
-        return (said,)
     for head in reversed(found):
         first = beginnings[head.identity]
         rest = _follow(reader, library, head, said[len(first + FOLD) :])
@@ -46,11 +74,14 @@ def _pieces(reader: Reader, library: Library, conversation_id: int, said: str) -
     return (said,)
 
 
+def _identity(text: str) -> int:
+    return identity_of({"role": "user", "content": text})
+
+
 def _beginnings(said: str) -> list[str]:
-    """The text up to each of its paragraph breaks, and the whole."""
+    """The text up to each of its paragraph breaks."""
     pieces = said.split(FOLD)
-    count = min(len(pieces), _MOST_BREAKS)
-    return [*(FOLD.join(pieces[:index]) for index in range(1, count)), said]
+    return [FOLD.join(pieces[:index]) for index in range(1, min(len(pieces), _MOST_BREAKS))]
 
 
 def _follow(reader: Reader, library: Library, head: MessageHead, rest: str) -> tuple[str, ...]:

@@ -19,13 +19,13 @@ class SeenList:
     very dicts they hold.
     """
 
-    def __init__(self, stored: Pieces = lambda said: None) -> None:
+    def __init__(self, earlier: Pieces = lambda said: None) -> None:
         self.raw: list[Any] = []
         self.listing: list[Message] = []
         self._before_session: list[Any] = []
         self._compacted: Any = None
-        self._stored = stored
-        self._merges = Merges(stored)
+        self._earlier = earlier
+        self._merges = Merges(earlier)
 
     def look(self, messages: Sequence[Any]) -> list[Message]:
         """Takes the list in and returns the conversation that it stands for."""
@@ -41,7 +41,7 @@ class SeenList:
         """The agent goes to another session; what it has shown so far belongs to the one it leaves."""
         self._before_session = self.raw or self._before_session
         self.raw, self.listing, self._compacted = [], [], None
-        self._merges = Merges(self._stored)
+        self._merges = Merges(self._earlier)
 
     def is_stale(self, messages: Sequence[Any]) -> bool:
         """Whether a list handed over at a session's end is one of the wrong ones."""

@@ -1,4 +1,4 @@
-"""User messages that a host merged after a restart are told apart by what the store has of them."""
+"""User messages that a host merged after a restart are told apart by what the host and the store have of them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,21 @@ from typing import Any
 import pytest
 
 from lcm_plugin import Engine, LcmConfig, Session
-from lcm_plugin.hosts.hermes.pieces import stored_pieces
+from lcm_plugin.hosts.hermes.pieces import pieces_of
 
 LANE = Session("agent:main:cli:s1", "s1")
 
 
 def user(text: str) -> dict[str, Any]:
     return {"role": "user", "content": text}
+
+
+def reply(text: str) -> dict[str, Any]:
+    return {"role": "assistant", "content": text}
+
+
+def pieces_of_text(engine: Engine, said: str, *recorded: dict[str, Any]) -> tuple[str, ...]:
+    return pieces_of(engine, LANE, said, lambda: recorded)
 
 
 @pytest.fixture
@@ -27,7 +35,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 
 def test_what_follows_an_unanswered_message_is_new(engine: Engine) -> None:
     engine.ingest(LANE, [user("two")])
-    assert stored_pieces(engine, LANE, "two\n\nthree\n\nin two paragraphs") == (
+    assert pieces_of_text(engine, "two\n\nthree\n\nin two paragraphs") == (
         "two",
         "three\n\nin two paragraphs",
     )
@@ -35,13 +43,42 @@ def test_what_follows_an_unanswered_message_is_new(engine: Engine) -> None:
 
 def test_messages_that_stand_one_after_the_other_in_the_store_are_those_again(engine: Engine) -> None:
     engine.ingest(LANE, [user("two\n\nwith a break"), user("three"), {"role": "assistant", "content": "ok"}])
-    assert stored_pieces(engine, LANE, "two\n\nwith a break\n\nthree") == ("two\n\nwith a break", "three")
+    assert pieces_of_text(engine, "two\n\nwith a break\n\nthree") == ("two\n\nwith a break", "three")
 
 
 def test_a_message_is_itself_when_it_was_stored_as_a_whole_or_only_begins_like_another(
     engine: Engine,
 ) -> None:
     engine.ingest(LANE, [user("one\n\ntwo"), {"role": "assistant", "content": "ok"}])
-    assert stored_pieces(engine, LANE, "one\n\ntwo") == ("one\n\ntwo",)
-    assert stored_pieces(engine, LANE, "one\n\nthree") == ("one\n\nthree",)
-    assert stored_pieces(engine, Session("agent:main:cli:s2", "s2"), "one\n\ntwo") == ("one\n\ntwo",)
+    assert pieces_of_text(engine, "one\n\ntwo") == ("one\n\ntwo",)
+    assert pieces_of_text(engine, "one\n\nthree") == ("one\n\nthree",)
+    assert pieces_of(engine, Session("agent:main:cli:s2", "s2"), "one\n\ntwo", list) == ("one\n\ntwo",)
+
+
+def test_a_message_that_only_the_host_heard_is_apart_from_the_next(engine: Engine) -> None:
+    told = [user("one"), reply("Noted: one"), user("two\n\nwith a break")]
+    said = "two\n\nwith a break\n\nthree\n\nfour"
+    assert pieces_of_text(engine, said, *told) == ("two\n\nwith a break", "three\n\nfour")
+    assert pieces_of_text(engine, said, *told, user("three"), user("four"), reply("ok")) == (
+        "two\n\nwith a break",
+        "three",
+        "four",
+    )
+
+
+def test_the_host_knows_the_rest_of_which_the_store_has_the_beginning(engine: Engine) -> None:
+    engine.ingest(LANE, [user("two")])
+    told = [user("one"), reply("Noted: one"), user("two"), user("three")]
+    assert pieces_of_text(engine, "two\n\nthree\n\nfour", *told) == ("two", "three", "four")
+
+
+def test_what_the_host_recorded_as_one_message_or_answered_in_between_is_one(engine: Engine) -> None:
+    assert pieces_of_text(engine, "two\n\nthree", user("two\n\nthree ")) == ("two\n\nthree",)
+    assert pieces_of_text(engine, "two\n\nthree", user("two"), reply("ok"), user("three")) == (
+        "two\n\nthree",
+    )
+
+
+def test_a_new_session_asks_the_host_too(tmp_path: Path) -> None:
+    with Engine.open(LcmConfig(database=str(tmp_path / "new.db"))) as opened:
+        assert pieces_of_text(opened, "one\n\ntwo", user("one"), user("two")) == ("one", "two")
