@@ -57,7 +57,9 @@ INTROS = {
 def page() -> str:
     """The whole page."""
     names = (entry["name"].replace("|", "\\|") for entry in command_list())
-    table = "\n".join(f"| `{name}` | {entry['help']} |" for name, entry in zip(names, command_list(), strict=True))
+    table = "\n".join(
+        f"| `{name}` | {entry['help']} |" for name, entry in zip(names, command_list(), strict=True)
+    )
     parts = [HEAD.format(table=table)]
     with tempfile.TemporaryDirectory() as folder, chdir(folder):
         for variable in [name for name in os.environ if name.startswith("LCM_")]:

@@ -136,9 +136,8 @@ class Library:
             raise NotFound(f"no summary {summary_id}")
         return found
 
-    def items(self, conversation_id: int) -> Iterator[Item]:
-        """The active context, in order."""
-        after = 0
+    def items(self, conversation_id: int, *, after: int = 0) -> Iterator[Item]:
+        """The active context after an ordinal, in order."""
         while True:
             with self._store.read() as reader:
                 rows = reader.oldest_items(conversation_id, after=after, limit=PAGE)

@@ -53,5 +53,20 @@ def root(
     """
 
 
-for module in (status, browse, recall, mcp, care, worker, prune, redact, import_, export, migrate, replay, chat, config):
+for module in (
+    status,
+    browse,
+    recall,
+    mcp,
+    care,
+    worker,
+    prune,
+    redact,
+    import_,
+    export,
+    migrate,
+    replay,
+    chat,
+    config,
+):
     module.add_to(app)

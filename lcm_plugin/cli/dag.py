@@ -12,6 +12,7 @@ from lcm_plugin.library import Node
 from lcm_plugin.store.records import Summary, message_ref
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
     from rich.tree import Tree
 
 _STYLES = ("green", "cyan", "magenta", "yellow", "blue", "red")
@@ -67,16 +68,20 @@ def is_balanced(nodes: Sequence[Node]) -> bool:
     return all(_even(node) for node in nodes if node.summary is not None)
 
 
-def summary_line(node: Node) -> str:
-    """One summary: id, how much it covers, from how many tokens to how many, and when."""
+def summary_line(node: Node) -> RenderableType:
+    """One summary: id, how much it covers, from how many tokens to how many, and when; as much as fits."""
+    from lcm_plugin.cli.tables import Longest
+
     summary = _summary(node)
     style = _STYLES[min(summary.depth, len(_STYLES) - 1)]
     kind = "leaf" if summary.depth == 0 else f"depth {summary.depth}"
-    return (
-        f"[{style}]{summary.summary_id}[/{style}] {kind} · {summary.message_count:,} messages · "
-        f"{summary.message_tokens:,} → {summary.tokens:,} tokens · "
-        f"[dim]{_span(summary.earliest_at, summary.latest_at)}[/dim]"
-    )
+    facts = [
+        f"[{style}]{summary.summary_id}[/{style}] {kind}",
+        f"{summary.message_count:,} messages",
+        f"{summary.message_tokens:,} → {summary.tokens:,} tokens",
+        f"[dim]{_span(summary.earliest_at, summary.latest_at)}[/dim]",
+    ]
+    return Longest([" · ".join(facts[:count]) for count in range(len(facts), 0, -1)])
 
 
 def _summary(node: Node) -> Summary:

@@ -1,10 +1,12 @@
 """Exit codes, and the one place where an error becomes a line on standard error.
 
-0 fine, 1 internal fault or failed proof, 2 bad usage or input, 3 not found, 4 bad setting, 5 database.
+0 fine, 1 internal fault or failed proof, 2 bad usage or input, 3 not found, 4 bad setting, 5 database,
+130 interrupted with Ctrl-C. With ``--json`` an error is a JSON document on standard output as well.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import warnings
@@ -16,6 +18,8 @@ from typer.core import TyperGroup
 from lcm_plugin.errors import ConfigError, InputError, LcmError, NotFound, StoreError
 
 OK, INTERNAL, USAGE, NOT_FOUND, CONFIG, DATABASE = range(6)
+INTERRUPTED = 130
+"""What shells say of a program that SIGINT ended."""
 _CODES: tuple[tuple[type[LcmError], int], ...] = (
     (InputError, USAGE),
     (NotFound, NOT_FOUND),
@@ -40,27 +44,53 @@ def complain(message: str) -> None:
 class GuardedGroup(TyperGroup):
     """A command group that turns errors into one line and an exit code."""
 
+    _wants_json = False
+
+    def main(self, args: Any = None, *rest: Any, **more: Any) -> Any:
+        """Runs the program; remembers whether its answer is to be JSON, for errors on the way to a command."""
+        words = list(sys.argv[1:] if args is None else args)
+        self._wants_json = "--json" in words[: words.index("--") if "--" in words else None]
+        return super().main(args, *rest, **more)
+
     def invoke(self, ctx: Any) -> Any:
         """Runs the command."""
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
             try:
-                return super().invoke(ctx)
+                result = super().invoke(ctx)
+                sys.stdout.flush()
+                return result
             except LcmError as error:
+                _answer(ctx, str(error), exit_code(error))
                 complain(str(error))
                 raise typer.Exit(exit_code(error)) from error
+            except KeyboardInterrupt as error:
+                raise typer.Exit(INTERRUPTED) from error
             except BrokenPipeError as error:
                 # The reader of a pipe (`| head`) has seen enough.
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
                 raise typer.Exit(OK) from error
-            except (typer.Exit, typer.Abort, _UsageError):
+            except _UsageError as error:
+                if ctx.parent is None:  # it passes through every group on its way out
+                    _answer(ctx, error.format_message(), USAGE)  # type: ignore[attr-defined]
+                raise
+            except (typer.Exit, typer.Abort):
                 raise
             except Exception as error:
                 if os.environ.get(TRACEBACK_VARIABLE):
                     raise
                 name = type(error).__name__
+                _answer(ctx, f"internal error: {name}: {error}", INTERNAL)
                 complain(f"internal error: {name}: {error} ({TRACEBACK_VARIABLE}=1 shows where)")
                 raise typer.Exit(INTERNAL) from error
+
+
+def _answer(ctx: Any, message: str, code: int) -> None:
+    """The error as JSON, once, if the command line, which the outermost group has seen, asks for that."""
+    program = ctx.find_root().command
+    if getattr(program, "_wants_json", False):
+        program._wants_json = False
+        print(json.dumps({"error": message, "exit_code": code}))
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:

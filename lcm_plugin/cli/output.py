@@ -47,22 +47,26 @@ def console() -> Console:
     return Console(width=width, highlight=False, soft_wrap=not sys.stdout.isatty())
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A table in a terminal, tab-separated lines with a heading in a pipe."""
-    if not sys.stdout.isatty():
-        for row in (columns, *rows):
-            print("\t".join(_one_line(cell) for cell in row))
-        return
-    from rich.table import Table
-    from rich.text import Text
+def print_table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    yields: str | None = None,
+    wraps: bool = False,
+) -> None:
+    """A table in a terminal, tab-separated lines with a heading in a pipe.
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for index, column in enumerate(columns):
-        last = index == len(columns) - 1
-        table.add_column(column, overflow="ellipsis" if last else "fold", no_wrap=last)
-    for row in rows:
-        table.add_row(*(Text(_one_line(cell)) for cell in row))
-    console().print(table)
+    In a terminal that is too narrow the column ``yields`` is cut short, or wrapped if ``wraps``; no other is.
+    """
+    cells = [[_one_line(cell) for cell in row] for row in rows]
+    if not sys.stdout.isatty():
+        for row in (columns, *cells):
+            print("\t".join(row))
+        return
+    from lcm_plugin.cli.tables import laid_out
+
+    screen = console()
+    screen.print(laid_out(columns, cells, yields=yields, wraps=wraps, width=screen.width))
 
 
 def print_pairs(pairs: Sequence[tuple[str, str]]) -> None:

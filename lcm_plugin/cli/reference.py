@@ -19,8 +19,10 @@ _HEAD = """\
 `lcm` looks at, searches and looks after the database that a host's plugin writes. Commands that only look open
 it read-only and work while the host runs.
 
-- Every command takes `--json` and then prints one JSON document.
-- In a terminal tables fit its width; in a pipe they are tab-separated lines with a heading.
+- Every command but `chat` and `mcp`, which are conversations themselves, takes `--json` and then prints one JSON
+  document; an error is one too, `{"error": …, "exit_code": …}`, beside the line on standard error.
+- In a terminal tables fit its width, and where it is too narrow each row becomes a block; in a pipe they are
+  tab-separated lines with a heading.
 - Lists come in pages: `--limit` rows, then the line `more: --after …` on standard error (`next` in JSON).
 - The database is `--database`, else the setting (`LCM_DATABASE_PATH`, `LCM_DATABASE_URL`, the config file).
 - `lcm --install-completion` sets up completion for your shell.
@@ -33,6 +35,7 @@ it read-only and work while the host runs.
 | 3 | not found |
 | 4 | a setting is wrong |
 | 5 | the database cannot be used |
+| 130 | ended with Ctrl-C |
 """
 
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext, suppress
 from itertools import islice
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from lcm_plugin.cli.opening import reading
 from lcm_plugin.cli.options import AsJson, ConversationName, Database, Limit
 from lcm_plugin.cli.output import console, moment, print_json, print_table, print_text
+from lcm_plugin.errors import NotFound
+
+if TYPE_CHECKING:
+    from lcm_plugin.store.records import Conversation
 
 PANEL = "Look"
 Row = TypeVar("Row")
@@ -18,10 +23,6 @@ _Since = Annotated[
     str | None, typer.Option(help="Only from this time on: a date, a time, or an age (2h, 3d).")
 ]
 _Until = Annotated[str | None, typer.Option(help="Only before this time.")]
-_Sessions = Annotated[
-    str,
-    typer.Argument(metavar="[SESSIONS]", help="A session key or a glob: * stops at a colon, ** does not."),
-]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -32,7 +33,11 @@ def add_to(app: typer.Typer) -> None:
 
 def conversations(
     sessions: Annotated[
-        str, typer.Argument(metavar="[SESSIONS]", help="A session key or a glob: * without, ** with colons.")
+        str,
+        typer.Argument(
+            metavar="[SESSIONS]",
+            help="A session key or a glob (* without, ** with colons), a session id, or a number.",
+        ),
     ] = "**",
     database: Database = None,
     active: Annotated[bool, typer.Option("--active", help="Only those in use.")] = False,
@@ -49,15 +54,23 @@ def conversations(
     Examples: `lcm conversations` · `lcm conversations 'agent:main:**' --active` · `lcm conversations --since 7d`
     """
     from lcm_plugin.cli.times import parse_moment
-    from lcm_plugin.globs import matches
+    from lcm_plugin.export.selection import EVERYTHING, chosen_conversations
 
     first, end = parse_moment(since), parse_moment(until)
 
     with reading(database) as engine:
+        library = engine.library
+        named: Iterable[Conversation] = ()
+        if sessions == EVERYTHING:
+            named = library.conversations(after_id=after, active_only=active)
+        else:
+            with suppress(NotFound) if "*" in sessions else nullcontext():  # a list may be empty
+                named = chosen_conversations(library, sessions)
         found = (
             row
-            for row in engine.library.conversations(after_id=after, active_only=active)
-            if matches(sessions, row.session_key)
+            for row in named
+            if row.conversation_id > after
+            and (row.active or not active)
             and (first is None or row.updated_at >= first)
             and (end is None or row.updated_at < end)
         )
@@ -133,6 +146,7 @@ def messages(
             (head.seq, head.ref, moment(head.created_at), head.role, head.tokens, _gist(message))
             for head, message in whole
         ],
+        yields="text",
     )
     _hint(last, "--after")
 
@@ -143,15 +157,26 @@ def summaries(
     after: Annotated[str | None, typer.Option(help="Go on after this summary.")] = None,
     limit: Limit = 50,
     depth: Annotated[int | None, typer.Option(min=0, help="Only this depth; 0 are the leaves.")] = None,
+    since: _Since = None,
+    until: _Until = None,
     as_json: AsJson = False,
 ) -> None:
     """List a conversation's summaries in the order in which they were made.
 
-    Examples: `lcm summaries agent:main:main` · `lcm summaries 3 --depth 1`
+    --since and --until choose those that tell of something in that time.
+
+    Examples: `lcm summaries agent:main:main` · `lcm summaries 3 --depth 1 --since 2d`
     """
+    from lcm_plugin.cli.times import parse_moment
+
+    first, end = parse_moment(since), parse_moment(until)
     with reading(database) as engine:
         chosen = engine.library.conversation(conversation)
-        found = engine.library.summaries(chosen.conversation_id, after=after, depth=depth)
+        found = (
+            row
+            for row in engine.library.summaries(chosen.conversation_id, after=after, depth=depth)
+            if (first is None or row.latest_at >= first) and (end is None or row.earliest_at < end)
+        )
         rows, following = _page(found, limit)
     last = rows[-1].summary_id if following and rows else None
     if as_json:
@@ -172,18 +197,26 @@ def summaries(
             )
             for row in rows
         ],
+        yields="text",
     )
     _hint(last, "--after")
 
 
-def context(conversation: ConversationName, database: Database = None, as_json: AsJson = False) -> None:
+def context(
+    conversation: ConversationName,
+    database: Database = None,
+    after: Annotated[int, typer.Option(help="Go on after this ordinal.")] = 0,
+    limit: Limit = 1_000,
+    as_json: AsJson = False,
+) -> None:
     """Show what the active context is made of, item by item.
 
-    Example: `lcm context agent:main:main`
+    Examples: `lcm context agent:main:main` · `lcm context 3 --limit 20`
     """
     with reading(database) as engine:
         chosen = engine.library.conversation(conversation)
-        items = list(engine.library.items(chosen.conversation_id))
+        items, following = _page(engine.library.items(chosen.conversation_id, after=after), limit)
+    last = items[-1].ordinal if following and items else None
     if as_json:
         listed = [
             {
@@ -195,12 +228,20 @@ def context(conversation: ConversationName, database: Database = None, as_json: 
             }
             for item in items
         ]
-        print_json({"conversation": chosen.conversation_id, "tokens": chosen.context_tokens, "items": listed})
+        print_json(
+            {
+                "conversation": chosen.conversation_id,
+                "tokens": chosen.context_tokens,
+                "items": listed,
+                "next": last,
+            }
+        )
         return
     print_table(
         ("ordinal", "id", "what", "tokens"),
         [(item.ordinal, item.ref, _what(item), item.tokens) for item in items],
     )
+    _hint(last, "--after")
 
 
 def tree(

@@ -47,6 +47,8 @@ def list_all(as_json: AsJson = False) -> None:
     print_table(
         ("setting", "value", "from", "meaning"),
         [(s.key, _shown(s.value), s.origin, s.meaning) for s in found],
+        yields="meaning",
+        wraps=True,
     )
 
 

@@ -208,8 +208,12 @@ def _show_results(database: str | None, as_json: bool) -> None:
         found = ", ".join(f"{count} {code}" for code, count in told.get("findings", {}).items())
         planned = ", ".join(step["code"] for step in told.get("plan", []))
         what = told.get("error") or found or "all is whole"
-        rows.append((str(job.conversation_id), format_instant(job.finished_at, zone)[:16], job.reason, what, planned))
-    print_table(("conversation", "checked", "asked by", "found", "could be mended"), rows)
+        rows.append(
+            (str(job.conversation_id), format_instant(job.finished_at, zone)[:16], job.reason, what, planned)
+        )
+    print_table(
+        ("conversation", "checked", "asked by", "found", "could be mended"), rows, yields="found", wraps=True
+    )
 
 
 def _check_host(host: Host, as_json: bool) -> None:
@@ -246,7 +250,7 @@ def _print_findings(report: IntegrityReport, plan: RepairPlan) -> None:
         for finding in report.findings
     ]
     if rows:
-        print_table(("severity", "check", "what", "ids"), rows)
+        print_table(("severity", "check", "what", "ids"), rows, yields="what", wraps=True)
     errors = sum(finding.severity is Severity.ERROR for finding in report.findings)
     checks = f"{len(report.checked)} checks" + ("" if report.complete else ", stopped early")
     print(f"{checks}: {errors} errors, {len(report.findings) - errors} remarks")

@@ -210,7 +210,7 @@ def _print_many(reports: Sequence[FileReport], *, applied: bool) -> None:
         )
         for report in reports
     ]
-    print_table(("file", "format", "new", "known", "conversations", "broken"), rows)
+    print_table(("file", "format", "new", "known", "conversations", "broken"), rows, yields="file")
     print_pairs(_totals(reports, applied=applied))
     for report in reports:
         _print_remarks(report)
@@ -223,7 +223,9 @@ def _print_report(report: FileReport, *, applied: bool) -> None:
         (lane.kind, lane.key, f"{lane.new:,}", f"{lane.known:,}", moment(lane.latest), lane.title)
         for lane in report.lanes
     ]
-    print_table(("kind", "session key", "new", "known", "until", "title"), rows[:_MOST_SESSIONS])
+    print_table(
+        ("kind", "session key", "new", "known", "until", "title"), rows[:_MOST_SESSIONS], yields="title"
+    )
     if len(rows) > _MOST_SESSIONS:
         print(f"… and {len(rows) - _MOST_SESSIONS:,} more; --json lists them all")
     _print_remarks(report)

@@ -164,7 +164,7 @@ def _print_plan(plan: PrunePlan, as_json: bool) -> None:
         shown = [[*row.values()] for row in rows[:_MOST_ROWS]]
         for row in shown:
             row[7] = size(row[7])
-        print_table(tuple(rows[0]), shown)
+        print_table(tuple(name.replace("_", " ") for name in rows[0]), shown)
     if len(rows) > _MOST_ROWS:
         print(f"… and {len(rows) - _MOST_ROWS:,} more")
     what = "texts of messages" if plan.keep_summaries else "messages"

@@ -70,6 +70,7 @@ def grep(
     print_table(
         ("id", "time", "who", "text"),
         [(hit["id"], hit["time"], hit.get("role") or hit["kind"], hit["snippet"]) for hit in answer["hits"]],
+        yields="text",
     )
     _remark(answer)
 
@@ -126,7 +127,9 @@ def ask(
         print_text(answer["answer"])
     quotes = [row for row in answer.get("evidence", ()) if f"[{row['id']}]" not in answer.get("answer", "")]
     if quotes:
-        print_table(("id", "quote"), [(row["id"], row["quote"]) for row in quotes])
+        print_table(
+            ("id", "quote"), [(row["id"], row["quote"]) for row in quotes], yields="quote", wraps=True
+        )
     _remark(answer)
 
 
