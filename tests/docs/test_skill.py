@@ -65,7 +65,7 @@ def test_every_shell_command_named_exists() -> None:
 
     known = set(get_command(app).commands)  # type: ignore[attr-defined]
     for page, code in spoken():
-        match = re.match(r"lcm (\w+)", code)
+        match = re.match(r"lcm ([\w-]+)", code)
         if match:
             assert match[1] in known, f"{page}: {code}"
 
