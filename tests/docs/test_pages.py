@@ -95,3 +95,25 @@ def test_links_within_the_project_lead_somewhere(page: Path) -> None:
 def anchors(page: Path) -> set[str]:
     headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+def test_every_page_is_reached_from_the_readme() -> None:
+    """By links, from page to page."""
+    root = Path(__file__).resolve().parents[2]
+    reached: set[Path] = set()
+    waiting = [root / "README.md"]
+    while waiting:
+        page = waiting.pop()
+        if page in reached:
+            continue
+        reached.add(page)
+        links = re.findall(r"\]\(([^)#\s]+\.md)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
+        waiting += [(page.parent / link).resolve() for link in links if "://" not in link]
+    assert set((root / "docs").rglob("*.md")) <= reached
+
+
+def test_every_benchmark_is_named_on_its_page() -> None:
+    root = Path(__file__).resolve().parents[2]
+    text = (root / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    scripts = {path.name for path in (root / "benchmarks").glob("*.py")}
+    assert {name for name in scripts if name not in text} == set()
