@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from lcm_plugin.errors import ModelAuthError, ModelError, ModelRateLimited, ModelTimeout, ModelUnavailable
 
+_NO_ACCESS = ("Authentication", "PermissionDenied", "MissingApiKey")
+
 
 def model_error(error: Exception) -> ModelError:
     """The package's error for an SDK's; a package's own error comes back as it is."""
@@ -16,7 +18,7 @@ def model_error(error: Exception) -> ModelError:
     text = f"{name}: {error}"
     if isinstance(error, TimeoutError) or "Timeout" in name:
         return ModelTimeout(text)
-    if status in (401, 403) or "Authentication" in name or "PermissionDenied" in name:
+    if status in (401, 403) or any(word in name for word in _NO_ACCESS):
         return ModelAuthError(text)
     if status == 429 or "RateLimit" in name:
         return ModelRateLimited(text, _retry_after(error))

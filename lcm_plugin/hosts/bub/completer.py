@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lcm_plugin.errors import ModelAuthError, ModelError, ModelRateLimited, ModelTimeout, ModelUnavailable
+from lcm_plugin.errors import ModelError
 from lcm_plugin.hosts.bub.step import usage_of
+from lcm_plugin.hosts.model_errors import model_error
 from lcm_plugin.types import CompletionRequest, CompletionResult, Usage
 
 
@@ -23,7 +24,7 @@ class HostModel:
         except ModelError:
             raise
         except Exception as error:
-            raise _model_error(error) from error
+            raise model_error(error) from error
 
 
 async def _answer(request: CompletionRequest) -> CompletionResult:
@@ -82,26 +83,3 @@ def _tools(schemas: Sequence[Mapping[str, Any]]) -> list[Any]:
         )
         for function in functions
     ]
-
-
-def _model_error(error: Exception) -> ModelError:
-    """The host passes on its library's exceptions, known by name and status."""
-    name = type(error).__name__
-    status = getattr(error, "status_code", None)
-    text = f"{name}: {error}"
-    if isinstance(error, TimeoutError) or "Timeout" in name:
-        return ModelTimeout(text)
-    if status in (401, 403) or "Authentication" in name or "MissingApiKey" in name:
-        return ModelAuthError(text)
-    if status == 429 or "RateLimit" in name:
-        return ModelRateLimited(text, _retry_after(error))
-    return ModelUnavailable(text)
-
-
-def _retry_after(error: Exception) -> float | None:
-    original = getattr(error, "original_exception", None) or error
-    headers = getattr(getattr(original, "response", None), "headers", None) or {}
-    try:
-        return float(headers.get("retry-after") or "")
-    except (TypeError, ValueError):
-        return None

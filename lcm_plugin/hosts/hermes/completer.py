@@ -6,7 +6,8 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from lcm_plugin.errors import ModelAuthError, ModelError, ModelRateLimited, ModelTimeout, ModelUnavailable
+from lcm_plugin.errors import ModelError, ModelUnavailable
+from lcm_plugin.hosts.model_errors import model_error
 from lcm_plugin.types import CompletionRequest, CompletionResult, Usage
 
 TASK = "compression"
@@ -53,7 +54,7 @@ class AuxiliaryCompleter:
         except ModelError:
             raise
         except Exception as error:
-            raise _model_error(error) from error
+            raise model_error(error) from error
 
 
 def _uninterrupted() -> Any:
@@ -105,25 +106,3 @@ def _tool_call(call: Any) -> dict[str, Any]:
         "type": "function",
         "function": {"name": _get(function, "name"), "arguments": _get(function, "arguments")},
     }
-
-
-def _model_error(error: Exception) -> ModelError:
-    """The host passes on its SDK's exceptions, whose classes are known by name and status only."""
-    name = type(error).__name__
-    status = getattr(error, "status_code", None)
-    text = f"{name}: {error}"
-    if isinstance(error, TimeoutError) or "Timeout" in name:
-        return ModelTimeout(text)
-    if status in (401, 403) or "Authentication" in name or "PermissionDenied" in name:
-        return ModelAuthError(text)
-    if status == 429 or "RateLimit" in name:
-        return ModelRateLimited(text, _retry_after(error))
-    return ModelUnavailable(text)
-
-
-def _retry_after(error: Exception) -> float | None:
-    headers = getattr(getattr(error, "response", None), "headers", None) or {}
-    try:
-        return float(headers.get("retry-after") or "")
-    except (TypeError, ValueError):
-        return None
