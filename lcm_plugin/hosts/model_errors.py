@@ -26,7 +26,8 @@ def model_error(error: Exception) -> ModelError:
 
 
 def _retry_after(error: Exception) -> float | None:
-    headers = getattr(getattr(error, "response", None), "headers", None) or {}
+    original = getattr(error, "original_exception", None) or error
+    headers = getattr(getattr(original, "response", None), "headers", None) or {}
     try:
         return float(headers.get("retry-after") or "")
     except (TypeError, ValueError):
