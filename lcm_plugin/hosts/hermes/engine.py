@@ -20,6 +20,7 @@ from lcm_plugin.compaction.policy import Call, limits_for
 from lcm_plugin.errors import StoreBusy
 from lcm_plugin.events import log_failure
 from lcm_plugin.hosts.hermes.builtin import HostCompressor
+from lcm_plugin.hosts.hermes.counters import Counters, positive
 from lcm_plugin.hosts.hermes.messages import inherited
 from lcm_plugin.hosts.hermes.pieces import pieces_of
 from lcm_plugin.hosts.hermes.seen import SeenList
@@ -40,7 +41,7 @@ _order = itertools.count(1)
 _DEFAULT_SHARE = 0.75
 
 
-class HermesEngine:
+class HermesEngine(Counters):
     """One agent's view of the core. Every method may be called from any thread, and none raises.
 
     Attributes without a leading underscore that are not documented here are read or written by the
@@ -50,6 +51,7 @@ class HermesEngine:
     name = "lcm"
 
     def __init__(self, runtime: Runtime) -> None:
+        super().__init__()
         self.runtime = runtime
         self.seen = SeenList(self._pieces)
         self.shrinker = Shrinker(self)
@@ -61,14 +63,9 @@ class HermesEngine:
         self.context_length = 0
         self.threshold_percent = _DEFAULT_SHARE
         self.threshold_tokens = 0
-        self.last_real_prompt_tokens = 0
-        self.last_compression_rough_tokens = 0
-        self.awaiting_real_usage_after_compression = False
         self._session_id = ""
         self._session_db: Any = None
         self._host = HostCompressor()
-        self._set_counters()
-        self._set_outcome()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> HermesEngine:
         return type(self)(self.runtime)
@@ -108,8 +105,8 @@ class HermesEngine:
 
     def on_session_reset(self) -> None:
         """The agent leaves its session; the host binds the next one. What is stored stays as it is."""
-        self._set_counters()
-        self._set_outcome()
+        self._reset_counters()
+        self._reset_outcome()
         self._go_to("")
 
     def on_session_end(self, session_id: str, messages: list[Message]) -> None:
@@ -167,10 +164,7 @@ class HermesEngine:
         self.awaiting_real_usage_after_compression = False
         if not usage:
             return
-        prompt, completion = int(usage.get("prompt_tokens") or 0), int(usage.get("completion_tokens") or 0)
-        self.last_prompt_tokens = self.last_real_prompt_tokens = prompt
-        self.last_completion_tokens = completion
-        self.last_total_tokens = self._counted = int(usage.get("total_tokens") or prompt + completion)
+        prompt = self._count(usage)
         engine = self.runtime.engine()
         if engine is not None:
             self._guarded(lambda: self.shrinker.calibrate(engine, self.seen.listing, prompt))
@@ -181,7 +175,7 @@ class HermesEngine:
         """Whether the list is over the threshold (the larger of the two counts) and can be made smaller."""
         with self.runtime.times.measure("should_compress"):
             self.runtime.live.enter(self)
-            tokens = max(_positive(prompt_tokens) or _positive(self.last_prompt_tokens), self._counted)
+            tokens = self._larger_count(positive(prompt_tokens) or self.last_prompt_tokens)
             if not self.threshold_tokens or tokens < self.threshold_tokens:
                 return False
             return not self.shrinker.is_refused(tokens) and bool(
@@ -208,20 +202,18 @@ class HermesEngine:
         """A smaller list, or the very same one when there is none; the input is never changed."""
         with self.runtime.times.measure("compress"):
             self.runtime.live.enter(self)
-            self._set_outcome()
-            tokens = max(_positive(current_tokens), self._counted)
+            self._reset_outcome()
+            tokens = self._larger_count(current_tokens)
             try:
                 smaller = self._compress(messages, tokens, focus_topic, force)
             except Exception as error:  # noqa: BLE001 - the host must go on
                 log_failure(logger, "LCM could not compact; the list stays as it is", error=error)
-                self._set_outcome(aborted=f"{type(error).__name__}: {error}")
+                self._reset_outcome(aborted=f"{type(error).__name__}: {error}")
                 return messages
             if smaller is None:
                 self.shrinker.refuse(tokens)
                 return messages
-            self.compression_count += 1
-            self._counted = 0
-            self._last_compression_made_progress = True
+            self._made_smaller()
             self.seen.compacted(messages)
             return smaller
 
@@ -237,7 +229,7 @@ class HermesEngine:
         job = self.store(messages)
         engine, session = self.runtime.engine(), self.session
         if job is not None and not job.stored:
-            self._set_outcome(aborted=f"not stored: {job.error or 'the database is locked'}")
+            self._reset_outcome(aborted=f"not stored: {job.error or 'the database is locked'}")
             return None
         if engine is None or session is None or not _serves(engine, session):
             return self._host.compress(self, messages, tokens, focus, force)
@@ -313,7 +305,7 @@ class HermesEngine:
 
     def get_status(self) -> dict[str, Any]:
         """The host's fields, and ours."""
-        shown = _positive(self.last_prompt_tokens)
+        shown = positive(self.last_prompt_tokens)
         session = self._guarded(lambda: self.session)
         return {
             "last_prompt_tokens": shown,
@@ -374,28 +366,7 @@ class HermesEngine:
             log_failure(logger, "LCM: a call from the host failed; the host goes on", error=error)
             return None
 
-    def _set_counters(self) -> None:
-        self.last_prompt_tokens = 0
-        self.last_completion_tokens = 0
-        self.last_total_tokens = 0
-        self._counted = 0
-        self.compression_count = 0
-
-    def _set_outcome(self, aborted: str = "") -> None:
-        """What the host reads after a compaction."""
-        self._last_compression_made_progress = False
-        self._last_compress_aborted = bool(aborted)
-        self._last_summary_error = aborted or None
-        self._last_summary_fallback_used = False
-        self._last_aux_model_failure_model = None
-        self._last_aux_model_failure_error = None
-
 
 def _serves(engine: Engine, session: Session) -> bool:
     """Whether the settings let us keep this session; others the host compacts as it would without us."""
     return engine.config.enabled and engine.access(session) is Access.FULL
-
-
-def _positive(tokens: int | None) -> int:
-    """A count; the host's -1 ("not known yet") and None are 0."""
-    return tokens if isinstance(tokens, int) and tokens > 0 else 0

@@ -46,7 +46,6 @@ class Runtime:
         self.lanes = Lanes(self.stored_key)
         self.live = LiveEngines()
         self.outbox = Outbox(patience)
-        self.hooks_registered = False
         self.problem = ""
         self.times = Times()
         self.measures: dict[tuple[str, str], Measure] = {}

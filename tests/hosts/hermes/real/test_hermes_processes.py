@@ -15,7 +15,12 @@ from world import World, texts
 
 Make = Callable[..., World]
 
-SMALL = {"contextThreshold": 0.12, "freshTailCount": 6, "leafChunkTokens": 2000}
+SMALL = {
+    "contextThreshold": 0.12,
+    "freshTailCount": 6,
+    "leafChunkTokens": 2000,
+    "summaryMaxCallsPerWindow": 1000,
+}
 SECONDS = 120
 
 
