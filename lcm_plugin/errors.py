@@ -7,6 +7,8 @@ LcmError
 ├── EngineClosed          the engine was closed before this call
 ├── StoreError
 │   ├── StoreUnavailable  cannot be opened, read or written (path, rights, disk full, server)
+│   │   ├── ConnectionLost   the server went away within a transaction; nothing of it was written; retry
+│   │   └── OutcomeUnknown   it went away at a commit and cannot tell: all of it is written, or nothing
 │   ├── StoreBusy         another writer held the lock for longer than the busy timeout; retry
 │   ├── StoreConflict     a compare-and-swap lost its race; nothing was written; retry
 │   └── SchemaError       written by a newer version, or not a database of this package
@@ -21,6 +23,7 @@ from __future__ import annotations
 
 __all__ = [
     "ConfigError",
+    "ConnectionLost",
     "EngineClosed",
     "InputError",
     "LcmError",
@@ -30,6 +33,7 @@ __all__ = [
     "ModelTimeout",
     "ModelUnavailable",
     "NotFound",
+    "OutcomeUnknown",
     "SchemaError",
     "StoreBusy",
     "StoreConflict",
@@ -64,6 +68,17 @@ class StoreError(LcmError):
 
 class StoreUnavailable(StoreError):
     """The database cannot be opened, read or written."""
+
+
+class ConnectionLost(StoreUnavailable):
+    """The connection ended within a transaction, of which nothing is written: it can be run again."""
+
+
+class OutcomeUnknown(StoreUnavailable):
+    """The connection ended while a transaction was committed, and the server could not say how that went.
+
+    Either all of it is written or nothing. Look before running it again.
+    """
 
 
 class StoreBusy(StoreError):

@@ -33,7 +33,7 @@ def _copied(url: str) -> sqlite3.Connection:
     """What the queries below ask of a PostgreSQL database, in memory, as it was at one moment."""
     import psycopg
 
-    from lcm_plugin.store.postgres.connection import split_schema
+    from lcm_plugin.store.postgres.url import split_schema
 
     plain, schema = split_schema(url)
     copy = sqlite3.connect(":memory:", isolation_level=None)

@@ -1,156 +1,275 @@
-"""Connections to PostgreSQL: a pool, two kinds of transaction, one way to name errors."""
+"""Connections to PostgreSQL: a pool, two kinds of transaction, one way to name errors.
+
+A connection that turns out to be dead when a transaction begins is replaced unseen, as long as the server takes
+connections again within the busy timeout. One that dies within a transaction is a `ConnectionLost`. One that dies
+at a commit is asked about (`outcome`), so that what was committed is never taken for lost, nor the other way round.
+"""
 
 from __future__ import annotations
 
+import logging
+import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeAlias
 
 import psycopg
-from psycopg import errors as pg
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import TransactionStatus
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
-from lcm_plugin.errors import EngineClosed, StoreBusy, StoreError, StoreUnavailable
+from lcm_plugin.errors import EngineClosed, OutcomeUnknown, StoreBusy, StoreError, StoreUnavailable
+from lcm_plugin.store.postgres.dialling import dialling, require_usable
+from lcm_plugin.store.postgres.failures import first_line, is_dead, lost_error, store_error, unreachable
+from lcm_plugin.store.postgres.outcome import Outcome, ask_outcome
+from lcm_plugin.store.postgres.patience import PatientConnection
+from lcm_plugin.store.postgres.url import without_password
 
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 
-_STATEMENT_TIMEOUT_MS = 60_000
-_RETRY = (pg.LockNotAvailable, pg.DeadlockDetected, pg.SerializationFailure)
-_NO_ACCESS = (pg.InsufficientPrivilege, pg.ReadOnlySqlTransaction)
+_POOL = "lcm"
+_MOST = 8
+_SLICE_S = 1.0
+_PAUSE_S = 0.1
+_TRUSTED_S = 1.0
+_BEGIN_READING = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+# The transaction's number costs nothing here, and is what can be asked about when a commit is not answered.
+_BEGIN_WRITING = b"BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_current_xact_id()"
 
 
 class Connections:
-    """A pool of connections to one database and schema, opened at first use."""
+    """A pool of connections to one database and schema, opened at first use. Thread-safe."""
 
     def __init__(
         self, url: str, schema: str, *, durability: str, busy_timeout_ms: int, read_only: bool = False
     ) -> None:
         self.location = without_password(url)
-        self._url = url
         self.schema = schema
         self.read_only = read_only
-        self._pool: ConnectionPool[Connection] = ConnectionPool(
-            url,
+        self._wait_s = max(1.0, busy_timeout_ms / 1000)
+        self._dialling = dialling(url, schema, durability=durability, busy_timeout_ms=busy_timeout_ms)
+        self._outage = _Outage(self._wait_s)
+        # The pool connects in threads of its own, so it is let do so only while the server is known to answer.
+        self._pool: ConnectionPool[PatientConnection] = ConnectionPool(
+            self._dialling.conninfo,
+            connection_class=PatientConnection,
+            kwargs={"autocommit": True},
+            configure=self._dialling.prepare,
             min_size=0,
-            max_size=8,
+            max_size=_MOST,
             open=False,
-            timeout=max(1.0, busy_timeout_ms / 1000),
-            kwargs={
-                "autocommit": True,
-                "application_name": "lcm",
-                "connect_timeout": 10,
-                "options": f"-c search_path={schema},public -c lock_timeout={max(1, busy_timeout_ms)} "
-                f"-c statement_timeout={_STATEMENT_TIMEOUT_MS} "
-                f"-c synchronous_commit={'on' if durability == 'full' else 'local'}",
-            },
-            check=ConnectionPool.check_connection,
+            name=_POOL,
+            reconnect_timeout=0,
         )
 
     def open(self) -> None:
-        """Opens the pool; raises `StoreUnavailable` saying why it cannot connect."""
-        with naming_errors(self.location):
-            # The pool hides why it cannot connect, so the first connection is made by hand.
-            psycopg.connect(self._url, connect_timeout=10).close()
-            self._pool.open()
+        """Opens the pool; raises `StoreUnavailable` saying why it cannot connect, or why not to this server."""
+        with self._dial() as connection:
+            require_usable(connection, self.location, writing=not self.read_only)
+        logging.getLogger("psycopg.pool").addFilter(_concerns_others)
+        self._pool.open()
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """A connection inside a read-only transaction with one consistent view."""
-        with self._connection() as connection, connection.transaction():
-            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        with self._transaction(_BEGIN_READING) as (connection, _):
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """A connection inside a transaction: commits at the end, rolls back on any error."""
-        if self.read_only:
-            raise StoreUnavailable(f"{self.location} was opened read-only")
-        with self._connection() as connection, connection.transaction():
+        self._check_writable()
+        with self._transaction(_BEGIN_WRITING) as (connection, _):
             yield connection
 
     @contextmanager
     def outside_transactions(self) -> Iterator[Connection]:
-        """A connection for what cannot run inside a transaction, and may take its time."""
-        if self.read_only:
-            raise StoreUnavailable(f"{self.location} was opened read-only")
-        with self._connection() as connection:
-            connection.execute("SET statement_timeout = 0")
+        """A connection of its own for what cannot run inside a transaction, and may take its time."""
+        self._check_writable()
+        with self._dial(statement_timeout_ms=0) as connection:
             try:
                 yield connection
-            finally:
-                connection.execute(f"SET statement_timeout = {_STATEMENT_TIMEOUT_MS}".encode())
+            except psycopg.Error as error:
+                raise self._named(error, connection) from error
 
     def close(self) -> None:
         """Closes every connection."""
         self._pool.close()
 
     @contextmanager
-    def _connection(self) -> Iterator[Connection]:
+    def _transaction(self, begin: bytes) -> Iterator[tuple[PatientConnection, str]]:
+        connection, number = self._begin(begin)
+        try:
+            try:
+                yield connection, number
+            except BaseException as error:
+                with suppress(psycopg.Error):
+                    connection.rollback()
+                if isinstance(error, psycopg.Error):
+                    raise self._named(error, connection) from error
+                raise
+            self._commit(connection, number)
+        finally:
+            self._pool.putconn(connection)
+
+    def _begin(self, begin: bytes) -> tuple[PatientConnection, str]:
+        """A connection with a transaction begun, and the transaction's number when it is to write."""
+        end = time.monotonic() + self._wait_s
+        while True:
+            connection = self._take(end)
+            try:
+                cursor = connection.execute(begin)
+                number = cursor.fetchone() if cursor.nextset() else None
+                return connection, str(number[0]) if number else ""
+            except psycopg.Error as error:
+                dead = is_dead(connection, error)
+                self._pool.putconn(connection)
+                if not dead:
+                    raise store_error(error, self.location, self.schema) from error
+                if time.monotonic() >= end:
+                    raise unreachable(error, self.location) from error
+                # Nothing has been written yet, so another connection is as good.
+                self._lost(connection)
+            except BaseException:
+                self._pool.putconn(connection)
+                raise
+
+    def _commit(self, connection: PatientConnection, number: str) -> None:
+        if number and connection.info.transaction_status == TransactionStatus.INERROR:
+            connection.rollback()
+            raise StoreError(f"{self.location}: a statement failed unseen; nothing was written")
+        try:
+            connection.commit()
+        except psycopg.Error as error:
+            if not is_dead(connection, error):
+                raise store_error(error, self.location, self.schema) from error
+            self._lost(connection)
+            if number:
+                self._require_committed(connection, number, error)
+
+    def _require_committed(self, connection: PatientConnection, number: str, error: psycopg.Error) -> None:
+        outcome = ask_outcome(self._dialling.plain, number, connection.incarnation, self._wait_s)
+        if outcome is Outcome.ABORTED:
+            raise lost_error(error, self.location) from error
+        if outcome is Outcome.UNKNOWN:
+            raise OutcomeUnknown(
+                f"{self.location}: the connection was lost at the end of a transaction ({first_line(error)}), and the "
+                "server cannot say whether it is written; look before it is run again"
+            ) from error
+
+    def _take(self, end: float) -> PatientConnection:
+        """A connection from the pool, which may be dead."""
         if self._pool.closed:
             raise EngineClosed(f"the store {self.location} is closed")
-        with naming_errors(self.location), self._pool.connection() as connection:
-            yield connection
+        while True:
+            if self._outage.lasts:
+                self._reach(end)
+            try:
+                return self._pool.getconn(timeout=max(_PAUSE_S, min(_SLICE_S, end - time.monotonic())))
+            except PoolClosed as error:
+                raise EngineClosed(f"the store {self.location} is closed") from error
+            except PoolTimeout as error:
+                # It does not say which: no connection can be made, or none is free.
+                self._outage.begins()
+                self._reach(end)
+                if time.monotonic() >= end:
+                    raise StoreBusy(
+                        f"{self.location}: all {_MOST} connections of this process are in use; nothing was "
+                        "written, try again"
+                    ) from error
+
+    def _reach(self, end: float) -> None:
+        """Waits until the server takes connections again; raises `StoreUnavailable` saying why it does not."""
+        while True:
+            if (known := self._outage.known) is not None:
+                raise known
+            try:
+                self._dial().close()
+            except StoreUnavailable as error:
+                if not self._outage.goes_on(error) or time.monotonic() + _PAUSE_S >= end:
+                    raise
+                time.sleep(_PAUSE_S)
+            else:
+                self._outage.ends()
+                return
+
+    def _dial(self, **more: Any) -> Connection:
+        try:
+            return self._dialling.plain(**more)
+        except psycopg.Error as error:
+            raise unreachable(error, self.location) from error
+
+    def _lost(self, connection: PatientConnection) -> None:
+        """Whatever ended one connection has ended the older ones, too."""
+        if self._outage.begins(connection.made_at):
+            self._pool.drain()
+
+    def _named(self, error: psycopg.Error, connection: Connection) -> StoreError:
+        if is_dead(connection, error):
+            if isinstance(connection, PatientConnection):
+                self._lost(connection)
+            return lost_error(error, self.location)
+        return store_error(error, self.location, self.schema)
+
+    def _check_writable(self) -> None:
+        if self.read_only:
+            raise StoreUnavailable(f"{self.location} was opened read-only")
 
 
-def without_password(url: str) -> str:
-    """The URL as it may be shown."""
-    try:
-        parts = conninfo_to_dict(url)
-    except psycopg.ProgrammingError:
-        return "postgresql://(a URL that cannot be read)"
-    host = parts.get("host") or "localhost"
-    port = f":{parts['port']}" if parts.get("port") else ""
-    user = f"{parts['user']}@" if parts.get("user") else ""
-    return f"postgresql://{user}{host}{port}/{parts.get('dbname') or ''}"
+class _Outage:
+    """What is known of a server that does not answer, by all threads. Thread-safe.
+
+    Whoever finds out first waits for it; once it has been away for longer than ``wait_s`` (seconds), one try each
+    is enough, and what the newest try said counts for a moment for all.
+    """
+
+    def __init__(self, wait_s: float) -> None:
+        self._wait_s = wait_s
+        self._lock = threading.Lock()
+        self._begun: float | None = None
+        self._newest = 0.0
+        self._told: tuple[float, StoreUnavailable] | None = None
+
+    @property
+    def lasts(self) -> bool:
+        """Whether nobody has reached the server since."""
+        return self._begun is not None
+
+    @property
+    def known(self) -> StoreUnavailable | None:
+        """Why it was out of reach a moment ago, once the time to wait for it is over."""
+        with self._lock:
+            if self._told is None or self._begun is None:
+                return None
+            now = time.monotonic()
+            fresh = now - self._told[0] < _TRUSTED_S and now - self._begun >= self._wait_s
+            return StoreUnavailable(str(self._told[1])) if fresh else None
+
+    def begins(self, made_at: float | None = None) -> bool:
+        """A connection was lost; false when an equally old one was lost before."""
+        with self._lock:
+            now = time.monotonic()
+            if made_at is not None:
+                if made_at <= self._newest:
+                    return False
+                self._newest = now
+            self._begun = self._begun or now
+            return True
+
+    def goes_on(self, error: StoreUnavailable) -> bool:
+        """A try failed; whether it is worth waiting for another."""
+        with self._lock:
+            now = time.monotonic()
+            self._told = now, error
+            return self._begun is None or now - self._begun < self._wait_s
+
+    def ends(self) -> None:
+        """The server was reached."""
+        with self._lock:
+            self._begun = self._told = None
 
 
-def split_schema(url: str) -> tuple[str, str]:
-    """The URL without its ``schema`` parameter, and the schema (``lcm`` unless named)."""
-    base, _, query = url.partition("?")
-    pairs = [pair for pair in query.split("&") if pair]
-    schema = next((pair.partition("=")[2] for pair in pairs if pair.startswith("schema=")), "lcm")
-    rest = [pair for pair in pairs if not pair.startswith("schema=")]
-    try:
-        make_conninfo(f"{base}?{'&'.join(rest)}" if rest else base)
-    except psycopg.ProgrammingError as error:
-        # What it quotes may be a password.
-        reason = str(error).split('"')[0].strip(" :") or "it is none"
-        raise StoreUnavailable(
-            f"the database URL cannot be read: {reason}; it is written postgresql://user:password@host:port/database"
-        ) from None
-    if not schema.replace("_", "").isalnum():
-        raise StoreUnavailable(f"the schema name must be letters, digits and underscores, not {schema!r}")
-    return (f"{base}?{'&'.join(rest)}" if rest else base), schema
-
-
-@contextmanager
-def naming_errors(location: str) -> Iterator[None]:
-    """Turns PostgreSQL's errors into ours, naming the server and what to do."""
-    try:
-        yield
-    except PoolTimeout as error:
-        raise StoreUnavailable(f"{location} gave no connection in time: {error}") from error
-    except PoolClosed as error:
-        raise EngineClosed(f"the store {location} is closed") from error
-    except psycopg.Error as error:
-        raise store_error(error, location) from error
-
-
-def store_error(error: psycopg.Error, location: str) -> StoreError:
-    """Our error for one of PostgreSQL's."""
-    words = str(error).strip().splitlines()
-    text = words[0] if words else type(error).__name__
-    if isinstance(error, _RETRY):
-        return StoreBusy(
-            f"{location}: another session holds the rows ({text}); nothing was written, try again"
-        )
-    if isinstance(error, _NO_ACCESS):
-        return StoreUnavailable(f"{location}: not allowed: {text}")
-    if isinstance(error, pg.DiskFull):
-        return StoreUnavailable(f"the disk of {location} is full; nothing of this turn was written")
-    if isinstance(error, pg.QueryCanceled):
-        return StoreBusy(f"{location}: a statement took longer than its limit ({text})")
-    if isinstance(error, psycopg.OperationalError):
-        return StoreUnavailable(f"{location} cannot be used: {text}")
-    return StoreError(f"{location}: {text} ({error.sqlstate or type(error).__name__})")
+def _concerns_others(record: logging.LogRecord) -> bool:
+    """The pool's own warnings about broken connections only repeat what our errors say."""
+    words = record.args if isinstance(record.args, tuple) else ()
+    return not any(word == _POOL or isinstance(word, PatientConnection) for word in words)

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 from lcm_plugin.errors import StoreUnavailable
 from lcm_plugin.store.postgres.audit import AuditQueries
-from lcm_plugin.store.postgres.connection import Connection, Connections, split_schema
+from lcm_plugin.store.postgres.connection import Connection, Connections
 from lcm_plugin.store.postgres.context import ContextChanges, ContextQueries
 from lcm_plugin.store.postgres.conversations import ConversationChanges, ConversationQueries
 from lcm_plugin.store.postgres.debt import DebtChanges, DebtQueries
@@ -21,8 +21,8 @@ from lcm_plugin.store.postgres.schema import prepare_schema, require_schema
 from lcm_plugin.store.postgres.search import SearchQueries
 from lcm_plugin.store.postgres.status import StatusQueries
 from lcm_plugin.store.postgres.transfer import TransferChanges, TransferQueries
+from lcm_plugin.store.postgres.url import split_schema
 
-OLDEST_SERVER = 140_000
 _GROWING = (
     "messages",
     "message_parts",
@@ -90,16 +90,16 @@ class PostgresStore:
             plain, schema, durability=durability, busy_timeout_ms=busy_timeout_ms, read_only=read_only
         )
         self._connections.open()
-        if read_only:
-            with self._connections.reading() as connection:
-                require_schema(connection, schema)
-            return
-        with self._connections.writing() as connection:
-            if connection.info.server_version < OLDEST_SERVER:
-                raise StoreUnavailable(
-                    f"{self.location} is PostgreSQL {connection.info.server_version // 10_000}; 14 or newer is needed"
-                )
-            prepare_schema(connection, schema)
+        try:
+            if read_only:
+                with self._connections.reading() as connection:
+                    require_schema(connection, schema)
+            else:
+                with self._connections.writing() as connection:
+                    prepare_schema(connection, schema)
+        except BaseException:
+            self._connections.close()
+            raise
 
     @property
     def location(self) -> str:

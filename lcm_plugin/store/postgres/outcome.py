@@ -1,0 +1,74 @@
+"""How a commit went whose answer never came: asked of the server over a new connection.
+
+A transaction's number is known from its beginning, and the server knows how each one ended (`pg_xact_status`).
+One that is still open is ended first, so that its rows are free again. A crash may give numbers anew that were
+never written down, so after one only "not committed" can be believed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any
+
+import psycopg
+from psycopg import errors as pg
+
+# Both change when the server starts; the second also when it recovers from the crash of one of its processes.
+INCARNATION = (
+    b"SELECT concat(extract(epoch FROM pg_postmaster_start_time()), ' ', "
+    b"extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time()))"
+)
+_STATUS = "SELECT pg_xact_status(%s::text::xid8)"
+_END_IT = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+    "WHERE backend_xid::text = (%s::numeric %% 4294967296)::text AND pid <> pg_backend_pid()"
+)
+_PAUSE_S = 0.1
+
+
+class Outcome(StrEnum):
+    """How a transaction ended."""
+
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    UNKNOWN = "unknown"
+
+
+def ask_outcome(
+    dial: Callable[[], psycopg.Connection[tuple[Any, ...]]], number: str, incarnation: str, seconds: float
+) -> Outcome:
+    """How the transaction ``number`` ended, as far as the server says so within ``seconds``."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            with dial() as connection:
+                outcome = _ask(connection, number, incarnation)
+        except psycopg.Error:
+            outcome = None
+        if outcome is not None:
+            return outcome
+        if time.monotonic() >= end:
+            return Outcome.UNKNOWN
+        time.sleep(_PAUSE_S)
+
+
+def _ask(connection: psycopg.Connection[tuple[Any, ...]], number: str, incarnation: str) -> Outcome | None:
+    """None while it is still open."""
+    try:
+        status = _value(connection, _STATUS, number)
+    except pg.InvalidParameterValue:
+        return Outcome.ABORTED  # a number that the server never gave, or forgot in a crash
+    if status == "in progress":
+        connection.execute(_END_IT, (number,))
+        return None
+    if status == "committed":
+        same = connection.execute(INCARNATION).fetchone() == (incarnation,)
+        return Outcome.COMMITTED if same else Outcome.UNKNOWN
+    return Outcome.ABORTED if status == "aborted" else Outcome.UNKNOWN
+
+
+def _value(connection: psycopg.Connection[tuple[Any, ...]], query: str, number: str) -> Any:
+    row = connection.execute(query.encode(), (number,)).fetchone()
+    return row[0] if row else None

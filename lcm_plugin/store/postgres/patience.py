@@ -1,0 +1,73 @@
+"""A connection that does not wait for an answer for ever.
+
+The network layer finds out about a peer that is gone (`dialling`). It does not about one that takes our packets
+and is silent: a frozen server, or something in between. So whoever waits long asks the server over a new
+connection whether it is there at all, and whether it still works for the session that waits.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator
+from typing import Any
+
+import psycopg
+from psycopg.pq import TransactionStatus
+
+_LOOK_EVERY_S = 2.0
+_SESSION = "SELECT state FROM pg_stat_activity WHERE pid = %s"
+
+
+class PatientConnection(psycopg.Connection[tuple[Any, ...]]):
+    """Closes itself, with an `OperationalError`, when no answer is to be expected any more.
+
+    ``patience`` is how long (seconds) it waits before the first look; ``dial`` makes another connection to the same
+    server. ``incarnation`` changes whenever the server starts anew; ``direct`` is false when something in between
+    shares its connections.
+    """
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.made_at = time.monotonic()
+        self.incarnation = ""
+        self.direct = False
+        self.patience = 0.0
+        self.dial: Callable[[], psycopg.Connection[tuple[Any, ...]]] | None = None
+
+    def wait(self, gen: Generator[Any, Any, Any], *args: Any, **more: Any) -> Any:
+        """Runs one exchange with the server."""
+        return super().wait(self._watched(gen) if self.patience else gen, *args, **more)
+
+    def _watched(self, gen: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+        begun = time.monotonic()
+        look_at, idle_before = begun + self.patience, False
+        try:
+            wanted = next(gen)
+            while True:
+                ready = yield wanted
+                if not ready and time.monotonic() >= look_at:
+                    idle_before = self._look(begun, idle_before)
+                    look_at = time.monotonic() + _LOOK_EVERY_S
+                wanted = gen.send(ready)
+        except StopIteration as end:
+            return end.value
+
+    def _look(self, begun: float, idle_before: bool) -> bool:
+        """Whether the server has done its part, as far as it says; the answer may be on its way then."""
+        assert self.dial is not None
+        if self.pgconn.transaction_status != TransactionStatus.ACTIVE:
+            return False
+        try:
+            with self.dial() as other:
+                found = other.execute(_SESSION, (self.info.backend_pid,)).fetchone()
+        except psycopg.Error as error:
+            raise self._given_up(begun, f"and no new connection either: {error}") from None
+        if not self.direct or (found is not None and found[0] == "active"):
+            return False
+        if found is None or idle_before:
+            raise self._given_up(begun, "although the server is done")
+        return True
+
+    def _given_up(self, begun: float, why: str) -> psycopg.OperationalError:
+        self.pgconn.finish()
+        return psycopg.OperationalError(f"no answer for {time.monotonic() - begun:.0f} s, {why}")
