@@ -45,7 +45,7 @@ HOSTS := $(patsubst tests/hosts/%/requirements.txt,%,$(wildcard tests/hosts/*/re
 test-hosts: $(HOSTS:%=test-host-%)
 
 test-host-%:
-	tests/hosts/run.sh $*
+	tests/hosts/run.sh $* -n 2
 
 # The oldest supported and the newest version of each host on Python 3.11 to 3.13.
 test-matrix:

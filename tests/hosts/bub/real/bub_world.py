@@ -20,8 +20,6 @@ from lcm_plugin.types import HOST_DATA, Message
 
 BIN = Path(sys.prefix) / "bin"
 HERE = Path(__file__).parent
-FIGURES: list[str] = []
-"""What the runs measured; printed after the tests."""
 
 
 @dataclass(frozen=True)

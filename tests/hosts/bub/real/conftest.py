@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bub_world import FIGURES, BubWorld
+from bub_world import BubWorld
 from fakes.model_server import ModelServer
+from figures import figure, pytest_terminal_summary
+
+__all__ = ["figure", "pytest_terminal_summary"]
 
 WINDOW = 16_000
 
@@ -28,9 +31,3 @@ def world(tmp_path: Path, server: ModelServer) -> Callable[..., BubWorld]:
         return BubWorld(tmp_path / settings.pop("name", "home"), server, lcm, **settings)
 
     return make
-
-
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Prints how long the host waited for us."""
-    for line in FIGURES:
-        terminalreporter.write_line(line)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bub_talk import fact, turn
-from bub_world import FIGURES, BubWorld, said
+from bub_world import BubWorld, said
 from fakes.answers import is_summary_request
 from fakes.model_server import ModelRequest
 
@@ -37,13 +37,15 @@ def a_hundred_turns() -> list[str]:
     return lines
 
 
-def test_a_fact_from_turn_3_is_found_at_turn_90_by_the_agents_own_search(world: Make) -> None:
+def test_a_fact_from_turn_3_is_found_at_turn_90_by_the_agents_own_search(
+    world: Make, figure: Callable[[str], None]
+) -> None:
     home = world(lcm=SMALL)
     lines = a_hundred_turns()
     outcome = home.scenario("talk", turns=lines)
     spent = outcome["spent"]
     parts = ", ".join(f"{name} {1000 * seconds:.0f} ms" for name, seconds in spent.items())
-    FIGURES.append(
+    figure(
         f"Bub, 100 turns: our hooks added {1000 * sum(spent.values()) / 100:.0f} ms per turn ({parts} in all)"
     )
     assert outcome["answers"][89] == fact(3)
@@ -60,7 +62,7 @@ def test_a_fact_from_turn_3_is_found_at_turn_90_by_the_agents_own_search(world: 
     assert home.problems() == []
     summaries = [request for request in home.server.requests if is_summary_request(request)]
     assert len(summaries) >= 10
-    FIGURES.append(
+    figure(
         f"Bub, 100 turns: {len(rows)} messages, {len(summaries)} summaries by the host's model, "
         f"largest request {max(request.tokens for request in chats(home)):,} tokens"
     )

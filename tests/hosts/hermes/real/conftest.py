@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 from fakes.model_server import ModelServer
+from figures import figure, pytest_terminal_summary
 from world import World
 
-FIGURE = "figure"
+__all__ = ["figure", "pytest_terminal_summary"]
 
 
 @pytest.fixture
@@ -27,18 +28,3 @@ def world(tmp_path: Path, server: ModelServer) -> Callable[..., World]:
         return World(tmp_path / settings.pop("name", "home"), server, **settings)
 
     return make
-
-
-@pytest.fixture
-def figure(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
-    """Notes what a run measured; printed after the tests."""
-    return lambda line: record_property(FIGURE, line)
-
-
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Prints how long the host waited for us."""
-    for outcome in ("passed", "failed"):
-        for report in terminalreporter.stats.get(outcome, ()):
-            for name, line in report.user_properties:
-                if name == FIGURE and report.when == "call":
-                    terminalreporter.write_line(line)
