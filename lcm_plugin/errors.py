@@ -7,8 +7,9 @@ LcmError
 ├── EngineClosed          the engine was closed before this call
 ├── StoreError
 │   ├── StoreUnavailable  cannot be opened, read or written (path, rights, disk full, server)
-│   │   ├── ConnectionLost   the server went away within a transaction; nothing of it was written; retry
-│   │   └── OutcomeUnknown   it went away at a commit and cannot tell: all of it is written, or nothing
+│   │   └── ServerAway    the server cannot be reached just now; try later
+│   │       ├── ConnectionLost   it went away within a transaction, of which nothing was written; retry
+│   │       └── OutcomeUnknown   it went away at a commit and cannot tell: all is written, or nothing; look
 │   ├── StoreBusy         another writer held the lock for longer than the busy timeout; retry
 │   ├── StoreConflict     a compare-and-swap lost its race; nothing was written; retry
 │   └── SchemaError       written by a newer version, or not a database of this package
@@ -35,6 +36,7 @@ __all__ = [
     "NotFound",
     "OutcomeUnknown",
     "SchemaError",
+    "ServerAway",
     "StoreBusy",
     "StoreConflict",
     "StoreError",
@@ -70,11 +72,15 @@ class StoreUnavailable(StoreError):
     """The database cannot be opened, read or written."""
 
 
-class ConnectionLost(StoreUnavailable):
+class ServerAway(StoreUnavailable):
+    """The database server cannot be reached just now."""
+
+
+class ConnectionLost(ServerAway):
     """The connection ended within a transaction, of which nothing is written: it can be run again."""
 
 
-class OutcomeUnknown(StoreUnavailable):
+class OutcomeUnknown(ServerAway):
     """The connection ended while a transaction was committed, and the server could not say how that went.
 
     Either all of it is written or nothing. Look before running it again.

@@ -1,7 +1,8 @@
 """The right to compact one conversation, held in the database by one compaction at a time.
 
 While it is held, a thread keeps renewing it, so that it outlasts any model call. When its holder dies nobody
-renews it: on the same machine it is free at once, elsewhere after `LEASE_MS`.
+renews it: on the same machine it is free at once, elsewhere after `LEASE_MS`. While the database cannot be written
+it is held until it runs out, and no longer: then somebody else may have it.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from lcm_plugin.errors import LcmError, StoreBusy
+from lcm_plugin.errors import EngineClosed, LcmError, ServerAway, StoreBusy
+from lcm_plugin.store.again import again
 from lcm_plugin.store.base import Store
 from lcm_plugin.store.holders import is_dead, new_holder
 
 LEASE_MS = 30_000
 _RENEWALS_PER_LEASE = 3
+_TRIES_PER_RENEWAL = 10
 _SETTLE_EVERY_S = 0.5
 
 
@@ -28,7 +31,13 @@ class Lease:
     """
 
     def __init__(
-        self, store: Store, conversation_id: int, clock: Callable[[], int], owner: str, attempts: int
+        self,
+        store: Store,
+        conversation_id: int,
+        clock: Callable[[], int],
+        owner: str,
+        attempts: int,
+        taken_at: float,
     ) -> None:
         self.conversation_id = conversation_id
         self.owner = owner
@@ -37,6 +46,7 @@ class Lease:
         self._clock = clock
         self._ended = threading.Event()
         self._lost = threading.Event()
+        self._until = taken_at + LEASE_MS / 1000
         self._thread = threading.Thread(target=self._keep, name="lcm-lease", daemon=True)
 
     @classmethod
@@ -45,32 +55,41 @@ class Lease:
 
         One whose process on this machine has died is taken over at once.
         """
-        owner, now = new_holder(), clock()
+        return again(lambda: cls._take(store, conversation_id, clock))
+
+    @classmethod
+    def _take(cls, store: Store, conversation_id: int, clock: Callable[[], int]) -> Self | None:
+        owner, now, taken_at = new_holder(), clock(), time.monotonic()
         with store.write() as writer:
             debt = writer.claim_debt(conversation_id, owner, now, LEASE_MS)
             held = writer.debt(conversation_id) if debt is None else None
             if held is not None and held.owner and is_dead(held.owner):
                 writer.settle_debt(conversation_id, held.owner, "pending", now)
                 debt = writer.claim_debt(conversation_id, owner, now, LEASE_MS)
-        return None if debt is None else cls(store, conversation_id, clock, owner, debt.attempts)
+        return None if debt is None else cls(store, conversation_id, clock, owner, debt.attempts, taken_at)
 
     @property
     def held(self) -> bool:
-        """False once somebody else has taken it."""
-        return not self._lost.is_set()
+        """False once somebody else has taken it, or may have since it could not be renewed in time."""
+        return not self._lost.is_set() and time.monotonic() < self._until
 
     def settle(self, state: str, *, reason: str, error: str = "", next_attempt_at: int = 0) -> None:
         """Gives the lease back with a verdict."""
-        with self._store.write() as writer:
-            writer.settle_debt(
-                self.conversation_id,
-                self.owner,
-                state,
-                self._clock(),
-                reason=reason,
-                error=error,
-                next_attempt_at=next_attempt_at,
-            )
+
+        def settle() -> None:
+            with self._store.write() as writer:
+                writer.settle_debt(
+                    self.conversation_id,
+                    self.owner,
+                    state,
+                    self._clock(),
+                    reason=reason,
+                    error=error,
+                    next_attempt_at=next_attempt_at,
+                )
+
+        # Once it is given back, giving it back changes nothing.
+        again(settle, looks=True)
 
     def settle_later(self, state: str, *, reason: str, error: str = "", next_attempt_at: int = 0) -> None:
         """Gives the lease back when the database can be written again, as long as it has not expired by itself."""
@@ -80,7 +99,7 @@ class Lease:
             while time.monotonic() < end:
                 try:
                     self.settle(state, reason=reason, error=error, next_attempt_at=next_attempt_at)
-                except StoreBusy:
+                except (StoreBusy, ServerAway):
                     time.sleep(_SETTLE_EVERY_S)
                     continue
                 except LcmError:
@@ -100,14 +119,22 @@ class Lease:
         self._thread.join()
 
     def _keep(self) -> None:
-        while not self._ended.wait(LEASE_MS / 1000 / _RENEWALS_PER_LEASE):
+        between = LEASE_MS / 1000 / _RENEWALS_PER_LEASE
+        wait = between
+        while not self._ended.wait(wait):
+            asked_at = time.monotonic()
             try:
                 with self._store.write() as writer:
                     renewed = writer.renew_lease(self.conversation_id, self.owner, self._clock(), LEASE_MS)
-            except StoreBusy:
-                continue  # there is time for another try before it expires
+            except EngineClosed:
+                self._lost.set()
+                return
             except LcmError:
-                renewed = False
+                if asked_at >= self._until:
+                    return
+                wait = between / _TRIES_PER_RENEWAL
+                continue
             if not renewed:
                 self._lost.set()
                 return
+            self._until, wait = asked_at + LEASE_MS / 1000, between

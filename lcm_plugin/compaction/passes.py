@@ -15,6 +15,7 @@ from lcm_plugin.errors import StoreError
 from lcm_plugin.events import EventBus
 from lcm_plugin.groups import next_legal_cut
 from lcm_plugin.markup import summary_block
+from lcm_plugin.store.again import again
 from lcm_plugin.store.base import Store
 from lcm_plugin.store.records import Conversation, Item, Publication, Summary
 from lcm_plugin.summarize.base import SummaryDraft, SummaryTask
@@ -110,8 +111,7 @@ class PassRunner:
             summary, chunk.items, request.conversation.revision, item_tokens, request.reason
         )
         try:
-            with self._store.write() as writer:
-                writer.publish(publication, self._clock())
+            again(lambda: self._publish(publication), looks=True)
         except StoreError:
             self._unpublished.keep(request, draft)
             raise
@@ -132,6 +132,12 @@ class PassRunner:
             fallback=summary.fallback,
         )
         return PassResult(node, chunk.tokens - item_tokens)
+
+    def _publish(self, publication: Publication) -> None:
+        """Publishes, unless an earlier try, whose commit was not answered, did so."""
+        with self._store.write() as writer:
+            if not writer.summaries([publication.summary.summary_id]):
+                writer.publish(publication, self._clock())
 
     def _draft(self, request: PassRequest, source: Source) -> SummaryDraft | None:
         if not source.blocks:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from lcm_plugin.config import LcmConfig
-from lcm_plugin.errors import EngineClosed, StoreBusy, StoreError
+from lcm_plugin.errors import EngineClosed, ServerAway, StoreBusy, StoreError
 from lcm_plugin.health.files import FileChecks
 from lcm_plugin.health.made import made
 from lcm_plugin.health.repeats import find_repeats
@@ -56,7 +56,7 @@ class _Findings:
                         return
         except (AuditStopped, StoreBusy):
             self.complete = False
-        except EngineClosed:
+        except (EngineClosed, ServerAway):
             raise
         except StoreError as error:
             # What cannot be read is damage; the other checks still say what they can.
@@ -171,7 +171,7 @@ class Checker:
             try:
                 with self._store.read() as reader:
                     page = reader.conversations(after_id=after, limit=_PAGE)
-            except EngineClosed:
+            except (EngineClosed, ServerAway):
                 raise
             except StoreError:
                 return  # told by the checks that read the table before

@@ -1,7 +1,8 @@
 """Storing what a host hands over: at once, once, in one transaction.
 
 What is new is worked out on a read transaction, and so are parts and token counts, which cost most.
-The write transaction starts over only when somebody else stored something meanwhile.
+The write transaction starts over only when somebody else stored something meanwhile, or when the database
+server went away; what may have been committed then is looked for first.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lcm_plugin.errors import InputError
+from lcm_plugin.errors import InputError, OutcomeUnknown
 from lcm_plugin.events import EventBus
 from lcm_plugin.ingest.align import (
     WINDOW_SLACK,
@@ -30,8 +31,10 @@ from lcm_plugin.ingest.redact import Redactor
 from lcm_plugin.ingest.rows import PreparedRow, RowMaker, append_rows, incoming_of
 from lcm_plugin.ingest.shown import shown_to_models
 from lcm_plugin.ingest.standing import StandingTexts
+from lcm_plugin.ingest.unsure import UnsureMessages
 from lcm_plugin.markup import is_notice, plain_text, stub_id_of, summary_id_of
 from lcm_plugin.sessions.lanes import open_conversation
+from lcm_plugin.store.again import again
 from lcm_plugin.store.base import Reader, Store, Writer
 from lcm_plugin.store.records import Conversation, FileRecord, MessageHead
 from lcm_plugin.tokens import TokenCounter
@@ -42,10 +45,14 @@ _CYCLE = 4
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """Indices that are new, and the state of the conversation for which that holds."""
+    """Indices that are new, and the state of the conversation for which that holds.
+
+    ``settled`` counts messages whose commit was not answered and that are found to be stored.
+    """
 
     new: list[int]
     conversation: Conversation | None
+    settled: int = 0
 
     def writes_run(self, session: Session) -> bool:
         """Whether the run that repeats what is stored is to be remembered with its conversation."""
@@ -85,9 +92,13 @@ class Ingestor:
         self._files_stored = files_stored
         self._standing = standing or StandingTexts((), ())
         self._rows = RowMaker(counter, payloads)
+        self._unsure = UnsureMessages()
 
     def ingest(self, session: Session, messages: Sequence[Message], mode: IngestMode) -> IngestReport:
-        """Stores what is new of ``messages``; all of it or, on any error, nothing."""
+        """Stores what is new of ``messages``; all of it or, on any error but `OutcomeUnknown`, nothing.
+
+        After that one, handing the same messages over again stores them once.
+        """
         if mode not in ("append", "sync", "all"):
             raise InputError(f"mode must be 'append', 'sync' or 'all', not {mode!r}")
         given = [check_message(message, f"message {index}") for index, message in enumerate(messages)]
@@ -97,49 +108,65 @@ class Ingestor:
         if not given:
             why = "only host notes were handed over" if messages else "nothing was handed over"
             return IngestReport(0, len(messages), why)
-        now = self._clock()
+        return again(lambda: self._store_new(session, given, mode, len(messages)), looks=True)
+
+    def _store_new(
+        self, session: Session, given: Sequence[Message], mode: IngestMode, count: int
+    ) -> IngestReport:
+        now, lane = self._clock(), _lane(session)
         with self._store.read() as reader:
             incoming = self._reduce(reader, given)
             plan = self._plan(reader, session, incoming, mode)
         if not plan.new and not plan.writes_run(session):
-            why = "everything is stored already"
-            self._events.emit(
-                "ingest.skipped",
-                level=logging.DEBUG,
-                session_key=session.key,
-                messages=len(messages),
-                reason=why,
-            )
-            return IngestReport(0, len(messages), why)
+            self._unsure.settled(lane)
+            return self._nothing_new(session, count, plan.settled)
         prepared = self._prepare(given, incoming, plan.new, session, now)
-        with self._store.write() as writer:
-            conversation = open_conversation(writer, session, now)
-            if not plan.holds_for(conversation):
-                plan = self._plan(writer, session, incoming, mode)
-                missing = [index for index in plan.new if index not in prepared]
-                prepared |= self._prepare(given, incoming, missing, session, now)
-            append_rows(writer, conversation, [prepared[index] for index in plan.new], now)
-            # A removal that ran since then may have taken bytes away that nobody referred to yet.
-            gone = [index for index in plan.new if not self._payloads.holds(prepared[index].files)]
-            self._prepare(given, incoming, gone, session, now)
-            if self._prune_heartbeats or self._standing.has_controls:
-                self._hide_idle(writer, conversation, len(plan.new), now)
+        try:
+            with self._store.write() as writer:
+                conversation = open_conversation(writer, session, now)
+                if not plan.holds_for(conversation):
+                    plan = self._plan(writer, session, incoming, mode)
+                    missing = [index for index in plan.new if index not in prepared]
+                    prepared |= self._prepare(given, incoming, missing, session, now)
+                append_rows(writer, conversation, [prepared[index] for index in plan.new], now)
+                # A removal that ran since then may have taken bytes away that nobody referred to yet.
+                gone = [index for index in plan.new if not self._payloads.holds(prepared[index].files)]
+                self._prepare(given, incoming, gone, session, now)
+                if self._prune_heartbeats or self._standing.has_controls:
+                    self._hide_idle(writer, conversation, len(plan.new), now)
+        except OutcomeUnknown:
+            self._unsure.note(lane, conversation, [incoming[index] for index in plan.new])
+            raise
+        self._unsure.settled(lane)
+        stored = len(plan.new) + plan.settled
         self._events.emit(
             "ingest.stored",
             level=logging.DEBUG,
             conversation_id=conversation.conversation_id,
             session_key=session.key,
-            stored=len(plan.new),
-            skipped=len(messages) - len(plan.new),
+            stored=stored,
+            skipped=count - stored,
         )
         self._files_stored([record for index in plan.new for record in prepared[index].files])
-        return IngestReport(len(plan.new), len(messages) - len(plan.new))
+        return IngestReport(stored, count - stored)
+
+    def _nothing_new(self, session: Session, count: int, settled: int) -> IngestReport:
+        if settled:
+            return IngestReport(settled, count - settled)
+        why = "everything is stored already"
+        self._events.emit(
+            "ingest.skipped", level=logging.DEBUG, session_key=session.key, messages=count, reason=why
+        )
+        return IngestReport(0, count, why)
 
     def seed(self, session: Session, messages: Sequence[Message], times: Sequence[int]) -> int:
         """Stores copies of another lane's messages, with their times, in a conversation that has none.
 
         Returns how many were stored: all, or none when somebody else was first.
         """
+        return again(lambda: self._seed(session, messages, times), looks=True)
+
+    def _seed(self, session: Session, messages: Sequence[Message], times: Sequence[int]) -> int:
         now = self._clock()
         with self._store.read() as reader:
             incoming = self._reduce(reader, messages)
@@ -187,6 +214,13 @@ class Ingestor:
         )
 
     def _plan(self, reader: Reader, session: Session, incoming: list[Incoming], mode: IngestMode) -> _Plan:
+        plan = self._compare(reader, session, incoming, mode)
+        found = self._unsure.stored(reader, _lane(session), incoming)
+        if not found:
+            return plan
+        return _Plan([index for index in plan.new if index not in found], plan.conversation, len(found))
+
+    def _compare(self, reader: Reader, session: Session, incoming: list[Incoming], mode: IngestMode) -> _Plan:
         refers = any(item.refers for item in incoming)
         window = len(incoming) + (WINDOW_SLACK if mode == "sync" or refers else 0)
         past = past_of(reader, session, window)
@@ -252,7 +286,7 @@ class Ingestor:
             for call in message.get("tool_calls") or ()
             if isinstance(call, dict) and isinstance(call.get("id"), str)
         }
-        lane = session.key or session.id or ""
+        lane = _lane(session)
         return {index: self._rows.make(given[index], incoming[index], lane, now, calls) for index in indices}
 
     def _hide_idle(self, writer: Writer, conversation: Conversation, added: int, now: int) -> None:
@@ -267,3 +301,7 @@ class Ingestor:
         fresh = [ordered[index].head.message_id for index in sorted(idle) if not ordered[index].head.hidden]
         if fresh:
             writer.hide(conversation.conversation_id, fresh, now)
+
+
+def _lane(session: Session) -> str:
+    return session.key or session.id or ""

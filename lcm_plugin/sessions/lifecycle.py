@@ -1,4 +1,7 @@
-"""How a session is pruned (/new), archived (/reset) and ended. Stored rows are never deleted here."""
+"""How a session is pruned (/new), archived (/reset) and ended. Stored rows are never deleted here.
+
+Each change is one transaction, run again when the database server went away in the middle of it.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,8 @@ from typing import Any
 from lcm_plugin.errors import InputError
 from lcm_plugin.events import EventBus
 from lcm_plugin.sessions.lanes import find_conversation, open_conversation
-from lcm_plugin.store.base import Reader, Store
+from lcm_plugin.store.again import again
+from lcm_plugin.store.base import Reader, Store, Writer
 from lcm_plugin.store.records import ArchiveCause, Conversation
 from lcm_plugin.types import Session
 
@@ -62,12 +66,10 @@ class Lifecycle:
         Its cost in this process does not depend on how much there is to take out.
         """
         _check_depth(retain_depth)
-        with self._store.write() as writer:
-            conversation = find_conversation(writer, session)
-            if conversation is None:
-                return Pruned(retain_depth)
-            pruned = _split(writer, conversation, retain_depth)
-            writer.prune(conversation.conversation_id, retain_depth, "new", self._clock())
+        now = self._clock()
+        pruned, conversation = again(lambda: self._prune(session, retain_depth, now))
+        if conversation is None:
+            return pruned
         self._tell(
             "session.pruned",
             conversation,
@@ -79,25 +81,16 @@ class Lifecycle:
 
     def undo(self, session: Session) -> int:
         """Puts back what the newest ``/new`` took out; 0 when there is nothing or the context changed since."""
-        with self._store.write() as writer:
-            conversation = find_conversation(writer, session)
-            if conversation is None:
-                return 0
-            restored = writer.restore_snapshot(conversation.conversation_id, self._clock())
-        if restored:
+        restored, conversation = again(lambda: self._undo(session))
+        if conversation is not None and restored:
             self._tell("session.restored", conversation, items=restored)
         return restored
 
     def reset(self, session: Session) -> Conversation | None:
         """Archives the conversation and opens a fresh one; None when there was nothing to archive."""
-        with self._store.write() as writer:
-            conversation = find_conversation(writer, session)
-            if conversation is None or conversation.message_count == 0:
-                return None
-            now = self._clock()
-            writer.archive(conversation.conversation_id, "manual-reset", now)
-            open_conversation(writer, Session(conversation.session_key, session.id), now)
-        self._tell("session.reset", conversation, messages=conversation.message_count)
+        conversation = self._archive(session, "manual-reset", reopen=True)
+        if conversation is not None:
+            self._tell("session.reset", conversation, messages=conversation.message_count)
         return conversation
 
     def end(self, session: Session, reason: str) -> Conversation | None:
@@ -105,13 +98,46 @@ class Lifecycle:
         cause = _ARCHIVES.get(reason.strip().lower())
         if cause is None:
             return None
+        conversation = self._archive(session, cause, reopen=False)
+        if conversation is not None:
+            self._tell("session.archived", conversation, cause=cause)
+        return conversation
+
+    def _prune(self, session: Session, retain_depth: int, now: int) -> tuple[Pruned, Conversation | None]:
         with self._store.write() as writer:
             conversation = find_conversation(writer, session)
             if conversation is None:
-                return None
-            writer.archive(conversation.conversation_id, cause, self._clock())
-        self._tell("session.archived", conversation, cause=cause)
-        return conversation
+                return Pruned(retain_depth), None
+            pruned = _split(writer, conversation, retain_depth)
+            writer.prune(conversation.conversation_id, retain_depth, "new", now)
+        return pruned, conversation
+
+    def _undo(self, session: Session) -> tuple[int, Conversation | None]:
+        with self._store.write() as writer:
+            conversation = find_conversation(writer, session)
+            if conversation is None:
+                return 0, None
+            return writer.restore_snapshot(conversation.conversation_id, self._clock()), conversation
+
+    def _archive(self, session: Session, cause: ArchiveCause, *, reopen: bool) -> Conversation | None:
+        """Archives the session's conversation; with ``reopen``, only one that holds messages."""
+        tried: list[Conversation] = []
+
+        def archive() -> Conversation | None:
+            with self._store.write() as writer:
+                if tried and _is_archived(writer, tried[-1]):
+                    return tried[-1]
+                conversation = find_conversation(writer, session)
+                if conversation is None or (reopen and conversation.message_count == 0):
+                    return None
+                tried.append(conversation)
+                now = self._clock()
+                writer.archive(conversation.conversation_id, cause, now)
+                if reopen:
+                    open_conversation(writer, Session(conversation.session_key, session.id), now)
+            return conversation
+
+        return again(archive, looks=True)
 
     def _tell(self, event: str, conversation: Conversation, **fields: Any) -> None:
         self._events.emit(
@@ -121,6 +147,11 @@ class Lifecycle:
             session_id=conversation.session_id,
             **fields,
         )
+
+
+def _is_archived(writer: Writer, conversation: Conversation) -> bool:
+    now = writer.conversation(conversation.conversation_id)
+    return now is not None and not now.active
 
 
 def _check_depth(retain_depth: int) -> None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from lcm_plugin.errors import StoreBusy
+from lcm_plugin.errors import ServerAway, StoreBusy
 from lcm_plugin.store.base import Store
 
 
 class StoredGuards:
     """Loads and saves the state of circuit breakers and spend guards. Thread-safe.
 
-    What cannot be saved because another writer holds the lock stands in memory until it can: a model's
-    answer that is paid for must not be lost over its bookkeeping.
+    What cannot be saved because another writer holds the lock, or because the database server is away, stands
+    in memory until it can: a model's answer that is paid for must not be lost over its bookkeeping.
     """
 
     def __init__(self, store: Store) -> None:
@@ -34,7 +34,7 @@ class StoredGuards:
         try:
             with self._store.write() as writer:
                 writer.save_guard(key, state)
-        except StoreBusy:
+        except (StoreBusy, ServerAway):
             with self._lock:
                 self._unsaved[key] = state
             return

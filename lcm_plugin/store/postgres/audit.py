@@ -7,10 +7,11 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any
 
+import psycopg
 from psycopg import errors as pg
 
 from lcm_plugin.store.audit_base import AuditStopped, Breach
@@ -19,6 +20,7 @@ from lcm_plugin.store.postgres.conversations import Handle
 from lcm_plugin.store.postgres.schema import MIGRATIONS
 
 _ASK_SECONDS = 0.2
+_CANCEL_SECONDS = 5.0
 _INDEX = re.compile(r"CREATE (?:UNIQUE )?INDEX (\w+) ON [^;]+;")
 _GENERATED = re.compile(r"words (tsvector GENERATED ALWAYS AS \(.*?\) STORED)", re.DOTALL)
 _cursor_names = itertools.count()
@@ -107,7 +109,8 @@ class AuditQueries(Handle):
         def watch() -> None:
             while not done.wait(_ASK_SECONDS):
                 if stop():
-                    self.db.cancel()
+                    with suppress(psycopg.Error):  # who is away needs no telling
+                        self.db.cancel_safe(timeout=_CANCEL_SECONDS)
 
         watcher = threading.Thread(target=watch, name="lcm-audit-stop", daemon=True)
         watcher.start()

@@ -18,7 +18,14 @@ import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
-from lcm_plugin.errors import EngineClosed, OutcomeUnknown, StoreBusy, StoreError, StoreUnavailable
+from lcm_plugin.errors import (
+    EngineClosed,
+    OutcomeUnknown,
+    ServerAway,
+    StoreBusy,
+    StoreError,
+    StoreUnavailable,
+)
 from lcm_plugin.store.postgres.dialling import dialling, require_usable
 from lcm_plugin.store.postgres.failures import first_line, is_dead, lost_error, store_error, unreachable
 from lcm_plugin.store.postgres.outcome import Outcome, ask_outcome
@@ -179,13 +186,13 @@ class Connections:
                     ) from error
 
     def _reach(self, end: float) -> None:
-        """Waits until the server takes connections again; raises `StoreUnavailable` saying why it does not."""
+        """Waits until the server takes connections again; raises `ServerAway` saying why it does not."""
         while True:
             if (known := self._outage.known) is not None:
                 raise known
             try:
                 self._dial().close()
-            except StoreUnavailable as error:
+            except ServerAway as error:
                 if not self._outage.goes_on(error) or time.monotonic() + _PAUSE_S >= end:
                     raise
                 time.sleep(_PAUSE_S)
@@ -228,7 +235,7 @@ class _Outage:
         self._lock = threading.Lock()
         self._begun: float | None = None
         self._newest = 0.0
-        self._told: tuple[float, StoreUnavailable] | None = None
+        self._told: tuple[float, ServerAway] | None = None
 
     @property
     def lasts(self) -> bool:
@@ -236,14 +243,14 @@ class _Outage:
         return self._begun is not None
 
     @property
-    def known(self) -> StoreUnavailable | None:
+    def known(self) -> ServerAway | None:
         """Why it was out of reach a moment ago, once the time to wait for it is over."""
         with self._lock:
             if self._told is None or self._begun is None:
                 return None
             now = time.monotonic()
             fresh = now - self._told[0] < _TRUSTED_S and now - self._begun >= self._wait_s
-            return StoreUnavailable(str(self._told[1])) if fresh else None
+            return ServerAway(str(self._told[1])) if fresh else None
 
     def begins(self, made_at: float | None = None) -> bool:
         """A connection was lost; false when an equally old one was lost before."""
@@ -256,7 +263,7 @@ class _Outage:
             self._begun = self._begun or now
             return True
 
-    def goes_on(self, error: StoreUnavailable) -> bool:
+    def goes_on(self, error: ServerAway) -> bool:
         """A try failed; whether it is worth waiting for another."""
         with self._lock:
             now = time.monotonic()

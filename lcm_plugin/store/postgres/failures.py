@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 from psycopg import errors as pg
 
-from lcm_plugin.errors import ConnectionLost, StoreBusy, StoreError, StoreUnavailable
+from lcm_plugin.errors import ConnectionLost, ServerAway, StoreBusy, StoreError, StoreUnavailable
 
 _RETRY = (pg.LockNotAvailable, pg.DeadlockDetected, pg.SerializationFailure)
 _REMEDIES: tuple[tuple[str, str], ...] = (
@@ -68,11 +68,11 @@ def lost_error(error: psycopg.Error, location: str) -> ConnectionLost:
     )
 
 
-def unreachable(error: psycopg.Error, location: str) -> StoreUnavailable:
+def unreachable(error: psycopg.Error, location: str) -> ServerAway:
     """Our error for a connection that could not be made."""
     text = first_line(error)
     remedy = next((advice for words, advice in _REMEDIES if re.search(words, text, re.IGNORECASE)), "")
-    return StoreUnavailable(f"{location} cannot be reached: {text}{'; ' if remedy else ''}{remedy}")
+    return ServerAway(f"{location} cannot be reached: {text}{'; ' if remedy else ''}{remedy}")
 
 
 def read_only(location: str, why: str) -> StoreUnavailable:
