@@ -29,21 +29,28 @@ def pieces_of(engine: Engine, session: Session, said: str, recorded: Recorded) -
     """What the user said one after the other, if the store does not know ``said`` as one message.
 
     ``recorded`` gives the host's own records of the session, unmerged; they are asked before the pieces
-    in the store, since they also have those that nobody told us of.
+    in the store, since they also have those that nobody told us of. One record can be several messages:
+    a compaction, which begins with storing all of the list, makes neighbours one.
     """
     with engine.store.read() as reader:
         conversation = reader.find_conversation(session)
         of = conversation.conversation_id if conversation else None
-        if of is not None and reader.heads_with_identity(of, [_identity(said)], limit=1):
+        if of is not None and _is_stored(reader, of, said):
             return (said,)
         pieces = recorded_pieces(recorded(), said)
-        if len(pieces) > 1 or of is None:
-            return pieces
-        return _stored_pieces(reader, engine.library, of, said)
+        if of is None:
+            return pieces or (said,)
+        if not pieces:
+            return _stored_pieces(reader, engine.library, of, said, rest_is_new=True)
+        return tuple(
+            part
+            for piece in pieces
+            for part in _stored_pieces(reader, engine.library, of, piece, rest_is_new=False)
+        )
 
 
 def recorded_pieces(records: Sequence[Any], said: str) -> tuple[str, ...]:
-    """``said`` as user messages that follow each other in the host's records.
+    """``said`` as user messages that follow each other in the host's records; empty when it is not there.
 
     At their end the newest may be missing: the host shows a message before or after it writes it down.
     """
@@ -60,18 +67,27 @@ def recorded_pieces(records: Sequence[Any], said: str) -> tuple[str, ...]:
             rest = rest[len(text + FOLD) :]
         else:
             return (*pieces, rest)
-    return (said,)
+    return ()
 
 
-def _stored_pieces(reader: Reader, library: Library, conversation_id: int, said: str) -> tuple[str, ...]:
+def _stored_pieces(
+    reader: Reader, library: Library, conversation_id: int, said: str, rest_is_new: bool
+) -> tuple[str, ...]:
+    """``said`` as user messages that follow each other in the store; what follows its end is one more, if any."""
+    if _is_stored(reader, conversation_id, said):
+        return (said,)
     beginnings = {_identity(text): text for text in _beginnings(said)}
     found = reader.heads_with_identity(conversation_id, list(beginnings), limit=2 * _MOST_BREAKS)
     for head in reversed(found):
         first = beginnings[head.identity]
-        rest = _follow(reader, library, head, said[len(first + FOLD) :])
+        rest = _follow(reader, library, head, said[len(first + FOLD) :], rest_is_new)
         if rest:
             return (first, *rest)
     return (said,)
+
+
+def _is_stored(reader: Reader, conversation_id: int, said: str) -> bool:
+    return bool(reader.heads_with_identity(conversation_id, [_identity(said)], limit=1))
 
 
 def _identity(text: str) -> int:
@@ -84,7 +100,9 @@ def _beginnings(said: str) -> list[str]:
     return [FOLD.join(pieces[:index]) for index in range(1, min(len(pieces), _MOST_BREAKS))]
 
 
-def _follow(reader: Reader, library: Library, head: MessageHead, rest: str) -> tuple[str, ...]:
+def _follow(
+    reader: Reader, library: Library, head: MessageHead, rest: str, rest_is_new: bool
+) -> tuple[str, ...]:
     """``rest`` as the messages behind a stored one; empty when those are others."""
     pieces: list[str] = []
     seq = head.seq
@@ -98,4 +116,4 @@ def _follow(reader: Reader, library: Library, head: MessageHead, rest: str) -> t
             return ()
         pieces.append(text)
         rest = rest[len(text + FOLD) :]
-    return (*pieces, rest)
+    return (*pieces, rest) if rest_is_new else ()

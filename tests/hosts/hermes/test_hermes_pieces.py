@@ -79,6 +79,19 @@ def test_what_the_host_recorded_as_one_message_or_answered_in_between_is_one(eng
     )
 
 
+def test_what_a_compaction_wrote_down_as_one_is_apart_again(engine: Engine) -> None:
+    engine.ingest(LANE, [user("two"), user("three")])
+    told = [user("one"), reply("Noted: one"), user("two\n\nthree")]
+    assert pieces_of_text(engine, "two\n\nthree", *told) == ("two", "three")
+    assert pieces_of_text(engine, "two\n\nthree\n\nfour", *told, user("four")) == ("two", "three", "four")
+
+
+def test_a_recorded_message_that_begins_like_the_newest_one_is_another(engine: Engine) -> None:
+    engine.ingest(LANE, [user("two")])
+    told = [user("one"), reply("Noted: one"), user("two"), user("two\n\nand more")]
+    assert pieces_of_text(engine, "two\n\ntwo\n\nand more", *told) == ("two", "two\n\nand more")
+
+
 def test_a_new_session_asks_the_host_too(tmp_path: Path) -> None:
     with Engine.open(LcmConfig(database=str(tmp_path / "new.db"))) as opened:
         assert pieces_of_text(opened, "one\n\ntwo", user("one"), user("two")) == ("one", "two")
