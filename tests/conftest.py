@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import hypothesis
 import pytest
+from databases import FreshDatabase
 from postgres_server import EmptySchemas, running_server
 
 from lcm_plugin import Engine, LcmConfig, Session
@@ -77,9 +80,11 @@ def postgres_server() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def empty_schemas(postgres_server: str) -> EmptySchemas:
+def empty_schemas(postgres_server: str) -> Iterator[EmptySchemas]:
     """Schemas that are emptied for each test."""
-    return EmptySchemas(postgres_server)
+    schemas = EmptySchemas(postgres_server)
+    yield schemas
+    schemas.close()
 
 
 @pytest.fixture
@@ -95,6 +100,21 @@ def database_named(store_kind: str, request: pytest.FixtureRequest, tmp_path: Pa
         return urls[name]
 
     return named
+
+
+@pytest.fixture
+def fresh_database(store_kind: str, request: pytest.FixtureRequest) -> FreshDatabase:
+    """Empty databases one after the other, for the examples of a property; several names are several at once."""
+
+    @contextmanager
+    def fresh(name: str = "lcm") -> Iterator[str]:
+        if store_kind == "postgres":
+            yield request.getfixturevalue("empty_schemas").empty(f"fresh_{name}")
+        else:
+            with TemporaryDirectory(prefix="lcm-") as folder:
+                yield str(Path(folder) / f"{name}.db")
+
+    return fresh
 
 
 @pytest.fixture

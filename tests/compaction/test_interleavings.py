@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from pathlib import Path
+from contextlib import ExitStack
 from typing import Any
 
+import pytest
+from databases import FreshDatabase
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from invariants import broken_invariants
 from messages import assistant, call, result, user
 from small_talk import Clock, Model, text_of
@@ -19,6 +26,9 @@ from lcm_plugin.assembly.validate import validate
 from lcm_plugin.compaction.lease import LEASE_MS
 from lcm_plugin.types import CompletionRequest
 
+pytestmark = pytest.mark.both_stores
+
+EXAMPLES = {"sqlite": 20, "postgres": 12}
 SETTINGS: dict[str, Any] = {
     "fresh_tail_count": 4,
     "leaf_chunk_tokens": 300,
@@ -50,11 +60,15 @@ class Meddler(Model):
 class Interleavings(RuleBasedStateMachine):
     """Two engines on one database, as two processes have them, and a model of what must come back."""
 
+    def __init__(self, fresh_database: FreshDatabase) -> None:
+        super().__init__()
+        self.closing = ExitStack()
+        self.database = self.closing.enter_context(fresh_database())
+
     @initialize(depth=st.sampled_from([0, 1, -1]))
     def start(self, depth: int) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="lcm-inter-"))
         self.clock, self.model = Clock(), Meddler()
-        self.config = LcmConfig(database=str(self.folder / "lcm.db"), incremental_max_depth=depth, **SETTINGS)
+        self.config = LcmConfig(database=self.database, incremental_max_depth=depth, **SETTINGS)
         self.engines = [self._open(), self._open()]
         self.session = Session("agent:inter:main")
         self.expected: list[dict[str, Any]] = []
@@ -149,7 +163,7 @@ class Interleavings(RuleBasedStateMachine):
     def everything_holds(self) -> None:
         if not hasattr(self, "engines"):
             return
-        assert broken_invariants(self.folder / "lcm.db") == []
+        assert broken_invariants(self.database) == []
         assert self.engines[1].messages(self.session) == self.expected
         context = self.engines[0].assemble(self.session, 3_000)
         assert context.tokens <= 3_000 or context.over_budget
@@ -158,9 +172,11 @@ class Interleavings(RuleBasedStateMachine):
     def teardown(self) -> None:
         for engine in getattr(self, "engines", ()):
             engine.close()
-        if hasattr(self, "folder"):
-            shutil.rmtree(self.folder)
+        self.closing.close()
 
 
-Interleavings.TestCase.settings = settings(deadline=None, max_examples=20, stateful_step_count=18)
-TestInterleavings = Interleavings.TestCase
+def test_any_order_keeps_everything(fresh_database: FreshDatabase, store_kind: str) -> None:
+    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+        lambda: Interleavings(fresh_database),
+        settings=settings(deadline=None, max_examples=EXAMPLES[store_kind], stateful_step_count=18),
+    )

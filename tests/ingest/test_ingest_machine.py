@@ -9,13 +9,12 @@ the host kept something unmistakable, so every turn holds one text that is said 
 from __future__ import annotations
 
 import logging
-import shutil
-import tempfile
+from contextlib import ExitStack
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import pytest
+from databases import FreshDatabase
 from fakes.validity import problems_of
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
@@ -33,6 +32,10 @@ from lcm_plugin import Engine, LcmConfig, Session
 from lcm_plugin.errors import InputError
 from lcm_plugin.types import Message
 
+pytestmark = pytest.mark.both_stores
+
+EXAMPLES = {"sqlite": 300, "postgres": 12}
+LEAST_STEPS = {"sqlite": 10_000, "postgres": 250}
 PLAIN, WITH_IDS = Session("agent:main:plain", "run-1"), Session("agent:main:ids", "run-2")
 SMALL_TALK = st.sampled_from(["ok", "yes", "go on", "é漢 \x00", "a\ud83d", '{"status": "ok"}'])
 TASKS = "\n\n[Your active task list:\n- step {number}]"
@@ -51,9 +54,10 @@ class IngestMachine(RuleBasedStateMachine):
 
     steps = 0
 
-    def __init__(self) -> None:
+    def __init__(self, fresh_database: FreshDatabase) -> None:
         super().__init__()
-        self.folder = Path(tempfile.mkdtemp())
+        self.closing = ExitStack()
+        self.database = self.closing.enter_context(fresh_database())
         self.engines: list[Engine] = []
         self.numbers = count()
         self.rows: list[Message] = []
@@ -65,7 +69,7 @@ class IngestMachine(RuleBasedStateMachine):
     @initialize()
     def open_engine(self) -> None:
         config = LcmConfig(
-            database=str(self.folder / "lcm.db"),
+            database=self.database,
             large_file_token_threshold=1_000,
             fresh_tail_count=4,
             leaf_chunk_tokens=300,
@@ -81,7 +85,7 @@ class IngestMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         for engine in self.engines:
             engine.close()
-        shutil.rmtree(self.folder)
+        self.closing.close()
 
     # -- what happens
 
@@ -193,7 +197,7 @@ class IngestMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: len(self.engines) < 3)
     @rule()
-    def another_engine_opens_the_same_file(self) -> None:
+    def another_engine_opens_the_same_database(self) -> None:
         self.open_engine()
 
     @precondition(lambda self: len(self.engines) > 1)
@@ -247,12 +251,12 @@ def unmistakable(message: Message) -> bool:
     ).startswith("<summary")
 
 
-def test_the_rows_stay_right_for_ten_thousand_steps() -> None:
+def test_the_rows_stay_right_for_thousands_of_steps(fresh_database: FreshDatabase, store_kind: str) -> None:
     IngestMachine.steps = 0
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
-        IngestMachine,
+        lambda: IngestMachine(fresh_database),
         settings=settings(
-            max_examples=300,
+            max_examples=EXAMPLES[store_kind],
             stateful_step_count=50,
             deadline=None,
             derandomize=True,
@@ -260,4 +264,4 @@ def test_the_rows_stay_right_for_ten_thousand_steps() -> None:
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
         ),
     )
-    assert IngestMachine.steps >= 10_000
+    assert IngestMachine.steps >= LEAST_STEPS[store_kind]

@@ -1,4 +1,4 @@
-"""Random lives of several lanes on one file, against a plain Python model of what each must hold.
+"""Random lives of several lanes in one database, against a plain Python model of what each must hold.
 
 The model of a conversation is its rows, the rows that its context still reaches, and a stack of what
 each ``/new`` took out. A compaction changes neither rows nor reach, but empties the stack.
@@ -6,21 +6,31 @@ each ``/new`` took out. A compaction changes neither rows nor reach, but empties
 
 from __future__ import annotations
 
-import shutil
-import tempfile
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import count
-from pathlib import Path
 
+import pytest
+from databases import FreshDatabase
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from messages import assistant, user
 
 from lcm_plugin import Engine, LcmConfig, Session
 from lcm_plugin.sessions.lanes import find_conversation
 from lcm_plugin.types import Message
 
+pytestmark = pytest.mark.both_stores
+
+EXAMPLES = {"sqlite": 15, "postgres": 10}
 DELTAS, LISTS = "agent:main:deltas", "agent:main:lists"
 CRON, CHILDREN = "agent:main:cron:report", "agent:main:child"
 SMALL_TALK = st.sampled_from(["ok", "ping", "pong", "yes"])
@@ -60,9 +70,10 @@ class Lane:
 class SessionMachine(RuleBasedStateMachine):
     """Engines on one database; every lane must be what its model says, whatever the others do."""
 
-    def __init__(self) -> None:
+    def __init__(self, fresh_database: FreshDatabase) -> None:
         super().__init__()
-        self.folder = Path(tempfile.mkdtemp())
+        self.closing = ExitStack()
+        self.database = self.closing.enter_context(fresh_database())
         self.numbers = count(1)
         self.lanes = {DELTAS: Lane(), LISTS: Lane()}
         self.runs: dict[str, Lane] = {}
@@ -73,7 +84,7 @@ class SessionMachine(RuleBasedStateMachine):
     @initialize()
     def open_engine(self) -> None:
         config = LcmConfig(
-            database=str(self.folder / "lcm.db"),
+            database=self.database,
             fresh_tail_count=2,
             leaf_chunk_tokens=160,
             leaf_target_tokens=48,
@@ -86,7 +97,7 @@ class SessionMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         for engine in self.engines:
             engine.close()
-        shutil.rmtree(self.folder)
+        self.closing.close()
 
     @property
     def engine(self) -> Engine:
@@ -212,7 +223,7 @@ class SessionMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: len(self.engines) < 3)
     @rule()
-    def another_engine_opens_the_file(self) -> None:
+    def another_engine_opens_the_database(self) -> None:
         self.open_engine()
 
     @precondition(lambda self: len(self.engines) > 1)
@@ -253,7 +264,13 @@ class SessionMachine(RuleBasedStateMachine):
         return [place[walked.ref] for walked in self.engine.library.walk(conversation.conversation_id)]
 
 
-TestSessionMachine = SessionMachine.TestCase
-TestSessionMachine.settings = settings(
-    max_examples=15, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
-)
+def test_every_lane_is_what_its_model_says(fresh_database: FreshDatabase, store_kind: str) -> None:
+    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+        lambda: SessionMachine(fresh_database),
+        settings=settings(
+            max_examples=EXAMPLES[store_kind],
+            stateful_step_count=25,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
