@@ -6,9 +6,10 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lcm_plugin.commands.texts import DEFERRED, DONE, FAILED, NOOP, inline, plural, size
+from lcm_plugin.commands.texts import DEFERRED, DONE, FAILED, NOOP, inline, size
 from lcm_plugin.sessions.gate import Access
 from lcm_plugin.types import CommandResult, CompactionResult, Reason, Session
+from lcm_plugin.wording import plural
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine

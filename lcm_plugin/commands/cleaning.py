@@ -10,13 +10,14 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lcm_plugin.commands.texts import DONE, FAILED, NOOP, inline, plural, size
+from lcm_plugin.commands.texts import DONE, FAILED, NOOP, inline, size
 from lcm_plugin.errors import InputError
 from lcm_plugin.health.amounts import parse_age, parse_size
 from lcm_plugin.health.lanes import USUAL_KINDS, LaneKind, Selection
 from lcm_plugin.health.retention import PruneOutcome, PrunePlan
 from lcm_plugin.recall.scope import within_reach
 from lcm_plugin.types import CommandResult, Session
+from lcm_plugin.wording import plural
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from lcm_plugin.commands.texts import DONE, FAILED, NOOP, plural
+from lcm_plugin.commands.texts import DONE, FAILED, NOOP
 from lcm_plugin.sessions.gate import Access
 from lcm_plugin.sessions.lanes import find_conversation
 from lcm_plugin.types import CommandResult, Reset, Session
+from lcm_plugin.wording import plural
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine

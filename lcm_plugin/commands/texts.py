@@ -10,14 +10,6 @@ DONE, DEFERRED, NOOP, FAILED = "done", "deferred", "noop", "failed"
 _FENCES = re.compile(r"^\s{0,3}(`{3,})", re.MULTILINE)
 
 
-def plural(count: int, noun: str) -> str:
-    """``1 message``, ``2,000 messages``, ``3 summaries``."""
-    if count == 1:
-        return f"1 {noun}"
-    many = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
-    return f"{count:,} {many}"
-
-
 def size(count: int) -> str:
     """Bytes for people."""
     amount = float(count)

@@ -29,6 +29,7 @@ from lcm_plugin.importers.rows import EntryRows, head_entry
 from lcm_plugin.ingest.rows import PreparedRow, append_rows
 from lcm_plugin.store.base import Reader, Writer
 from lcm_plugin.store.records import Conversation, Item
+from lcm_plugin.wording import plural
 
 _MOST_ENTRIES = 500
 _MOST_CHARACTERS = 4_000_000
@@ -281,7 +282,7 @@ class LaneWriter:
             left = bring_back(writer, self._conversation.conversation_id, self._live, self._at)
         if left:
             self._report.note(
-                f"{left} messages of the live branch stay outside the context, which changed since"
+                f"{plural(left, 'message')} of the live branch left outside the context, which changed since"
             )
 
     @contextmanager

@@ -86,7 +86,7 @@ def test_a_file_that_is_damaged_already_is_told_and_left_out(database: Path, tmp
     victim.write_bytes(b"something else")
     done = run_here("backup", tmp_path / "b.db", "--database", database, "--json")
     assert done.returncode == 0
-    assert "1 files were missing or damaged already" in done.stderr
+    assert "bytes of 1 file were missing or damaged already" in done.stderr
     assert len(json.loads(done.stdout)["missing"]) == 1
     assert len(payloads(tmp_path / "b.db.files")) == 1
 

@@ -117,7 +117,7 @@ def test_a_file_that_is_gone_is_told(database: Path, tmp_path: Path) -> None:
     next((database.parent / "lcm-files").glob("*/*")).unlink()
     done = run_here("export", "-o", tmp_path / "out.jsonl", "--database", database, "--json")
     assert done.returncode == 0
-    assert "the bytes of 1 files are missing or damaged" in done.stderr
+    assert "the bytes of 1 file are missing or damaged" in done.stderr
     assert len(json.loads(done.stdout)["missing_files"]) == 1
 
 
@@ -138,7 +138,7 @@ def test_migrate_store_copies_and_says_so(database: Path, tmp_path: Path) -> Non
     assert done.returncode == 0, done.stderr
     assert f"{copy}: " in done.stdout
     assert "5 of them messages, all equal" in done.stdout
-    assert "1 large files" in done.stdout
+    assert "1 large file (" in done.stdout
     assert json.loads(run_here("status", "--database", copy, "--json").stdout)["messages"] == 5
     inside = json.loads(run_here("migrate-store", copy, tmp_path / "in.db", "--files", "db", "--json").stdout)
     assert inside["rows"]["messages"] == 5
@@ -154,7 +154,7 @@ def test_migrate_store_refuses_what_it_must(database: Path, tmp_path: Path) -> N
     typo = run_here("migrate-store", database, "postgrse://host/agents")
     assert (typo.returncode, "postgrse://… is no database" in typo.stderr) == (2, True)
     nobody = run_here("migrate-store", database, "postgresql://127.0.0.1:1/agents")
-    assert (nobody.returncode, "cannot be used" in nobody.stderr) == (5, True)
+    assert (nobody.returncode, "cannot be reached" in nobody.stderr) == (5, True)
     filled = tmp_path / "filled.db"
     with Engine.open(LcmConfig(database=str(filled))) as engine:
         engine.ingest(MAIN, [user("mine")])

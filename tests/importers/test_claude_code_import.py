@@ -153,7 +153,7 @@ def test_a_branch_that_cannot_come_back_is_told(imported: Imported, tmp_path: Pa
     with path.open("a") as file:
         file.write(line("d", "b", "three", 4))
     report = imported.bring(path)
-    assert "1 messages of the live branch stay outside" in report.lanes[0].notes[0]
+    assert "1 message of the live branch left outside" in report.lanes[0].notes[0]
 
 
 def test_messages_that_a_compaction_kept_and_wrote_again_stay_on_the_live_branch(

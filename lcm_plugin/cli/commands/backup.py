@@ -14,6 +14,7 @@ from lcm_plugin.cli.exits import INTERNAL, complain
 from lcm_plugin.cli.opening import reading
 from lcm_plugin.cli.options import AsJson, Database
 from lcm_plugin.cli.output import print_json, size, working
+from lcm_plugin.wording import plural
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
@@ -41,11 +42,13 @@ def backup(
         done = back_up(engine.store, engine.payloads.folder, name, lambda count: tell(f"{count:,} files"))
     if done.missing:
         some = ", ".join(done.missing[:5])
-        complain(f"warning: the bytes of {len(done.missing):,} files were missing or damaged already: {some}")
+        complain(
+            f"warning: the bytes of {plural(len(done.missing), 'file')} were missing or damaged already: {some}"
+        )
     if as_json:
         print_json(asdict(done))
         return
-    files = f", {done.files:,} files ({size(done.file_bytes)})" if done.files else ""
+    files = f", {plural(done.files, 'file')} ({size(done.file_bytes)})" if done.files else ""
     print(f"{done.path} ({size(done.bytes)}{files})")
 
 
@@ -110,11 +113,13 @@ def _restore(copy: Path, messages: int, database: str | None, *, force: bool, as
         )
         replace(copy, target)
     if missing:
-        complain(f"warning: the bytes of {len(missing):,} files are missing: {', '.join(missing[:5])}")
+        complain(
+            f"warning: the bytes of {plural(len(missing), 'file')} are missing: {', '.join(missing[:5])}"
+        )
     if as_json:
         print_json({"database": str(target), "messages": messages, "files": files, "saved": saved})
         return
-    print(f"{target}: {messages:,} messages, {files:,} files")
+    print(f"{target}: {plural(messages, 'message')}, {plural(files, 'file')}")
     if saved:
         print(f"What was there before is at {saved}")
 
@@ -140,10 +145,10 @@ def _report_check(path: Path, messages: int, errors: list[Finding], *, as_json: 
             {"path": str(path), "ok": not errors, "messages": messages, "errors": [e.message for e in errors]}
         )
     elif errors:
-        print(f"{path} is not whole, so nothing was restored: {len(errors)} errors")
+        print(f"{path} is not whole, so nothing was restored: {plural(len(errors), 'error')}")
         for found in errors[:20]:
             print(f"{found.code}: {found.message}")
     else:
-        print(f"{path} is whole: {messages:,} messages")
+        print(f"{path} is whole: {plural(messages, 'message')}")
     if errors:
         raise typer.Exit(INTERNAL)

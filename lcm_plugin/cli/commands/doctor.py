@@ -16,6 +16,7 @@ from lcm_plugin.cli.options import AsJson, Database
 from lcm_plugin.cli.output import print_json, print_table, working
 from lcm_plugin.errors import InputError
 from lcm_plugin.types import Finding, IntegrityReport, RepairOutcome, RepairPlan, Severity
+from lcm_plugin.wording import plural
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
@@ -252,8 +253,8 @@ def _print_findings(report: IntegrityReport, plan: RepairPlan) -> None:
     if rows:
         print_table(("severity", "check", "what", "ids"), rows, yields="what", wraps=True)
     errors = sum(finding.severity is Severity.ERROR for finding in report.findings)
-    checks = f"{len(report.checked)} checks" + ("" if report.complete else ", stopped early")
-    print(f"{checks}: {errors} errors, {len(report.findings) - errors} remarks")
+    checks = plural(len(report.checked), "check") + ("" if report.complete else ", stopped early")
+    print(f"{checks}: {plural(errors, 'error')}, {plural(len(report.findings) - errors, 'remark')}")
     for step in plan.steps:
         print(f"could be mended: {step.description}" + (" (with --delete)" if step.destructive else ""))
     if any(finding.code == "structure" for finding in report.findings):

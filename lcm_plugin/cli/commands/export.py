@@ -15,6 +15,7 @@ from lcm_plugin.cli.exits import complain
 from lcm_plugin.cli.opening import reading
 from lcm_plugin.cli.options import AsJson, Database
 from lcm_plugin.cli.output import print_json, progress, size
+from lcm_plugin.wording import plural
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
@@ -97,7 +98,9 @@ def export(
     if as_json:
         print_json(report)
         return
-    print(f"{output}: {len(rows):,} conversations, {total:,} messages, {size(report['bytes'])}")
+    print(
+        f"{output}: {plural(len(rows), 'conversation')}, {plural(total, 'message')}, {size(report['bytes'])}"
+    )
 
 
 def _format_of(output: str) -> Format:
@@ -160,7 +163,9 @@ def _write_jsonl(
     )
     if done.missing_files:
         some = ", ".join(done.missing_files[:5])
-        complain(f"warning: the bytes of {len(done.missing_files):,} files are missing or damaged: {some}")
+        complain(
+            f"warning: the bytes of {plural(len(done.missing_files), 'file')} are missing or damaged: {some}"
+        )
     return {"rows": done.rows, "files": done.files, "missing_files": done.missing_files}
 
 

@@ -15,6 +15,7 @@ import typer
 from lcm_plugin.cli.opening import reading, writing
 from lcm_plugin.cli.options import AsJson, Database
 from lcm_plugin.cli.output import moment, print_json, print_pairs, print_table, print_text, progress, working
+from lcm_plugin.wording import plural
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
@@ -187,9 +188,10 @@ def _index(engine: Engine) -> None:
 
 def _print_native(report: NativeReport, *, applied: bool) -> None:
     print_text(f"{report.path} (lcm)")
-    held = f"{report.messages:,} messages, {report.summaries:,} summaries, {report.files:,} files"
+    counts = {"message": report.messages, "summary": report.summaries, "file": report.files}
+    held = ", ".join(plural(count, noun) for noun, count in counts.items())
     pairs = [("the file holds", held)]
-    pairs.append(("stored" if applied else "would store", f"{report.conversations:,} conversations"))
+    pairs.append(("stored" if applied else "would store", plural(report.conversations, "conversation")))
     if report.known:
         pairs.append(("known", f"{report.known:,} conversations are here already"))
     if report.archived:
@@ -255,7 +257,7 @@ def _totals(reports: Sequence[FileReport], *, applied: bool) -> list[tuple[str, 
         said = ", ".join(f"{count:,} {kind}" for kind, count in repeats.most_common())
         pairs.append(("left out", f"{said}: they repeat other records"))
     if broken := sum(report.broken_count for report in reports):
-        pairs.append(("broken", f"{broken:,} {'place' if broken == 1 else 'places'} cannot be read"))
+        pairs.append(("broken", f"{plural(broken, 'place')} cannot be read"))
     return pairs
 
 
@@ -269,10 +271,5 @@ def _print_remarks(report: FileReport) -> None:
 
 def _kinds(lanes: Sequence[LaneReport]) -> str:
     counts = Counter(lane.kind for lane in lanes)
-    plurals = {"session": "sessions", "branch": "branches", "sub-agent": "sub-agents"}
-    told = [
-        f"{counts[kind]:,} {kind if counts[kind] == 1 else plural}"
-        for kind, plural in plurals.items()
-        if counts[kind]
-    ]
+    told = [plural(counts[kind], kind) for kind in ("session", "branch", "sub-agent") if counts[kind]]
     return ", ".join(told) or "none"

@@ -12,6 +12,7 @@ import typer
 from lcm_plugin.cli.exits import complain
 from lcm_plugin.cli.options import AsJson
 from lcm_plugin.cli.output import print_json, progress, size
+from lcm_plugin.wording import plural
 
 if TYPE_CHECKING:
     from lcm_plugin.transfer.migrate import MigrationReport, Side
@@ -93,7 +94,7 @@ def _print_report(report: MigrationReport, where: str) -> None:
     again = "; an earlier run had begun it" if report.resumed else ""
     print(f"{where}: {total:,} rows, {report.rows.get('messages', 0):,} of them messages, all equal{again}")
     if report.files:
-        print(f"{report.files:,} large files ({size(report.file_bytes)})")
+        print(f"{plural(report.files, 'large file')} ({size(report.file_bytes)})")
     if report.altered:
         complain(
             f"warning: {report.altered:,} rows held NUL, which PostgreSQL cannot; U+FFFD stands in its place"
@@ -101,7 +102,7 @@ def _print_report(report: MigrationReport, where: str) -> None:
     if report.missing_files:
         some = ", ".join(report.missing_files[:5])
         complain(
-            f"warning: the bytes of {len(report.missing_files):,} files were missing or damaged in FROM: {some}"
+            f"warning: the bytes of {plural(len(report.missing_files), 'file')} were missing or damaged in FROM: {some}"
         )
     if report.outdated:
         complain(

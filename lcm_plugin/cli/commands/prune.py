@@ -11,6 +11,7 @@ from lcm_plugin.cli.exits import INTERNAL
 from lcm_plugin.cli.opening import reading, writing
 from lcm_plugin.cli.options import AsJson, Database, Limit
 from lcm_plugin.cli.output import moment, print_json, print_table, size, working
+from lcm_plugin.wording import plural
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
@@ -87,7 +88,7 @@ def prune(
         with working("looking"):
             plan = engine.retention.plan(selection, keep_summaries=keep_summaries, max_bytes=most)
         if not apply or not plan.candidates:
-            _print_plan(plan, as_json)
+            _print_plan(plan, selection, as_json)
             return
         with working("removing"):
             backup = copy_before(engine, no_backup)
@@ -135,7 +136,9 @@ def _apply(
     return engine.retention.apply_to_size(selection, most, user_name(), keep_summaries=plan.keep_summaries)
 
 
-def _print_plan(plan: PrunePlan, as_json: bool) -> None:
+def _print_plan(plan: PrunePlan, selection: Selection, as_json: bool) -> None:
+    from lcm_plugin.health.lanes import LaneKind
+
     rows: list[dict[str, Any]] = [
         {
             "conversation": one.conversation.conversation_id,
@@ -167,11 +170,13 @@ def _print_plan(plan: PrunePlan, as_json: bool) -> None:
         print_table(tuple(name.replace("_", " ") for name in rows[0]), shown)
     if len(rows) > _MOST_ROWS:
         print(f"… and {len(rows) - _MOST_ROWS:,} more")
-    what = "texts of messages" if plan.keep_summaries else "messages"
+    texts = "the texts of " if plan.keep_summaries else ""
     print(
-        f"would remove {plan.messages:,} {what} in {len(rows):,} conversations, about {size(plan.bytes)} of "
-        f"{size(plan.size_bytes)}; {plan.in_use:,} more are in use"
+        f"would remove {texts}{plural(plan.messages, 'message')} in {plural(len(rows), 'conversation')}, "
+        f"about {size(plan.bytes)} of {size(plan.size_bytes)}; {plan.in_use:,} more are in use"
     )
+    if not rows and LaneKind.OLD not in selection.kinds:
+        print("open lanes that people talk in are left out unless --kind old names them")
     if rows:
         print(f"nothing was removed: --apply --confirm {CONFIRMATION} removes it, after a checked copy")
 
@@ -181,11 +186,12 @@ def _print_outcome(outcome: PruneOutcome, backup: str, as_json: bool) -> None:
         print_json({"applied": True, **asdict(outcome), "backup": backup})
         return
     print(
-        f"removed {outcome.messages:,} messages, {outcome.summaries:,} summaries and {outcome.files:,} files in "
-        f"{outcome.conversations:,} conversations; {size(outcome.size_before)} before, {size(outcome.size_after)} now"
+        f"removed {plural(outcome.messages, 'message')}, {plural(outcome.summaries, 'summary')} and "
+        f"{plural(outcome.files, 'file')} in {plural(outcome.conversations, 'conversation')}; "
+        f"{size(outcome.size_before)} before, {size(outcome.size_after)} now"
     )
     if outcome.skipped:
-        print(f"{len(outcome.skipped):,} conversations came into use meanwhile and stayed")
+        print(f"{plural(len(outcome.skipped), 'conversation')} came into use meanwhile and stayed")
     if backup:
         print(f"a copy from before, which still holds all of it, is at {backup}")
     if outcome.problem:

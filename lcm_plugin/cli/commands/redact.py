@@ -12,6 +12,7 @@ from lcm_plugin.cli.exits import INTERNAL
 from lcm_plugin.cli.opening import reading, writing
 from lcm_plugin.cli.options import AsJson, Database
 from lcm_plugin.cli.output import print_json, working
+from lcm_plugin.wording import plural
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
@@ -166,8 +167,8 @@ def _print(
         return
     verb = "redacted" if applied else "found in"
     print(
-        f"{verb} {found.messages:,} messages, {found.summaries:,} summaries, {found.files:,} payloads, "
-        f"{found.notes:,} notes about them"
+        f"{verb} {plural(found.messages, 'message')}, {plural(found.summaries, 'summary')}, "
+        f"{plural(found.files, 'payload')}, {plural(found.notes, 'note')} about them"
     )
     if found.places:
         more = f" … and {len(found.places) - _MOST_PLACES:,} more" if len(found.places) > _MOST_PLACES else ""

@@ -15,7 +15,8 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator
 
-from lcm_plugin.ingest.explore.base import Found, listed, one_line, plural
+from lcm_plugin.ingest.explore.base import Found, listed, one_line
+from lcm_plugin.wording import plural
 
 _UNPACKED = 1 << 20
 _DIRECTORY_MAX = 4 << 20

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from lcm_plugin.wording import plural
+
 SUMMARY_CHARS = 1_500
 HEAD_BYTES = 4 << 20
 TAIL_BYTES = 256 << 10
@@ -75,13 +77,6 @@ def listed(items: Iterable[str], limit: int, total: int | None = None) -> str:
     every = list(items)
     more = (total if total is not None else len(every)) - min(len(every), limit)
     return ", ".join(every[:limit]) + (f" and {more:,} more" if more > 0 else "")
-
-
-def plural(count: int, noun: str) -> str:
-    """A count with its noun: ``1 row``, ``2,000 rows``, ``3 entries``."""
-    if count == 1:
-        return f"1 {noun}"
-    return f"{count:,} {noun[:-1]}ies" if noun.endswith("ry") else f"{count:,} {noun}s"
 
 
 def join_bounded(lines: Iterable[str], limit: int = SUMMARY_CHARS) -> str:

@@ -16,7 +16,8 @@ from typing import Any
 
 import re2
 
-from lcm_plugin.ingest.explore.base import Found, Source, clip, listed, one_line, plural
+from lcm_plugin.ingest.explore.base import Found, Source, clip, listed, one_line
+from lcm_plugin.wording import plural
 
 _PYTHON_CHARS = 1 << 20
 _PYTHON_NESTING = 80

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from lcm_plugin.ingest.explore.base import Found, Source, one_line, plural
+from lcm_plugin.ingest.explore.base import Found, Source, one_line
+from lcm_plugin.wording import plural
 
 _TIME = re.compile(
     r"\d{4}[-/]\d{2}[-/]\d{2}[T ]\d{2}:\d{2}:\d{2}(?:[.,]\d{1,9})?(?:Z|[+-]\d{2}:?\d{2})?"

@@ -13,7 +13,8 @@ from xml.parsers import expat
 
 import re2
 
-from lcm_plugin.ingest.explore.base import Found, Source, listed, one_line, plural
+from lcm_plugin.ingest.explore.base import Found, Source, listed, one_line
+from lcm_plugin.wording import plural
 
 _XML_CHARS = 2 << 20
 _HTML_CHARS = 1 << 20

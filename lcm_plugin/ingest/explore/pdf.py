@@ -14,7 +14,8 @@ import sys
 from importlib.util import find_spec
 from typing import Any
 
-from lcm_plugin.ingest.explore.base import Found, one_line, plural
+from lcm_plugin.ingest.explore.base import Found, one_line
+from lcm_plugin.wording import plural
 
 _MIME = "application/pdf"
 _MAX_BYTES = 64 << 20

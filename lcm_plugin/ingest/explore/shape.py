@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from lcm_plugin.ingest.explore.base import one_line, plural
+from lcm_plugin.ingest.explore.base import one_line
+from lcm_plugin.wording import plural
 
 MAX_DEPTH = 4
 _MAX_KEYS = 24

@@ -11,8 +11,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from lcm_plugin.ingest.explore.base import Found, Source, one_line, plural
+from lcm_plugin.ingest.explore.base import Found, Source, one_line
 from lcm_plugin.ingest.explore.shape import outline, outline_records
+from lcm_plugin.wording import plural
 
 _RECORDS = 2_000
 _YAML_CHARS = 128 << 10

@@ -9,7 +9,8 @@ from collections import Counter
 
 import re2
 
-from lcm_plugin.ingest.explore.base import Found, Source, clip, listed, one_line, plural
+from lcm_plugin.ingest.explore.base import Found, Source, clip, listed, one_line
+from lcm_plugin.wording import plural
 
 _DELIMITERS = {",": "csv", "\t": "tsv", ";": "csv", "|": "csv"}
 _NUMBER = re.compile(r"[+-]?(?:\d{1,30}(?:[.,]\d{1,30})?|\.\d{1,30})(?:[eE][+-]?\d{1,4})?")

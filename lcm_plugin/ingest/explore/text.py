@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from lcm_plugin.ingest.explore.base import Found, Source, clip, one_line, plural
+from lcm_plugin.ingest.explore.base import Found, Source, clip, one_line
+from lcm_plugin.wording import plural
 
 _WORD = re.compile(r"[^\W\d_]{4,40}")
 _TERMS_CHARS = 1 << 20
