@@ -11,7 +11,7 @@ from typing import Any
 
 import hypothesis
 import pytest
-from databases import FreshDatabase
+from databases import FreshDatabase, RawDatabase, open_raw
 from postgres_server import EmptySchemas, running_server
 
 from lcm_plugin import Engine, LcmConfig, Session
@@ -131,6 +131,20 @@ def open_engine(database_named: Callable[[str], str], clock: Clock) -> Iterator[
     yield open_one
     for engine in engines:
         engine.close()
+
+
+@pytest.fixture
+def raw_database(database_named: Callable[[str], str]) -> Iterator[Callable[..., RawDatabase]]:
+    """Opens connections to read or damage a database with; the name is that of `open_engine`."""
+    opened: list[RawDatabase] = []
+
+    def open_one(name: str = "lcm") -> RawDatabase:
+        opened.append(open_raw(database_named(name)))
+        return opened[-1]
+
+    yield open_one
+    for database in opened:
+        database.close()
 
 
 @pytest.fixture

@@ -21,18 +21,23 @@ if TYPE_CHECKING:
     import psycopg
 
 URL_VARIABLE = "LCM_TEST_POSTGRES"
-# Rows that refer to others come before them.
+# Rows that refer to others come before them. Damaged rows may refer to none, so each table is named.
 _EMPTYING = (
     "context_items",
+    "context_snapshots",
     "summary_parents",
     "summary_messages",
     "removed_messages",
     "removals",
     "summaries",
+    "message_parts",
     "messages",
-    "conversations",
-    "session_runs",
+    "large_files",
     "file_blobs",
+    "compaction_debt",
+    "integrity_jobs",
+    "session_runs",
+    "conversations",
     "guards",
 )
 
@@ -56,6 +61,7 @@ class EmptySchemas:
             self._delete_rows(schema)
         else:
             PostgresStore(url).close()
+            self._require_all_named(schema)
             self._made.add(schema)
         return url
 
@@ -66,12 +72,8 @@ class EmptySchemas:
 
     def _delete_rows(self, schema: str) -> None:
         """One round trip. A transaction that a test left open fails it instead of holding up all others."""
-        import psycopg
-
-        if self._connection is None or self._connection.closed:
-            self._connection = psycopg.connect(self._server, autocommit=True)
         deletes = [f"DELETE FROM {table}" for table in _EMPTYING]  # noqa: S608 - names of our own
-        self._connection.execute(
+        self._connected().execute(
             "; ".join(
                 [
                     f"BEGIN; SET LOCAL search_path = {schema}; SET LOCAL lock_timeout = '20s'",
@@ -83,6 +85,19 @@ class EmptySchemas:
                 ]
             ).encode()
         )
+
+    def _require_all_named(self, schema: str) -> None:
+        query = "SELECT tablename FROM pg_tables WHERE schemaname = %s AND tablename <> 'lcm_migrations'"
+        there = {name for (name,) in self._connected().execute(query, (schema,))}
+        if there != set(_EMPTYING):
+            raise RuntimeError(f"not emptied between tests, or not there: {there ^ set(_EMPTYING)}")
+
+    def _connected(self) -> psycopg.Connection[tuple[Any, ...]]:
+        import psycopg
+
+        if self._connection is None or self._connection.closed:
+            self._connection = psycopg.connect(self._server, autocommit=True)
+        return self._connection
 
 
 def find_programs() -> Path:

@@ -2,53 +2,59 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from databases import RawDatabase
 from messages import assistant, call, result, user
 
 from lcm_plugin import Engine, Session
-from lcm_plugin.types import Severity
+from lcm_plugin.types import Message, Severity
+
+pytestmark = pytest.mark.both_stores
 
 Open = Callable[..., Engine]
+Grown = tuple[Engine, RawDatabase]
+
+
+def turn(number: int) -> list[Message]:
+    return [
+        user(f"question {number} about host-{number} " + "word " * 30),
+        call(f"c{number}", text=None),
+        result(f"c{number}", f"value {number} " + "line " * 30),
+        assistant(f"answer {number} " + "text " * 30),
+    ]
 
 
 @pytest.fixture
-def grown(open_engine: Open, session: Session, tmp_path: Path) -> tuple[Engine, sqlite3.Connection]:
+def grown(
+    open_engine: Open, raw_database: Callable[..., RawDatabase], session: Session, tmp_path: Path
+) -> Grown:
     """An engine with three depths of summaries and files, and a second handle to do damage with."""
     engine = open_engine(
-        fresh_tail_count=4, leaf_chunk_tokens=300, leaf_target_tokens=64, condensed_target_tokens=96
+        fresh_tail_count=4,
+        leaf_chunk_tokens=300,
+        leaf_target_tokens=64,
+        condensed_target_tokens=96,
+        condensed_min_fanout=2,
+        large_files_dir=str(tmp_path / "lcm-files"),
     )
-    for number in range(60):
-        engine.ingest(
-            session,
-            [
-                user(f"question {number} about host-{number} " + "word " * 30),
-                call(f"c{number}", text=None),
-                result(f"c{number}", f"value {number} " + "line " * 30),
-                assistant(f"answer {number} " + "text " * 30),
-            ],
-        )
+    engine.ingest(session, [message for number in range(28) for message in turn(number)])
     engine.ingest(session, [user("A" * 4 + "long text " * 30_000)])
     for _ in range(20):
         if not engine.compact(session, force=True).compacted:
             break
-    damage = sqlite3.connect(tmp_path / "lcm.db", isolation_level=None)
-    damage.execute("PRAGMA foreign_keys = OFF")
-    return engine, damage
+    return engine, raw_database()
 
 
 def codes(engine: Engine) -> set[str]:
     return {finding.code for finding in engine.check().findings}
 
 
-def test_a_healthy_database_has_no_findings(
-    grown: tuple[Engine, sqlite3.Connection], session: Session
-) -> None:
+def test_a_healthy_database_has_no_findings(grown: Grown, session: Session) -> None:
     engine, damage = grown
-    depths = dict(damage.execute("SELECT depth, count(*) FROM summaries GROUP BY depth").fetchall())
+    depths = dict(damage.rows("SELECT depth, count(*) FROM summaries GROUP BY depth"))
     assert max(depths) >= 2, depths
     report = engine.check()
     assert report.findings == ()
@@ -66,28 +72,26 @@ DAMAGE = {
     "counters": "UPDATE conversations SET raw_tokens = raw_tokens + 1",
     "message_count": "UPDATE conversations SET message_count = message_count - 1",
     "message_uncovered": "DELETE FROM context_items WHERE message_id IS NOT NULL",
-    "message_covered_twice": "INSERT INTO summary_messages SELECT summary_id, 900, message_id FROM summary_messages "
-    "JOIN (SELECT max(summary_id) AS other FROM summary_messages) WHERE summary_id <> other LIMIT 1",
+    "message_covered_twice": "INSERT INTO context_items (conversation_id, ordinal, item_type, message_id, tokens) "
+    "SELECT conversation_id, seq, 'message', message_id, tokens FROM messages WHERE message_id = "
+    "(SELECT max(message_id) FROM summary_messages)",
     "message_unreadable": "UPDATE messages SET skeleton = '{broken'",
     "part_without_file": "DELETE FROM large_files",
     "summary_without_source": "DELETE FROM summary_messages WHERE summary_id = "
     "(SELECT summary_id FROM summary_messages LIMIT 1)",
-    "summary_missing_source": "UPDATE summary_parents SET parent_summary_id = 'sum_gone' WHERE rowid IN "
-    "(SELECT 1) OR ordinal = 0",
+    "summary_missing_source": "UPDATE summary_parents SET parent_summary_id = 'sum_gone' WHERE ordinal = 0",
     "summary_depth": "UPDATE summaries SET depth = depth + 1 WHERE depth = (SELECT max(depth) FROM summaries)",
     "summary_orphan": "DELETE FROM context_items WHERE summary_id IS NOT NULL",
     "summary_sums": "UPDATE summaries SET message_count = message_count + 1 WHERE depth = 0",
     "summary_oversize": "UPDATE summaries SET tokens = source_tokens + 1",
-    "structure": "UPDATE context_items SET message_id = 999999 WHERE message_id IS NOT NULL",
     "context_dangling": "UPDATE context_items SET message_id = 999999 WHERE message_id IS NOT NULL",
 }
 
 
 @pytest.mark.parametrize("code", DAMAGE)
-def test_damage_is_found_and_named(code: str, grown: tuple[Engine, sqlite3.Connection]) -> None:
+def test_damage_is_found_and_named(code: str, grown: Grown) -> None:
     engine, damage = grown
-    statement = DAMAGE[code].replace("rowid IN (SELECT 1) OR ", "")
-    assert damage.execute(statement).rowcount > 0
+    assert damage.change(DAMAGE[code]) > 0
     report = engine.check()
     assert code in {finding.code for finding in report.findings}
     for finding in report.findings:
@@ -97,7 +101,14 @@ def test_damage_is_found_and_named(code: str, grown: tuple[Engine, sqlite3.Conne
     assert handled == {finding.code for finding in report.findings}
 
 
-def test_a_lost_or_changed_file_is_found(grown: tuple[Engine, sqlite3.Connection], tmp_path: Path) -> None:
+@pytest.mark.sqlite_only
+def test_a_reference_to_nothing_breaks_the_files_structure_too(grown: Grown) -> None:
+    engine, damage = grown
+    damage.change(DAMAGE["context_dangling"])
+    assert "structure" in codes(engine)
+
+
+def test_a_lost_or_changed_file_is_found(grown: Grown, tmp_path: Path) -> None:
     engine, _ = grown
     (stored,) = [path for path in (tmp_path / "lcm-files").rglob("*") if path.is_file()]
     original = stored.read_bytes()
@@ -108,7 +119,7 @@ def test_a_lost_or_changed_file_is_found(grown: tuple[Engine, sqlite3.Connection
     assert codes(engine) == {"file_missing"}
 
 
-def test_what_new_pruned_is_no_damage(grown: tuple[Engine, sqlite3.Connection], session: Session) -> None:
+def test_what_new_pruned_is_no_damage(grown: Grown, session: Session) -> None:
     engine, _ = grown
     engine.new_session(session, retain_depth=1)
     assert engine.check().findings == ()
@@ -116,9 +127,9 @@ def test_what_new_pruned_is_no_damage(grown: tuple[Engine, sqlite3.Connection], 
     assert engine.check().findings == ()
 
 
-def test_errors_and_warnings_weigh_differently(grown: tuple[Engine, sqlite3.Connection]) -> None:
+def test_errors_and_warnings_weigh_differently(grown: Grown) -> None:
     engine, damage = grown
-    damage.execute("UPDATE summaries SET tokens = source_tokens + 1")
+    damage.change("UPDATE summaries SET tokens = source_tokens + 1")
     report = engine.check()
     assert {finding.severity for finding in report.findings} == {Severity.WARNING}
     assert report.ok

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from databases import RawDatabase
 from messages import user
 
 from lcm_plugin import CompletionRequest, Engine, Session
+from lcm_plugin.store.transfer_base import table_hashes
+
+pytestmark = pytest.mark.both_stores
 
 Open = Callable[..., Engine]
+Damaged = tuple[Engine, RawDatabase]
 SETTINGS = {
     "fresh_tail_count": 4,
     "leaf_chunk_tokens": 400,
@@ -43,13 +47,16 @@ def fill(engine: Engine, session: Session, count: int = 60) -> None:
         pass
 
 
+def has_copies(engine: Engine) -> bool:
+    """Whether the package itself can copy the database; a server's is copied with the server's tools."""
+    return "://" not in engine.store.location
+
+
 @pytest.fixture
-def damaged(open_engine: Open, session: Session, tmp_path: Path) -> tuple[Engine, sqlite3.Connection]:
+def damaged(open_engine: Open, raw_database: Callable[..., RawDatabase], session: Session) -> Damaged:
     engine = open_engine(**SETTINGS)
     fill(engine, session)
-    damage = sqlite3.connect(tmp_path / "lcm.db", isolation_level=None)
-    damage.execute("PRAGMA foreign_keys = OFF")
-    return engine, damage
+    return engine, raw_database()
 
 
 MENDABLE = {
@@ -64,46 +71,47 @@ MENDABLE = {
 }
 
 
+TEXTS = "SELECT message_id, ordinal, text FROM message_parts ORDER BY message_id, ordinal"
+NODES = "SELECT summary_id, content FROM summaries ORDER BY summary_id"
+
+
 @pytest.mark.parametrize("code", MENDABLE)
 def test_what_can_be_mended_is_mended_and_nothing_else_changes(
-    code: str, damaged: tuple[Engine, sqlite3.Connection], session: Session
+    code: str, damaged: Damaged, session: Session
 ) -> None:
     engine, damage = damaged
-    texts = damage.execute("SELECT part_id, text FROM message_parts").fetchall()
-    nodes = damage.execute("SELECT summary_id, content FROM summaries").fetchall()
-    assert damage.execute(MENDABLE[code]).rowcount > 0
+    texts, nodes = damage.rows(TEXTS), damage.rows(NODES)
+    assert damage.change(MENDABLE[code]) > 0
     plan = engine.plan_repairs(engine.check())
     assert code in {step.code for step in plan.steps}
-    outcome = engine.repair(plan)
+    outcome = engine.repair(plan, backup=has_copies(engine))
     assert outcome.ok, outcome
-    assert Path(outcome.backup).exists()
+    assert Path(outcome.backup).is_file() is has_copies(engine)
     assert engine.check().findings == ()
-    assert damage.execute("SELECT part_id, text FROM message_parts").fetchall() == texts
-    assert damage.execute("SELECT summary_id, content FROM summaries").fetchall() == nodes
+    assert (damage.rows(TEXTS), damage.rows(NODES)) == (texts, nodes)
     assert len(engine.messages(session)) == 60
 
 
-def test_what_cannot_be_mended_is_refused_and_left_alone(damaged: tuple[Engine, sqlite3.Connection]) -> None:
+def test_what_cannot_be_mended_is_refused_and_left_alone(damaged: Damaged) -> None:
     engine, damage = damaged
-    damage.execute("UPDATE messages SET group_seq = seq + 1 WHERE message_id = 3")
+    damage.change("UPDATE messages SET group_seq = seq + 1 WHERE message_id = 3")
     plan = engine.plan_repairs(engine.check())
     assert plan.steps == ()
     assert [finding.code for finding in plan.refused] == ["message_order"]
     assert engine.repair(plan).backup == ""
 
 
-def test_a_dry_run_writes_nothing(damaged: tuple[Engine, sqlite3.Connection], tmp_path: Path) -> None:
+def test_a_dry_run_writes_nothing(damaged: Damaged, tmp_path: Path) -> None:
     engine, damage = damaged
-    damage.execute("UPDATE conversations SET raw_tokens = raw_tokens + 1")
-    before = (
-        damage.execute("PRAGMA data_version").fetchone(),
-        sorted(path.name for path in tmp_path.iterdir()),
-    )
+    damage.change("UPDATE conversations SET raw_tokens = raw_tokens + 1")
+
+    def seen() -> object:
+        with engine.store.read() as reader:
+            return table_hashes(reader), sorted(path.name for path in tmp_path.iterdir())
+
+    before = seen()
     engine.plan_repairs(engine.check())
-    assert (
-        damage.execute("PRAGMA data_version").fetchone(),
-        sorted(p.name for p in tmp_path.iterdir()),
-    ) == before
+    assert seen() == before
 
 
 def test_summaries_of_a_failed_model_are_written_again_and_their_ancestors_too(
@@ -120,7 +128,7 @@ def test_summaries_of_a_failed_model_are_written_again_and_their_ancestors_too(
     assert engine.check().findings == report.findings
     model.down = False
     clock.forward(3_600_000)  # the circuit that opened on the dead model is tried again by then
-    outcome = engine.repair(engine.plan_repairs(engine.check()))
+    outcome = engine.repair(engine.plan_repairs(engine.check()), backup=has_copies(engine))
     assert outcome.ok, outcome
     assert sum(result.mended for result in outcome.results) == len(report.findings)
     assert engine.check().findings == ()
@@ -130,15 +138,13 @@ def test_summaries_of_a_failed_model_are_written_again_and_their_ancestors_too(
     assert found["hits"]
 
 
-def test_the_chat_command_mends_and_says_what_it_did(
-    damaged: tuple[Engine, sqlite3.Connection], session: Session
-) -> None:
+def test_the_chat_command_mends_and_says_what_it_did(damaged: Damaged, session: Session) -> None:
     engine, damage = damaged
     assert engine.command(session, "/lcm doctor apply").data["outcome"] == "noop"
-    damage.execute("UPDATE conversations SET raw_tokens = raw_tokens + 1")
+    damage.change("UPDATE conversations SET raw_tokens = raw_tokens + 1")
     assert "doctor apply" in engine.command(session, "/lcm doctor").text
     result = engine.command(session, "/lcm doctor apply")
     assert result.ok
     assert "`counters`" in result.text
-    assert Path(str(result.data["backup"])).exists()
+    assert (result.data["backup"] != "") is has_copies(engine)
     assert not engine.command(session, "/lcm doctor everything").ok
