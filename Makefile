@@ -69,5 +69,5 @@ $(VENV)/.core: pyproject.toml | $(BIN)/python
 $(VENV)/.dev: pyproject.toml | $(VENV)/.core
 	@echo "Installing what the tests need …"
 	@$(PIP) install --upgrade pip
-	@$(PIP) install --editable '.[litellm,postgres,semantic]' --group dev
+	@$(PIP) install --editable '.[litellm,postgres,semantic,zstd]' --group dev
 	@touch $@

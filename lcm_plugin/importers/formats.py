@@ -21,6 +21,7 @@ from lcm_plugin.importers import (
 )
 from lcm_plugin.importers.json_array import array_elements
 from lcm_plugin.importers.lines import LineFile, decode_object
+from lcm_plugin.importers.packed import unpacked
 from lcm_plugin.importers.records import Record
 from lcm_plugin.store.foreign import ForeignDatabase, is_sqlite
 
@@ -65,6 +66,11 @@ def check_file(path: Path) -> None:
 def format_of(path: Path) -> Format | None:
     """The format of a file; None when none fits. Raises `InputError` for a file that cannot be read."""
     check_file(path)
+    with unpacked(path) as plain:
+        return _recognised(plain)
+
+
+def _recognised(path: Path) -> Format | None:
     if is_sqlite(path):
         with ForeignDatabase(path) as database:
             found = next((one for one in _DATABASES if one.recognises_database(database)), None)

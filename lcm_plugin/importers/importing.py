@@ -13,6 +13,7 @@ from lcm_plugin.importers.branches import turn_away
 from lcm_plugin.importers.formats import FORMATS, SUFFIXES, Format, check_file, format_of
 from lcm_plugin.importers.keys import Keys
 from lcm_plugin.importers.lane_writer import LaneWriter
+from lcm_plugin.importers.packed import plain_name, unpacked
 from lcm_plugin.importers.records import (
     Broken,
     Entry,
@@ -40,6 +41,11 @@ class Source:
 
     path: Path
     format: Format
+
+    def records(self) -> Iterator[Record]:
+        """What the file holds, unpacked if it is compressed."""
+        with unpacked(self.path) as plain:
+            yield from self.format.read(plain)
 
 
 def find_sources(paths: Sequence[str], format_name: str = AUTO) -> tuple[list[Source], list[str]]:
@@ -82,7 +88,7 @@ def look_over(
     keys = Keys(source.format.name, template)
     names: set[str] = set()
     survey: Survey | None = None
-    for record in source.format.read(source.path):
+    for record in source.records():
         if isinstance(record, Lane):
             if survey:
                 survey.close()
@@ -110,7 +116,7 @@ def load(
     away: dict[str, set[int]] = {}
     done = 0
     default_at = source.path.stat().st_mtime_ns // 1_000_000
-    for lane, records in _lanes(source.format.read(source.path), report):
+    for lane, records in _lanes(source.records(), report):
         one = _report_of(report, keys, lane)
         if engine.gate.access_of_key(one.key) is not Access.FULL:
             one.note(f"{one.key} is {engine.gate.access_of_key(one.key)}: nothing of it is stored")
@@ -219,7 +225,7 @@ def _record_debt(engine: Engine, report: LaneReport) -> None:
 
 def _files_below(folder: Path) -> Iterator[Path]:
     for path in sorted(folder.rglob("*")):
-        if path.suffix.lower() in SUFFIXES and path.is_file():
+        if Path(plain_name(path)).suffix.lower() in SUFFIXES and path.is_file():
             yield path
 
 
