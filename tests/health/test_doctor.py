@@ -12,14 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from databases import RawDatabase
 from messages import user
 from typer.testing import CliRunner
 
 from lcm_plugin import CompletionRequest, Engine, Session
 from lcm_plugin.cli.app import app
 from lcm_plugin.errors import StoreUnavailable
+from lcm_plugin.types import RepairOutcome, RepairPlan
+
+pytestmark = pytest.mark.both_stores
 
 Open = Callable[..., Engine]
+Raw = Callable[..., RawDatabase]
 SETTINGS: dict[str, Any] = {
     "fresh_tail_count": 4,
     "leaf_chunk_tokens": 400,
@@ -68,20 +73,23 @@ def filled(open_engine: Open, session: Session, model: Model) -> Engine:
 
 
 @pytest.fixture
-def damage(filled: Engine, tmp_path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(tmp_path / "lcm.db", isolation_level=None)
-    connection.execute("PRAGMA foreign_keys = OFF")
-    return connection
+def damage(filled: Engine, raw_database: Raw) -> RawDatabase:
+    return raw_database()
+
+
+def mend(engine: Engine, plan: RepairPlan | None = None) -> RepairOutcome:
+    """Carries out a plan, or the whole one; after a copy where the package can make one."""
+    has_copies = "://" not in engine.store.location
+    return engine.repair(plan or engine.plan_repairs(engine.check()), backup=has_copies)
 
 
 def codes(engine: Engine) -> set[str]:
     return {finding.code for finding in engine.check().findings}
 
 
-def test_the_copy_is_made_first_opens_and_has_the_old_text(
-    filled: Engine, damage: sqlite3.Connection
-) -> None:
-    damage.execute(f"UPDATE summaries SET content = 'I cannot help with that.' WHERE summary_id = {LEAF}")
+@pytest.mark.sqlite_only
+def test_the_copy_is_made_first_opens_and_has_the_old_text(filled: Engine, damage: RawDatabase) -> None:
+    damage.change(f"UPDATE summaries SET content = 'I cannot help with that.' WHERE summary_id = {LEAF}")
     outcome = filled.repair(filled.plan_repairs(filled.check()))
     assert outcome.ok
     copy = sqlite3.connect(outcome.backup)
@@ -90,16 +98,13 @@ def test_the_copy_is_made_first_opens_and_has_the_old_text(
         "I cannot help with that.",
     )
     copy.close()
-    assert (
-        "garden beds"
-        in damage.execute(f"SELECT content FROM summaries WHERE summary_id = {LEAF}").fetchone()[0]
-    )
+    ((content,),) = damage.rows(f"SELECT content FROM summaries WHERE summary_id = {LEAF}")
+    assert "garden beds" in content
 
 
-def test_without_a_copy_nothing_is_changed(
-    filled: Engine, damage: sqlite3.Connection, tmp_path: Path, clock: Any
-) -> None:
-    damage.execute("UPDATE conversations SET raw_tokens = raw_tokens + 1")
+@pytest.mark.sqlite_only
+def test_without_a_copy_nothing_is_changed(filled: Engine, damage: RawDatabase) -> None:
+    damage.change("UPDATE conversations SET raw_tokens = raw_tokens + 1")
     plan = filled.plan_repairs(filled.check())
     taken = filled.backup()
     with pytest.raises(StoreUnavailable, match="exists already"):
@@ -109,15 +114,13 @@ def test_without_a_copy_nothing_is_changed(
     assert filled.repair(plan).ok
 
 
-def test_a_repair_does_only_what_its_plan_lists(filled: Engine, damage: sqlite3.Connection) -> None:
-    rows = damage.execute(
-        "SELECT ordinal, message_id FROM context_items WHERE message_id IS NOT NULL"
-    ).fetchall()
-    damage.execute("UPDATE context_items SET tokens = tokens + 1 WHERE message_id IS NOT NULL")
+def test_a_repair_does_only_what_its_plan_lists(filled: Engine, damage: RawDatabase) -> None:
+    rows = damage.rows("SELECT ordinal, message_id FROM context_items WHERE message_id IS NOT NULL")
+    damage.change("UPDATE context_items SET tokens = tokens + 1 WHERE message_id IS NOT NULL")
     plan = filled.plan_repairs(filled.check())
     (step,) = [step for step in plan.steps if step.code == "context_tokens"]
     one = replace(plan, steps=(replace(step, ids=step.ids[:1]),))
-    assert filled.repair(one).results[0].mended == 1
+    assert mend(filled, one).results[0].mended == 1
     left = {
         ref for finding in filled.check().findings if finding.code == "context_tokens" for ref in finding.ids
     }
@@ -126,63 +129,57 @@ def test_a_repair_does_only_what_its_plan_lists(filled: Engine, damage: sqlite3.
 
 
 def test_a_marker_counts_where_an_old_tool_put_it_and_not_where_it_is_quoted(
-    filled: Engine, damage: sqlite3.Connection
+    filled: Engine, damage: RawDatabase
 ) -> None:
     marker = "[Truncated from 900 tokens]"
     quoted = f"The user asked what {marker} means in a summary; the assistant explained it to them at length."
     imported = "UPDATE summaries SET prompt_version = '', content = ? WHERE summary_id = "
-    damage.execute(imported + LEAF, (quoted,))
+    damage.change(imported + LEAF, quoted)
     assert "summary_marker" not in codes(filled)
-    damage.execute(imported + LEAF, (f"The lilies were watered.\n{marker}",))
+    damage.change(imported + LEAF, f"The lilies were watered.\n{marker}")
     assert "summary_marker" in codes(filled)
-    damage.execute("UPDATE summaries SET prompt_version = 'prompts-1' WHERE summary_id = " + LEAF)
+    damage.change("UPDATE summaries SET prompt_version = 'prompts-1' WHERE summary_id = " + LEAF)
     assert "summary_marker" not in codes(filled)
 
 
 def test_the_old_text_is_not_shown_to_the_model_that_writes_again(
-    filled: Engine, damage: sqlite3.Connection, model: Model
+    filled: Engine, damage: RawDatabase, model: Model
 ) -> None:
     broken = "[LCM fallback summary; truncated for context management]"
-    damage.execute(
-        f"UPDATE summaries SET prompt_version = '', content = '{broken}' WHERE summary_id = {LEAF}"
-    )
+    damage.change(f"UPDATE summaries SET prompt_version = '', content = '{broken}' WHERE summary_id = {LEAF}")
     model.asked.clear()
-    outcome = filled.repair(filled.plan_repairs(filled.check()))
-    assert outcome.ok
+    assert mend(filled).ok
     assert len(model.asked) >= 2  # the leaf, and what was made from it
     assert not [prompt for prompt in model.asked if "fallback summary" in prompt]
     assert codes(filled) == set()
 
 
 def test_a_claim_is_looked_for_down_to_the_leaves(
-    open_engine: Open, session: Session, tmp_path: Path
+    open_engine: Open, raw_database: Raw, session: Session
 ) -> None:
     engine = open_engine(**SETTINGS)
     texts = [f"garden bed {number}: order HP-{4000 + number} " + "slowly " * 30 for number in range(40)]
     engine.ingest(session, [user(text) for text in texts])
     while engine.compact(session, force=True).compacted:
         pass
-    damage = sqlite3.connect(tmp_path / "lcm.db", isolation_level=None)
+    damage = raw_database()
     top = "(SELECT summary_id FROM summaries WHERE depth = (SELECT max(depth) FROM summaries) LIMIT 1)"
-    first, depth = damage.execute(
-        f"SELECT first_seq, depth FROM summaries WHERE summary_id = {top}"
-    ).fetchone()
+    ((first, depth),) = damage.rows(f"SELECT first_seq, depth FROM summaries WHERE summary_id = {top}")
     assert depth >= 1
-    below = damage.execute(
-        "SELECT group_concat(content, ' ') FROM summaries WHERE depth < ?", (depth,)
-    ).fetchone()[0]
+    below = str(damage.rows("SELECT content FROM summaries WHERE depth < ?", depth))
     only_in_a_message = next(f"HP-{4000 + n}" for n in range(first - 1, 40) if f"HP-{4000 + n}" not in below)
     said = (
         "UPDATE summaries SET content = 'The orders went out, ' || ? || ' among them.' WHERE summary_id = "
         + top
     )
-    damage.execute(said, (only_in_a_message,))
+    damage.change(said, only_in_a_message)
     assert "summary_unsupported" not in codes(engine)
-    damage.execute(said, ("HP-9123",))
+    damage.change(said, "HP-9123")
     (finding,) = [one for one in engine.check().findings if one.code == "summary_unsupported"]
     assert "HP-9123" in finding.message
 
 
+@pytest.mark.sqlite_only
 def test_damage_of_base_tables_is_called_that_and_no_copy_of_it_is_made(
     open_engine: Open, session: Session, tmp_path: Path
 ) -> None:
@@ -209,20 +206,20 @@ def test_damage_of_base_tables_is_called_that_and_no_copy_of_it_is_made(
     assert [one.name for one in tmp_path.iterdir() if ".bak" in one.name] == []
 
 
-def test_what_a_user_wiped_stays_wiped(open_engine: Open, session: Session, tmp_path: Path) -> None:
+def test_what_a_user_wiped_stays_wiped(open_engine: Open, raw_database: Raw, session: Session) -> None:
     engine = open_engine(**SETTINGS)
     fill(engine, session)
     engine.new_session(session, retain_depth=1)
     engine.reset_session(session)
     engine.ingest(session, [user("a new beginning")])
-    damage = sqlite3.connect(tmp_path / "lcm.db", isolation_level=None)
-    damage.execute("UPDATE conversations SET raw_tokens = raw_tokens + 1")
+    damage = raw_database()
+    damage.change("UPDATE conversations SET raw_tokens = raw_tokens + 1")
     result = engine.command(session, "/lcm doctor apply")
     assert result.ok, result.text
     assert engine.check().findings == ()
     assert [message["content"] for message in engine.messages(session)] == ["a new beginning"]
     assert [item.kind for item in engine.context_items(session)] == ["message"]
-    causes = damage.execute("SELECT archive_cause FROM conversations WHERE active = 0").fetchall()
+    causes = damage.rows("SELECT archive_cause FROM conversations WHERE NOT active")
     assert causes == [("manual-reset",)]
 
 
@@ -246,13 +243,13 @@ def test_what_deletes_or_ends_needs_a_word_of_its_own(
 
 
 def test_a_lane_being_compacted_is_not_written_again_and_the_refusal_says_so(
-    filled: Engine, damage: sqlite3.Connection, clock: Any
+    filled: Engine, damage: RawDatabase, clock: Any
 ) -> None:
-    damage.execute(f"UPDATE summaries SET content = '…' WHERE summary_id = {LEAF}")
-    damage.execute("UPDATE conversations SET raw_tokens = raw_tokens + 1")
+    damage.change(f"UPDATE summaries SET content = '…' WHERE summary_id = {LEAF}")
+    damage.change("UPDATE conversations SET raw_tokens = raw_tokens + 1")
     with filled.store.write() as writer:
         assert writer.claim_debt(1, "another host", clock(), 30_000)
-    outcome = filled.repair(filled.plan_repairs(filled.check()))
+    outcome = mend(filled)
     by_code = {result.step.code: result for result in outcome.results}
     assert "being compacted" in by_code["summary_empty"].error
     assert by_code["counters"].mended == 1
@@ -267,11 +264,11 @@ def test_a_lane_being_compacted_is_not_written_again_and_the_refusal_says_so(
 
 
 def test_turns_go_on_while_a_summary_is_written_again(
-    filled: Engine, damage: sqlite3.Connection, model: Model, session: Session
+    filled: Engine, damage: RawDatabase, model: Model, session: Session
 ) -> None:
-    damage.execute(f"UPDATE summaries SET content = '…' WHERE summary_id = {LEAF}")
+    damage.change(f"UPDATE summaries SET content = '…' WHERE summary_id = {LEAF}")
     model.meanwhile = lambda: filled.ingest(session, [user(f"meanwhile {len(model.asked)}")])
-    assert filled.repair(filled.plan_repairs(filled.check())).ok
+    assert mend(filled).ok
     assert filled.messages(session)[-1]["content"].startswith("meanwhile")
     assert codes(filled) == set()
 
@@ -319,10 +316,10 @@ def test_a_host_that_uses_another_engine_is_told(filled: Engine) -> None:
 
 
 def test_the_command_line_mends_one_class_only(
-    filled: Engine, damage: sqlite3.Connection, tmp_path: Path
+    filled: Engine, damage: RawDatabase, database_named: Callable[[str], str]
 ) -> None:
-    damage.execute("UPDATE conversations SET raw_tokens = raw_tokens + 1, message_count = message_count - 1")
-    path = str(tmp_path / "lcm.db")
+    damage.change("UPDATE conversations SET raw_tokens = raw_tokens + 1, message_count = message_count - 1")
+    path = database_named("lcm")
     done = CliRunner().invoke(app, ["doctor", "--apply", "--only", "message_order", "--database", path])
     assert done.exit_code == 0, done.output
     assert codes(filled) == {"counters", "message_count"}
@@ -330,5 +327,5 @@ def test_the_command_line_mends_one_class_only(
     assert unknown.exit_code == 2
     done = CliRunner().invoke(app, ["doctor", "--apply", "--database", path])
     assert done.exit_code == 0, done.output
-    assert "A copy from before is at" in done.output
+    assert ("A copy from before is at" in done.output) is ("://" not in path)
     assert codes(filled) == set()
