@@ -121,8 +121,13 @@ class Retention:
             candidates = _enough(candidates, size - max_bytes)
         return PrunePlan(tuple(candidates), keep_summaries, size, in_use)
 
-    def apply(self, plan: PrunePlan, requested_by: str, *, give_back_space: bool = True) -> PruneOutcome:
-        """Removes what a plan lists, one conversation after another."""
+    def apply(
+        self, plan: PrunePlan, requested_by: str, *, give_back_space: bool = True, shrink: bool = False
+    ) -> PruneOutcome:
+        """Removes what a plan lists, one conversation after another.
+
+        With ``shrink`` the space goes back to the system, also where it would be kept for reuse.
+        """
         outcome = PruneOutcome(size_before=plan.size_bytes)
         if plan.candidates:
             with self._store.write() as writer:
@@ -144,7 +149,7 @@ class Retention:
             )
         if give_back_space and plan.candidates:
             try:
-                self._store.give_back_space()
+                self._store.give_back_space(scrub=shrink)
             except StoreError as error:
                 outcome.problem = f"the space is not given back yet: {error}"
         with self._store.read() as reader:
@@ -154,7 +159,10 @@ class Retention:
     def apply_to_size(
         self, selection: Selection, max_bytes: int, requested_by: str, *, keep_summaries: bool = False
     ) -> PruneOutcome:
-        """Prunes until database and payloads take no more than ``max_bytes``, or nothing is left to prune."""
+        """Prunes until database and payloads take no more than ``max_bytes``, or nothing is left to prune.
+
+        Stops when a round has not made them smaller: what a size no longer measures is no reason to prune on.
+        """
         total = PruneOutcome()
         for _ in range(_MOST_ROUNDS):
             plan = self.plan(selection, keep_summaries=keep_summaries, max_bytes=max_bytes)
@@ -162,9 +170,10 @@ class Retention:
             total.size_after = plan.size_bytes
             if not plan.candidates:
                 break
-            done = self.apply(plan, requested_by)
+            done = self.apply(plan, requested_by, shrink=True)
             _add(total, done)
-            if done.size_after <= max_bytes or done.problem or not done.conversations:
+            stuck = not done.conversations or done.size_after >= done.size_before
+            if stuck or done.problem or done.size_after <= max_bytes:
                 break
         return total
 

@@ -303,7 +303,8 @@ class Store(Protocol):
     def give_back_space(self, *, scrub: bool = False) -> None:
         """Returns the space of deleted rows, to the system (SQLite) or for reuse (PostgreSQL).
 
-        With ``scrub`` no deleted text stays in any file of the database afterwards, nor in its full-text index.
+        With ``scrub`` no deleted text stays in any file of the database afterwards, nor in its full-text index,
+        and the space goes back to the system on either store.
         Raises `StoreBusy` when others hold it up; nothing is lost then and it can be called again.
         """
 

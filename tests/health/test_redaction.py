@@ -17,6 +17,8 @@ from lcm_plugin import Engine, LcmConfig, Session
 from lcm_plugin.errors import InputError, NotFound
 from lcm_plugin.health.redact_targets import MatchingTexts, NamedThings
 
+pytestmark = pytest.mark.both_stores
+
 LANE = Session("agent:main:main", "run-1")
 SECRET = "sk-Zq81xW77aaPQ"
 PATTERN = r"sk-[A-Za-z0-9]{8,}"

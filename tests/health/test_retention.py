@@ -12,7 +12,10 @@ from messages import assistant, call, result, user
 from lcm_plugin import Engine, Session
 from lcm_plugin.health.lanes import LaneKind, Selection
 from lcm_plugin.store.records import Conversation
+from lcm_plugin.store.transfer_base import table_hashes
 from lcm_plugin.tools import TOOL_NAMES
+
+pytestmark = pytest.mark.both_stores
 
 DAY = 86_400_000
 LANE = Session("agent:main:main", "run-1")
@@ -94,15 +97,31 @@ def test_what_was_removed_is_on_record_with_who_and_how_much(
     assert record.bytes > 0
 
 
-def test_a_plan_writes_nothing(open_engine: Callable[..., Engine], tmp_path: Path) -> None:
+def test_a_plan_writes_nothing(open_engine: Callable[..., Engine]) -> None:
+    engine = open_engine()
+    talk(engine, LANE, 2)
+    archive(engine, LANE)
+
+    def stored() -> dict[str, str]:
+        with engine.store.read() as reader:
+            return table_hashes(reader)
+
+    before = stored()
+    with Engine.open(engine.config, read_only=True) as reading:
+        plan = reading.retention.plan(NOW, max_bytes=0)
+        assert plan.messages == 4
+    assert stored() == before
+
+
+@pytest.mark.sqlite_only
+def test_a_plan_leaves_the_file_as_it_is(open_engine: Callable[..., Engine], tmp_path: Path) -> None:
     engine = open_engine()
     talk(engine, LANE, 2)
     archive(engine, LANE)
     engine.close()
     before = (tmp_path / "lcm.db").read_bytes()
     with Engine.open(engine.config, read_only=True) as reading:
-        plan = reading.retention.plan(NOW, max_bytes=0)
-        assert plan.messages == 4
+        assert reading.retention.plan(NOW, max_bytes=0).messages == 4
     assert (tmp_path / "lcm.db").read_bytes() == before
 
 
@@ -264,6 +283,7 @@ def test_a_replay_of_pruned_messages_is_known_again(open_engine: Callable[..., E
     assert engine.ingest(lane, full, mode="sync").stored == 0
 
 
+@pytest.mark.sqlite_only
 def test_the_file_shrinks(open_engine: Callable[..., Engine], tmp_path: Path) -> None:
     engine = open_engine()
     for number in range(12):
@@ -308,12 +328,12 @@ def big(text: str) -> str:
 def test_payloads_go_with_their_messages_unless_others_refer_to_them(
     open_engine: Callable[..., Engine], tmp_path: Path
 ) -> None:
-    engine = open_engine(large_file_token_threshold=1_000)
+    folder = tmp_path / "lcm-files"
+    engine = open_engine(large_file_token_threshold=1_000, large_files_dir=str(folder))
     shared, own = big("shared"), big("own")
     engine.ingest(LANE, [user(shared), assistant("ok"), user(own), assistant("ok")])
     archive(engine, LANE)
     engine.ingest(LANE, [user("something new"), assistant("yes"), user(shared), assistant("again")])
-    folder = tmp_path / "lcm-files"
     assert sum(path.is_file() for path in folder.rglob("*")) == 2
     outcome = engine.retention.apply(engine.retention.plan(NOW), "a person")
     assert outcome.files == 1
