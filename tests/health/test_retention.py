@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import string
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -296,18 +298,22 @@ def test_the_file_shrinks(open_engine: Callable[..., Engine], tmp_path: Path) ->
     assert (tmp_path / "lcm.db-wal").stat().st_size == 0
 
 
+def story(random: Random) -> str:
+    """A text that cannot be stored in much less than its length."""
+    return " ".join("".join(random.choices(string.ascii_letters, k=9)) for _ in range(500))
+
+
 def test_pruning_to_a_size_takes_the_longest_unused_first_and_only_as_much_as_it_takes(
     open_engine: Callable[..., Engine], clock: Any
 ) -> None:
     engine = open_engine()
+    random = Random(1)
     for number in range(8):
         session = Session(f"agent:main:lane{number}")
-        engine.ingest(
-            session, [user(f"{number}/{n} " + "a story about many things " * 200) for n in range(10)]
-        )
+        engine.ingest(session, [user(story(random)) for _ in range(10)])
         archive(engine, session)
         clock.forward(DAY)
-    engine.store.give_back_space()
+    engine.store.give_back_space(scrub=True)
     with engine.store.read() as reader:
         size = reader.status().size_bytes
     wanted = size * 6 // 10
