@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from databases import FreshDatabase
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from messages import assistant, call, result, user
@@ -66,10 +67,9 @@ def texts(engine: Engine) -> str:
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(messages, min_size=1, max_size=5))
 def test_no_shape_of_message_keeps_any_of_it_and_a_replay_is_recognised(
-    tmp_path_factory: pytest.TempPathFactory, said: list[dict[str, Any]]
+    fresh_database: FreshDatabase, said: list[dict[str, Any]]
 ) -> None:
-    folder = tmp_path_factory.mktemp("r")
-    with Engine.open(LcmConfig(database=str(folder / "lcm.db"))) as engine:
+    with fresh_database() as database, Engine.open(LcmConfig(database=database)) as engine:
         engine.ingest(LANE, said, mode="append")
         before = engine.messages(LANE)
         target = MatchingTexts.of_pattern(PATTERN)
@@ -100,7 +100,7 @@ def test_signed_reasoning_that_changes_goes_as_a_whole(engine: Engine) -> None:
 def test_an_attached_text_file_is_redacted_inside_its_encoding(
     open_engine: Callable[..., Engine], tmp_path: Path
 ) -> None:
-    engine = open_engine()
+    engine = open_engine(large_files_dir=str(tmp_path / "lcm-files"))
     inner = "\n".join(f"setting {n} = {n}" for n in range(200)) + f"\nkey = {SECRET}\n"
     url = f"data:text/plain;base64,{base64.b64encode(inner.encode()).decode()}"
     engine.ingest(LANE, [user([{"type": "file", "file": {"filename": "a.txt", "file_data": url}}])])
