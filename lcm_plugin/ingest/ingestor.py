@@ -215,10 +215,14 @@ class Ingestor:
 
     def _plan(self, reader: Reader, session: Session, incoming: list[Incoming], mode: IngestMode) -> _Plan:
         plan = self._compare(reader, session, incoming, mode)
-        found = self._unsure.stored(reader, _lane(session), incoming)
-        if not found:
-            return plan
-        return _Plan([index for index in plan.new if index not in found], plan.conversation, len(found))
+        seen = self._unsure.look(reader, _lane(session), incoming)
+        new = set(plan.new)
+        if seen.stored:
+            return _Plan(sorted(new - seen.places), plan.conversation, len(seen.places))
+        if mode != "sync":
+            # They were new when they could not be stored, however alike the stored end is.
+            new |= seen.places
+        return _Plan(sorted(new), plan.conversation)
 
     def _compare(self, reader: Reader, session: Session, incoming: list[Incoming], mode: IngestMode) -> _Plan:
         refers = any(item.refers for item in incoming)

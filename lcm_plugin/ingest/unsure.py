@@ -26,6 +26,14 @@ class _Batch:
     identities: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """Indices of messages that are handed over again, and whether they are stored."""
+
+    places: frozenset[int] = frozenset()
+    stored: bool = False
+
+
 class UnsureMessages:
     """The newest such batch of every lane. Thread-safe."""
 
@@ -47,22 +55,23 @@ class UnsureMessages:
         with self._lock:
             self._lanes.pop(lane, None)
 
-    def stored(self, reader: Reader, lane: str, incoming: Sequence[Incoming]) -> set[int]:
-        """Indices of messages that are handed over again and turn out to be stored."""
+    def look(self, reader: Reader, lane: str, incoming: Sequence[Incoming]) -> Sighting:
+        """Which messages are handed over again, and whether they turn out to be stored."""
         with self._lock:
             batch = self._lanes.get(lane)
-        if batch is None:
-            return set()
+        places = _places(batch.identities, incoming) if batch else frozenset()
+        if batch is None or not places:
+            return Sighting()
         count = len(batch.identities)
         heads = reader.heads(batch.conversation_id, before_seq=batch.from_seq + count, limit=count)
         standing = tuple(head.identity for head in heads if head.seq >= batch.from_seq)
-        return _places(batch.identities, incoming) if standing == batch.identities else set()
+        return Sighting(places, standing == batch.identities)
 
 
-def _places(identities: Sequence[int], incoming: Sequence[Incoming]) -> set[int]:
+def _places(identities: Sequence[int], incoming: Sequence[Incoming]) -> frozenset[int]:
     """Where the identities are found, in order; nowhere unless all of them are."""
     found: list[int] = []
     for index, item in enumerate(incoming):
         if len(found) < len(identities) and item.identity == identities[len(found)]:
             found.append(index)
-    return set(found) if len(found) == len(identities) else set()
+    return frozenset(found) if len(found) == len(identities) else frozenset()

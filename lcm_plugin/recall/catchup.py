@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from lcm_plugin.errors import StoreError
+from lcm_plugin.errors import ServerAway, StoreError
 from lcm_plugin.events import EventBus
 from lcm_plugin.store.base import Store
 from lcm_plugin.store.search_base import IndexUnusable
@@ -18,8 +18,12 @@ BACKGROUND_BATCH, BACKGROUND_LAG = 100, 500
 
 def index_in_background(store: Store, events: EventBus, stop: Callable[[], bool]) -> int:
     """Indexes what is pending once enough has gathered, in batches that keep no turn waiting."""
-    with store.read() as reader:
-        state = reader.index_state()
+    try:
+        with store.read() as reader:
+            state = reader.index_state()
+    except ServerAway as error:
+        events.emit("search.index_waits", level=logging.DEBUG, reason=str(error))
+        return 0
     if state.message_lag + state.summary_lag < BACKGROUND_LAG:
         return 0
     return index_all(store, events, batch=BACKGROUND_BATCH, stop=stop)

@@ -8,7 +8,6 @@ at a commit is asked about (`outcome`), so that what was committed is never take
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -28,17 +27,18 @@ from lcm_plugin.errors import (
 )
 from lcm_plugin.store.postgres.dialling import dialling, require_usable
 from lcm_plugin.store.postgres.failures import first_line, is_dead, lost_error, store_error, unreachable
-from lcm_plugin.store.postgres.outcome import Outcome, ask_outcome
-from lcm_plugin.store.postgres.patience import PatientConnection
+from lcm_plugin.store.postgres.outage import Outage
+from lcm_plugin.store.postgres.outcome import Outcome, ask_outcome, end_session_of
+from lcm_plugin.store.postgres.patience import NoAnswer, PatientConnection
 from lcm_plugin.store.postgres.url import without_password
 
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 
 _POOL = "lcm"
 _MOST = 8
+_LEAST_WAIT_S = 1.0
 _SLICE_S = 1.0
 _PAUSE_S = 0.1
-_TRUSTED_S = 1.0
 _BEGIN_READING = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 # The transaction's number costs nothing here, and is what can be asked about when a commit is not answered.
 _BEGIN_WRITING = b"BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_current_xact_id()"
@@ -53,9 +53,9 @@ class Connections:
         self.location = without_password(url)
         self.schema = schema
         self.read_only = read_only
-        self._wait_s = max(1.0, busy_timeout_ms / 1000)
+        self._wait_s = max(_LEAST_WAIT_S, busy_timeout_ms / 1000)
         self._dialling = dialling(url, schema, durability=durability, busy_timeout_ms=busy_timeout_ms)
-        self._outage = _Outage(self._wait_s)
+        self._outage = Outage(self._wait_s)
         # The pool connects in threads of its own, so it is let do so only while the server is known to answer.
         self._pool: ConnectionPool[PatientConnection] = ConnectionPool(
             self._dialling.conninfo,
@@ -79,14 +79,14 @@ class Connections:
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """A connection inside a read-only transaction with one consistent view."""
-        with self._transaction(_BEGIN_READING) as (connection, _):
+        with self._transaction(_BEGIN_READING) as connection:
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """A connection inside a transaction: commits at the end, rolls back on any error."""
         self._check_writable()
-        with self._transaction(_BEGIN_WRITING) as (connection, _):
+        with self._transaction(_BEGIN_WRITING) as connection:
             yield connection
 
     @contextmanager
@@ -104,45 +104,46 @@ class Connections:
         self._pool.close()
 
     @contextmanager
-    def _transaction(self, begin: bytes) -> Iterator[tuple[PatientConnection, str]]:
-        connection, number = self._begin(begin)
+    def _transaction(self, begin: bytes) -> Iterator[PatientConnection]:
+        connection = self._begin(begin)
         try:
             try:
-                yield connection, number
+                yield connection
             except BaseException as error:
                 with suppress(psycopg.Error):
                     connection.rollback()
                 if isinstance(error, psycopg.Error):
                     raise self._named(error, connection) from error
                 raise
-            self._commit(connection, number)
+            self._commit(connection)
         finally:
             self._pool.putconn(connection)
 
-    def _begin(self, begin: bytes) -> tuple[PatientConnection, str]:
-        """A connection with a transaction begun, and the transaction's number when it is to write."""
+    def _begin(self, begin: bytes) -> PatientConnection:
+        """A connection with a transaction begun."""
         end = time.monotonic() + self._wait_s
         while True:
             connection = self._take(end)
             try:
                 cursor = connection.execute(begin)
                 number = cursor.fetchone() if cursor.nextset() else None
-                return connection, str(number[0]) if number else ""
+                connection.number = str(number[0]) if number else ""
+                return connection
             except psycopg.Error as error:
                 dead = is_dead(connection, error)
                 self._pool.putconn(connection)
                 if not dead:
                     raise store_error(error, self.location, self.schema) from error
+                # Nothing has been written yet, so another connection is as good.
+                self._lost(connection, error)
                 if time.monotonic() >= end:
                     raise unreachable(error, self.location) from error
-                # Nothing has been written yet, so another connection is as good.
-                self._lost(connection)
             except BaseException:
                 self._pool.putconn(connection)
                 raise
 
-    def _commit(self, connection: PatientConnection, number: str) -> None:
-        if number and connection.info.transaction_status == TransactionStatus.INERROR:
+    def _commit(self, connection: PatientConnection) -> None:
+        if connection.number and connection.info.transaction_status == TransactionStatus.INERROR:
             connection.rollback()
             raise StoreError(f"{self.location}: a statement failed unseen; nothing was written")
         try:
@@ -150,12 +151,12 @@ class Connections:
         except psycopg.Error as error:
             if not is_dead(connection, error):
                 raise store_error(error, self.location, self.schema) from error
-            self._lost(connection)
-            if number:
-                self._require_committed(connection, number, error)
+            self._lost(connection, error)
+            if connection.number:
+                self._require_committed(connection, error)
 
-    def _require_committed(self, connection: PatientConnection, number: str, error: psycopg.Error) -> None:
-        outcome = ask_outcome(self._dialling.plain, number, connection.incarnation, self._wait_s)
+    def _require_committed(self, connection: PatientConnection, error: psycopg.Error) -> None:
+        outcome = ask_outcome(self._dialling.plain, connection.number, connection.incarnation, self._wait_s)
         if outcome is Outcome.ABORTED:
             raise lost_error(error, self.location) from error
         if outcome is Outcome.UNKNOWN:
@@ -177,7 +178,7 @@ class Connections:
                 raise EngineClosed(f"the store {self.location} is closed") from error
             except PoolTimeout as error:
                 # It does not say which: no connection can be made, or none is free.
-                self._outage.begins()
+                self._outage.suspected()
                 self._reach(end)
                 if time.monotonic() >= end:
                     raise StoreBusy(
@@ -190,15 +191,17 @@ class Connections:
         while True:
             if (known := self._outage.known) is not None:
                 raise known
+            begun = time.monotonic()
             try:
-                self._dial().close()
+                with self._dial() as connection:
+                    for number in self._outage.ends():
+                        end_session_of(connection, number)
+                return
             except ServerAway as error:
-                if not self._outage.goes_on(error) or time.monotonic() + _PAUSE_S >= end:
+                now = time.monotonic()
+                if not self._outage.goes_on(error, now - begun) or now + _PAUSE_S >= end:
                     raise
                 time.sleep(_PAUSE_S)
-            else:
-                self._outage.ends()
-                return
 
     def _dial(self, **more: Any) -> Connection:
         try:
@@ -206,74 +209,24 @@ class Connections:
         except psycopg.Error as error:
             raise unreachable(error, self.location) from error
 
-    def _lost(self, connection: PatientConnection) -> None:
+    def _lost(self, connection: PatientConnection, error: psycopg.Error) -> None:
         """Whatever ended one connection has ended the older ones, too."""
-        if self._outage.begins(connection.made_at):
+        waited = error.waited if isinstance(error, NoAnswer) else 0.0
+        if self._outage.lost(connection.made_at, connection.number, waited):
             self._pool.drain()
+        if isinstance(error, NoAnswer) and error.problem is not None:
+            self._outage.goes_on(unreachable(error, self.location), waited)
 
     def _named(self, error: psycopg.Error, connection: Connection) -> StoreError:
         if is_dead(connection, error):
             if isinstance(connection, PatientConnection):
-                self._lost(connection)
+                self._lost(connection, error)
             return lost_error(error, self.location)
         return store_error(error, self.location, self.schema)
 
     def _check_writable(self) -> None:
         if self.read_only:
             raise StoreUnavailable(f"{self.location} was opened read-only")
-
-
-class _Outage:
-    """What is known of a server that does not answer, by all threads. Thread-safe.
-
-    Whoever finds out first waits for it; once it has been away for longer than ``wait_s`` (seconds), one try each
-    is enough, and what the newest try said counts for a moment for all.
-    """
-
-    def __init__(self, wait_s: float) -> None:
-        self._wait_s = wait_s
-        self._lock = threading.Lock()
-        self._begun: float | None = None
-        self._newest = 0.0
-        self._told: tuple[float, ServerAway] | None = None
-
-    @property
-    def lasts(self) -> bool:
-        """Whether nobody has reached the server since."""
-        return self._begun is not None
-
-    @property
-    def known(self) -> ServerAway | None:
-        """Why it was out of reach a moment ago, once the time to wait for it is over."""
-        with self._lock:
-            if self._told is None or self._begun is None:
-                return None
-            now = time.monotonic()
-            fresh = now - self._told[0] < _TRUSTED_S and now - self._begun >= self._wait_s
-            return ServerAway(str(self._told[1])) if fresh else None
-
-    def begins(self, made_at: float | None = None) -> bool:
-        """A connection was lost; false when an equally old one was lost before."""
-        with self._lock:
-            now = time.monotonic()
-            if made_at is not None:
-                if made_at <= self._newest:
-                    return False
-                self._newest = now
-            self._begun = self._begun or now
-            return True
-
-    def goes_on(self, error: ServerAway) -> bool:
-        """A try failed; whether it is worth waiting for another."""
-        with self._lock:
-            now = time.monotonic()
-            self._told = now, error
-            return self._begun is None or now - self._begun < self._wait_s
-
-    def ends(self) -> None:
-        """The server was reached."""
-        with self._lock:
-            self._begun = self._told = None
 
 
 def _concerns_others(record: logging.LogRecord) -> bool:

@@ -54,6 +54,11 @@ def ask_outcome(
         time.sleep(_PAUSE_S)
 
 
+def end_session_of(connection: psycopg.Connection[tuple[Any, ...]], number: str) -> None:
+    """Ends the session whose transaction is still open: the server may not know yet that nobody is there."""
+    connection.execute(_END_IT, (number,))
+
+
 def _ask(connection: psycopg.Connection[tuple[Any, ...]], number: str, incarnation: str) -> Outcome | None:
     """None while it is still open."""
     try:
@@ -61,7 +66,7 @@ def _ask(connection: psycopg.Connection[tuple[Any, ...]], number: str, incarnati
     except pg.InvalidParameterValue:
         return Outcome.ABORTED  # a number that the server never gave, or forgot in a crash
     if status == "in progress":
-        connection.execute(_END_IT, (number,))
+        end_session_of(connection, number)
         return None
     if status == "committed":
         same = connection.execute(INCARNATION).fetchone() == (incarnation,)

@@ -18,18 +18,28 @@ _LOOK_EVERY_S = 2.0
 _SESSION = "SELECT state FROM pg_stat_activity WHERE pid = %s"
 
 
+class NoAnswer(psycopg.OperationalError):
+    """Nothing came for ``waited`` seconds; ``problem`` is why no other connection could be made either."""
+
+    def __init__(self, waited: float, why: str, problem: psycopg.Error | None = None) -> None:
+        super().__init__(f"no answer for {waited:.0f} s, {why}")
+        self.waited = waited
+        self.problem = problem
+
+
 class PatientConnection(psycopg.Connection[tuple[Any, ...]]):
-    """Closes itself, with an `OperationalError`, when no answer is to be expected any more.
+    """Closes itself, with `NoAnswer`, when no answer is to be expected any more.
 
     ``patience`` is how long (seconds) it waits before the first look; ``dial`` makes another connection to the same
     server. ``incarnation`` changes whenever the server starts anew; ``direct`` is false when something in between
-    shares its connections.
+    shares its connections. ``number`` is that of the write transaction it is in.
     """
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         self.made_at = time.monotonic()
         self.incarnation = ""
+        self.number = ""
         self.direct = False
         self.patience = 0.0
         self.dial: Callable[[], psycopg.Connection[tuple[Any, ...]]] | None = None
@@ -61,13 +71,13 @@ class PatientConnection(psycopg.Connection[tuple[Any, ...]]):
             with self.dial() as other:
                 found = other.execute(_SESSION, (self.info.backend_pid,)).fetchone()
         except psycopg.Error as error:
-            raise self._given_up(begun, f"and no new connection either: {error}") from None
+            raise self._given_up(begun, "and no new connection can be made", error) from None
         if not self.direct or (found is not None and found[0] == "active"):
             return False
         if found is None or idle_before:
             raise self._given_up(begun, "although the server is done")
         return True
 
-    def _given_up(self, begun: float, why: str) -> psycopg.OperationalError:
+    def _given_up(self, begun: float, why: str, problem: psycopg.Error | None = None) -> NoAnswer:
         self.pgconn.finish()
-        return psycopg.OperationalError(f"no answer for {time.monotonic() - begun:.0f} s, {why}")
+        return NoAnswer(time.monotonic() - begun, why, problem)
