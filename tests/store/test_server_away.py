@@ -15,7 +15,7 @@ import psycopg
 import pytest
 from invariants import assert_sound
 from messages import assistant, user
-from own_server import OwnServer
+from postgres_server import PostgresServer
 from tcp_proxy import TcpProxy
 
 from lcm_plugin import Engine, LcmConfig, Session
@@ -40,34 +40,35 @@ def quick_to_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[OwnServer]:
-    with OwnServer() as running:
+def server() -> Iterator[PostgresServer]:
+    with PostgresServer(tcp=True) as running:
         yield running
 
 
 @pytest.fixture
-def proxy(server: OwnServer) -> Iterator[TcpProxy]:
+def proxy(server: PostgresServer) -> Iterator[TcpProxy]:
+    assert server.port is not None
     between = TcpProxy(server.port)
     yield between
     between.close()
 
 
 @pytest.fixture(scope="module")
-def schema(server: OwnServer) -> str:
+def schema(server: PostgresServer) -> str:
     PostgresStore(f"{server.url}&schema=lcm_away").close()
     return "lcm_away"
 
 
 @pytest.fixture
-def direct(server: OwnServer, schema: str) -> str:
+def direct(server: PostgresServer, schema: str) -> str:
     """The database itself."""
     return f"{server.url}&schema={schema}"
 
 
 @pytest.fixture
-def through(server: OwnServer, proxy: TcpProxy, schema: str) -> str:
+def through(server: PostgresServer, proxy: TcpProxy, schema: str) -> str:
     """The database behind the proxy."""
-    return f"{server.url_for('postgres', port=proxy.port)}&schema={schema}"
+    return f"{server.tcp_url().replace(str(server.port), str(proxy.port))}&schema={schema}"
 
 
 @pytest.fixture
@@ -77,7 +78,7 @@ def lane() -> Session:
 
 
 @pytest.fixture
-def administrator(server: OwnServer) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
+def administrator(server: PostgresServer) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
     with psycopg.connect(server.url, autocommit=True) as connection:
         yield connection
 
@@ -165,7 +166,7 @@ def eventually(condition: Callable[[], Any], seconds: float = 5.0) -> Any:
 
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
 def test_a_restart_between_turns_is_not_noticed(
-    server: OwnServer,
+    server: PostgresServer,
     direct: str,
     open_host: Callable[[str], Host],
     caplog: pytest.LogCaptureFixture,
@@ -220,7 +221,7 @@ def test_a_session_that_is_ended_while_it_writes_is_run_again(
 
 
 def test_while_the_server_is_down_the_host_goes_on_and_all_is_stored_once_it_is_back(
-    server: OwnServer, direct: str, open_host: Callable[[str], Host], caplog: pytest.LogCaptureFixture
+    server: PostgresServer, direct: str, open_host: Callable[[str], Host], caplog: pytest.LogCaptureFixture
 ) -> None:
     host = open_host(direct)
     host.turn(1)
@@ -242,7 +243,7 @@ def test_while_the_server_is_down_the_host_goes_on_and_all_is_stored_once_it_is_
 
 
 def test_a_host_that_hands_over_its_whole_list_gets_it_back_while_the_server_is_down(
-    lane: Session, server: OwnServer, direct: str, open_host: Callable[[str], Host]
+    lane: Session, server: PostgresServer, direct: str, open_host: Callable[[str], Host]
 ) -> None:
     plugin = open_host(direct).plugin
     history = [user("one")]
@@ -482,7 +483,7 @@ def test_giving_back_space_says_what_went_wrong_and_leaves_nothing_changed(
         store.close()
 
 
-def test_the_server_says_how_a_transaction_ended(server: OwnServer) -> None:
+def test_the_server_says_how_a_transaction_ended(server: PostgresServer) -> None:
     def dial() -> psycopg.Connection[tuple[Any, ...]]:
         return psycopg.connect(server.url, autocommit=True)
 
@@ -515,7 +516,7 @@ def test_the_server_says_how_a_transaction_ended(server: OwnServer) -> None:
 
 
 def test_a_crash_of_one_session_counts_as_another_start(
-    server: OwnServer, administrator: psycopg.Connection[tuple[Any, ...]]
+    server: PostgresServer, administrator: psycopg.Connection[tuple[Any, ...]]
 ) -> None:
     before = administrator.execute(INCARNATION).fetchone()
     os.kill(administrator.info.backend_pid, signal.SIGKILL)
