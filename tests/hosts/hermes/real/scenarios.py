@@ -32,6 +32,8 @@ def make_agent(url: str, **options: Any) -> Any:
         "session_db": SessionDB(),
         "skip_context_files": True,
         "skip_memory": True,
+        # Without a listener the host shows a spinner, and waits half a second for its end at each tool call.
+        "tool_progress_callback": lambda *_, **__: None,
     }
     return AIAgent(**{**settings, **options})
 
@@ -49,13 +51,14 @@ def loop(
     history: list[dict[str, Any]] | None = None,
     session_id: str | None = None,
     resume: bool = False,
-    pause: float = 0.0,
+    settle: str | None = None,
     watch: bool = False,
     **options: Any,
 ) -> dict[str, Any]:
     """Says the turns one after the other to one agent, as a chat program does.
 
     ``resume`` begins with what the host has of the session; ``watch`` asks for ``/lcm status`` after each turn.
+    Once a status has said ``settle``, each turn is followed by a wait for what runs in the background.
     """
     if session_id is not None:
         options["session_id"] = session_id
@@ -93,7 +96,8 @@ def loop(
             ids.append(agent.session_id)
         if watch:
             statuses.append(slash("status"))
-        time.sleep(pause)
+        if settle is not None and settle in "\n".join(statuses):
+            agent.context_compressor.runtime.engine().wait_idle(30)
     return {
         "engine": engine_of(agent),
         "answers": answers,
@@ -293,7 +297,10 @@ def gateway_compress(url: str, turns: list[str], after: str) -> dict[str, Any]:
 
 
 def under_lock(url: str, turns: list[str], session_id: str) -> dict[str, Any]:
-    """Talks, ends and compacts while another process holds the write lock; leaves when it is gone."""
+    """Talks, ends and compacts while another process holds the write lock; leaves when it is gone.
+
+    The file ``done-under-lock`` tells that process that there is nothing more to see.
+    """
     from hermes_state import SessionDB
 
     records = SessionDB()
@@ -307,8 +314,15 @@ def under_lock(url: str, turns: list[str], session_id: str) -> dict[str, Any]:
     end_seconds = time.perf_counter() - started
     unchanged = engine.compress(messages, current_tokens=60_000) is messages
     problem = engine.get_status()["problem"]
+    waiting = engine.runtime.outbox.waiting
+    Path("done-under-lock").touch()
     engine.runtime.outbox.drain(30)
-    return {"end_seconds": end_seconds, "compress_unchanged": unchanged, "problem": problem}
+    return {
+        "waiting": waiting,
+        "end_seconds": end_seconds,
+        "compress_unchanged": unchanged,
+        "problem": problem,
+    }
 
 
 def lowered_threshold(url: str, turns: list[str]) -> dict[str, Any]:

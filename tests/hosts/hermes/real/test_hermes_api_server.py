@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 from fakes.speech import turn
-from gateway import gateway
+from hermes_gateway import gateway
 from world import World, texts
 
 Make = Callable[..., World]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from collections.abc import Callable
 
 from fakes.answers import is_summary_request
@@ -13,6 +14,7 @@ from world import World, texts
 
 Make = Callable[..., World]
 
+SECONDS = 60
 IMPATIENT = {"busyTimeoutMs": 500, "summaryMaxCallsPerWindow": 1000}
 
 
@@ -71,13 +73,22 @@ def test_a_locked_database_holds_nobody_up_and_loses_nothing(world: Make) -> Non
     home.scenario("loop", turns=["before the lock"], session_id="locked")
     lock = sqlite3.connect(home.database, isolation_level=None, check_same_thread=False)
     lock.execute("BEGIN IMMEDIATE")
-    release = threading.Timer(25, lambda: lock.execute("ROLLBACK"))
-    release.start()
+    done = home.home / "done-under-lock"
+
+    def release() -> None:
+        deadline = time.monotonic() + SECONDS
+        while not done.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        lock.execute("ROLLBACK")
+
+    holder = threading.Thread(target=release)
+    holder.start()
     try:
         outcome = home.scenario("under_lock", turns=["during the lock"], session_id="locked")
     finally:
-        release.join()
+        holder.join()
         lock.close()
+    assert outcome["waiting"] > 0
     assert outcome["end_seconds"] < 2
     assert outcome["compress_unchanged"]
     assert outcome["problem"] != ""
@@ -109,7 +120,7 @@ def test_a_failed_summary_says_so_and_still_leaves_a_smaller_context(world: Make
     home = world(lcm={"contextThreshold": 0.3, "freshTailCount": 8, "leafChunkTokens": 3000})
     home.server.add_rule(lambda r: Failure(503, "overloaded") if is_summary_request(r) else None)
     said = [turn(number, 500) for number in range(1, 46)]
-    outcome = home.scenario("loop", turns=said, pause=0.3, watch=True)
+    outcome = home.scenario("loop", turns=said, settle="", watch=True)
     assert "by extraction because a model failed" in outcome["statuses"][-1]
     assert texts(home.stored(), "user") == said
     asked = [request.tokens for request in home.server.requests if request.tools]
@@ -122,6 +133,7 @@ def test_a_failed_publication_is_told_and_the_paid_summary_is_used_later(world: 
     """Another process holds the write lock while the model writes a summary, for longer than we wait."""
     home = world(lcm={"contextThreshold": 0.2, "freshTailCount": 6, "leafChunkTokens": 2000, **IMPATIENT})
     locks: list[sqlite3.Connection] = []
+    told = "last error: compaction finished"
 
     def lock(request: ModelRequest) -> None:
         if is_summary_request(request) and not locks:
@@ -131,9 +143,9 @@ def test_a_failed_publication_is_told_and_the_paid_summary_is_used_later(world: 
 
     home.server.add_rule(lock)
     said = [turn(number, 500) for number in range(1, 46)]
-    outcome = home.scenario("loop", turns=said, pause=0.3, watch=True)
+    outcome = home.scenario("loop", turns=said, settle=told, watch=True)
     locks[0].close()
-    assert any("last error: compaction finished" in status for status in outcome["statuses"])
+    assert any(told in status for status in outcome["statuses"])
     assert texts(home.stored(), "user") == said
     assert any(not call["noop"] for call in outcome["compress"])
     assert [request.tokens for request in home.server.requests if request.tools][-1] <= 0.2 * 64_000 + 600

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from fakes.irc_server import IrcServer
 from fakes.speech import turn
-from gateway import gateway
+from hermes_gateway import gateway
 from world import World, texts
 
 Make = Callable[..., World]

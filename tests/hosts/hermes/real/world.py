@@ -53,7 +53,8 @@ class World:
             "compression": {"enabled": True},
             "context": {"engine": self.selected},
             "plugins": {"enabled": list(self.enabled), "entries": {"lcm": dict(self.lcm)}},
-            "security": {"allow_lazy_installs": False},
+            "security": {"allow_lazy_installs": False, "tirith_enabled": False},
+            "agent": {"environment_probe": False},
         }
         for name, section in self.host.items():
             config[name] = {**config.get(name, {}), **section} if isinstance(section, dict) else section
