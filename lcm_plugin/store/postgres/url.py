@@ -29,7 +29,9 @@ def split_schema(url: str) -> tuple[str, str]:
 
     Raises `StoreUnavailable` for what is no URL, without quoting it: it may hold a password.
     """
-    base, _, query = url.partition("?")
+    base, mark, query = url.rpartition("?")
+    if not mark:
+        base, query = url, ""
     pairs = [pair for pair in query.split("&") if pair]
     schema = next((pair.partition("=")[2] for pair in pairs if pair.startswith("schema=")), "lcm")
     rest = [pair for pair in pairs if not pair.startswith("schema=")]
