@@ -277,7 +277,8 @@ class ContextChanges(ContextQueries, SummaryChanges):
 
     def _revision(self, conversation_id: int) -> int:
         row = self._one(
-            "SELECT revision FROM conversations WHERE conversation_id = %s FOR UPDATE", (conversation_id,)
+            "SELECT revision FROM conversations WHERE conversation_id = %s FOR NO KEY UPDATE",
+            (conversation_id,),
         )
         return int(row[0]) if row else -1
 

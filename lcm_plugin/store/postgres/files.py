@@ -9,6 +9,9 @@ FILE_COLUMNS = (
     "file_id, conversation_id, sha256, storage_uri, byte_size, file_name, mime_type, line_count, "
     "exploration_summary, truncated, created_at"
 )
+# Waits for whoever stores payloads, and keeps others from it until the transaction ends. A message that is being
+# stored refers to a record that may be there already, so no lock of rows keeps that record for it.
+HOLD_FILES = "LOCK TABLE large_files IN SHARE ROW EXCLUSIVE MODE"
 
 
 class FileQueries(Handle):

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from lcm_plugin.store.postgres.conversations import Handle
-from lcm_plugin.store.postgres.files import FILE_COLUMNS
+from lcm_plugin.store.postgres.files import FILE_COLUMNS, HOLD_FILES
 from lcm_plugin.store.postgres.rewriting import INSERT_NOTE, note_rows
 from lcm_plugin.store.postgres.vectors import VectorChanges
 from lcm_plugin.store.records import FileRecord
@@ -163,7 +163,6 @@ class RemovalChanges(RemovalQueries, VectorChanges):
         return Emptied(len(rows), freed, rows[-1][1], named)
 
     def delete_conversation(self, conversation_id: int) -> None:
-        self._hand_over_files(conversation_id)
         for table in (
             "context_items",
             "summary_parents",
@@ -171,13 +170,21 @@ class RemovalChanges(RemovalQueries, VectorChanges):
             "summaries",
             "messages",
             "session_runs",
-            "conversations",
         ):
             self._run(f"DELETE FROM {table} WHERE conversation_id = %s", (conversation_id,))
+        # Payloads are held at the end only, since hosts that store some wait for it.
+        self._hand_over_files(conversation_id)
+        self._run("DELETE FROM conversations WHERE conversation_id = %s", (conversation_id,))
 
     def drop_unused_files(
         self, conversation_id: int, among: Collection[str] | None = None
     ) -> list[FileRecord]:
+        if (
+            self._one("SELECT 1 FROM large_files WHERE conversation_id = %s LIMIT 1", (conversation_id,))
+            is None
+        ):
+            return []
+        self._run(HOLD_FILES)
         rows = self._all(
             f"SELECT {FILE_COLUMNS} FROM large_files f WHERE conversation_id = %s AND NOT EXISTS "
             "(SELECT FROM message_parts p WHERE p.file_id = f.file_id)",
@@ -201,8 +208,7 @@ class RemovalChanges(RemovalQueries, VectorChanges):
         return unused
 
     def unreferenced(self, records: Sequence[FileRecord]) -> list[FileRecord]:
-        # Waits for whoever is storing a record, and keeps others from it until this transaction ends.
-        self._run("LOCK TABLE large_files IN SHARE ROW EXCLUSIVE MODE")
+        self._run(HOLD_FILES)
         digests = [record.sha256 for record in records]
         needed = {
             row[0] for row in self._all("SELECT sha256 FROM large_files WHERE sha256 = ANY(%s)", (digests,))
@@ -262,6 +268,7 @@ class RemovalChanges(RemovalQueries, VectorChanges):
 
     def _hand_over_files(self, conversation_id: int) -> None:
         """Records that other conversations refer to go to one of those."""
+        self._run(HOLD_FILES)
         for (file_id,) in self._all(
             "SELECT file_id FROM large_files WHERE conversation_id = %s", (conversation_id,)
         ):

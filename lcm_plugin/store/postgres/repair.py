@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from lcm_plugin.store.postgres.audit import expected_indexes, word_columns
 from lcm_plugin.store.postgres.audit_queries import QUERIES as AUDITS
 from lcm_plugin.store.postgres.conversations import Handle
+from lcm_plugin.store.postgres.files import HOLD_FILES
 from lcm_plugin.store.postgres.search import SearchChanges
 from lcm_plugin.store.records import Summary
 from lcm_plugin.store.repair_base import message_ids
@@ -167,6 +168,7 @@ class RepairChanges(SearchChanges, Handle):
         )
 
     def delete_blob(self, sha256: str) -> int:
+        self._run(HOLD_FILES)
         return self._run(
             "DELETE FROM file_blobs WHERE sha256 = %(digest)s AND NOT EXISTS (SELECT FROM large_files "
             "WHERE sha256 = %(digest)s AND storage_uri = 'db:')",
@@ -181,6 +183,7 @@ class RepairChanges(SearchChanges, Handle):
         return len(missing)
 
     def known_digests(self, digests: Sequence[str]) -> list[str]:
+        self._run(HOLD_FILES)
         rows = self._all("SELECT DISTINCT sha256 FROM large_files WHERE sha256 = ANY(%s)", (list(digests),))
         return [row[0] for row in rows]
 
