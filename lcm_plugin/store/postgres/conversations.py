@@ -108,7 +108,8 @@ class ConversationQueries(Handle):
 class ConversationChanges(ConversationQueries):
     """Changes of conversations."""
 
-    lock = " FOR UPDATE"
+    # What refers to the row may come meanwhile: handing a payload over to a conversation waits for no turn of it.
+    lock = " FOR NO KEY UPDATE"
 
     def open_conversation(self, session: Session, now: int) -> Conversation:
         found = self.find_conversation(session)
