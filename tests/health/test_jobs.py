@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from databases import RawDatabase
 from messages import user
-from postgres_server import running_server
 from typer.testing import CliRunner
 
 from lcm_plugin import CompletionRequest, Engine, LcmConfig, Session
@@ -19,10 +19,11 @@ from lcm_plugin.cli.app import app
 from lcm_plugin.events import Event
 from lcm_plugin.health.jobs import LEASE_MS
 from lcm_plugin.store.base import Store
-from lcm_plugin.store.postgres.store import PostgresStore
-from lcm_plugin.store.sqlite.store import SqliteStore
+
+pytestmark = pytest.mark.both_stores
 
 Open = Callable[..., Engine]
+Named = Callable[[str], str]
 SETTINGS: dict[str, Any] = {
     "fresh_tail_count": 4,
     "leaf_chunk_tokens": 400,
@@ -31,17 +32,9 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-@pytest.fixture(params=["sqlite", "postgres"], scope="module")
-def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    if request.param == "sqlite":
-        opened: Store = SqliteStore(tmp_path_factory.mktemp("jobs") / "lcm.db")
-        yield opened
-        opened.close()
-        return
-    with running_server() as url:
-        opened = PostgresStore(f"{url}{'&' if '?' in url else '?'}schema=jobs")
-        yield opened
-        opened.close()
+@pytest.fixture
+def store(engine: Engine) -> Store:
+    return engine.store
 
 
 def conversation(store: Store, key: str) -> int:
@@ -91,15 +84,13 @@ def test_what_is_asked_for_while_it_is_done_is_done_again(store: Store) -> None:
 
 
 def test_a_worker_does_what_the_command_line_asked_for(
-    open_engine: Open, session: Session, tmp_path: Path
+    open_engine: Open, raw_database: Callable[..., RawDatabase], database_named: Named, session: Session
 ) -> None:
     engine = open_engine(**SETTINGS)
     engine.ingest(session, [user(f"bed {number} " + "slowly " * 30) for number in range(20)])
     engine.close()
-    path = str(tmp_path / "lcm.db")
-    damage = sqlite3.connect(path, isolation_level=None)
-    damage.execute("UPDATE conversations SET raw_tokens = raw_tokens + 1")
-    damage.close()
+    path = database_named("lcm")
+    raw_database().change("UPDATE conversations SET raw_tokens = raw_tokens + 1")
     runner = CliRunner()
     asked = runner.invoke(app, ["doctor", "--later", "scan_and_plan", "--database", path])
     assert asked.exit_code == 0, asked.output
@@ -177,13 +168,14 @@ def test_sound_summaries_are_sampled_in_silence(open_engine: Open, session: Sess
     assert engine.integrity_jobs.work_off(lambda: False) == 0
 
 
+@pytest.mark.sqlite_only
 def test_a_database_of_the_first_version_gets_the_table(tmp_path: Path, session: Session) -> None:
     path = tmp_path / "lcm.db"
     with Engine.open(LcmConfig(database=str(path), **SETTINGS)) as engine:
         engine.ingest(session, [user("from before")])
     old = sqlite3.connect(path, isolation_level=None)
     old.execute("DROP TABLE integrity_jobs")
-    old.execute("DELETE FROM _sqlite_migrations WHERE name = 'integrity_jobs'")
+    old.execute("DELETE FROM _sqlite_migrations WHERE name IN ('integrity_jobs', 'fast_reads')")
     old.execute("PRAGMA user_version = 2")
     old.close()
     with Engine.open(LcmConfig(database=str(path), **SETTINGS)) as engine:
@@ -193,13 +185,14 @@ def test_a_database_of_the_first_version_gets_the_table(tmp_path: Path, session:
         assert engine.check().ok
 
 
+@pytest.mark.sqlite_only
 def test_a_database_of_an_older_version_is_not_called_damaged(tmp_path: Path, session: Session) -> None:
     path = tmp_path / "lcm.db"
     with Engine.open(LcmConfig(database=str(path), **SETTINGS)) as engine:
         engine.ingest(session, [user("from before")])
     old = sqlite3.connect(path, isolation_level=None)
     old.execute("DROP TABLE integrity_jobs")
-    old.execute("DELETE FROM _sqlite_migrations WHERE name = 'integrity_jobs'")
+    old.execute("DELETE FROM _sqlite_migrations WHERE name IN ('integrity_jobs', 'fast_reads')")
     old.execute("PRAGMA user_version = 2")
     old.close()
     runner = CliRunner()
