@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 import pluggy
@@ -22,6 +23,7 @@ from lcm_plugin.events import Event, log_failure
 from lcm_plugin.hookspecs import PROJECT, HostHooks, PluginHooks, hookimpl
 from lcm_plugin.sessions.gate import Access
 from lcm_plugin.sessions.subagents import PARENT_KEY
+from lcm_plugin.store.again import again
 from lcm_plugin.turns import TurnMemory, rough_tokens, turn_budget, with_live_copies
 from lcm_plugin.types import (
     CommandResult,
@@ -91,7 +93,9 @@ class LcmPlugin:
     @hookimpl
     def before_turn(self, turn: Turn) -> Context | None:
         """Stores what is new and assembles; on any failure the host's own list comes back unchanged."""
-        return self._guard("before_turn", turn.session, lambda: self._before(turn), lambda: _own_list(turn))
+        # What is stored by then is not stored again, so all of it may be run again.
+        work = partial(again, lambda: self._before(turn))
+        return self._guard("before_turn", turn.session, work, lambda: _own_list(turn))
 
     @hookimpl
     def after_turn(self, turn: Turn) -> None:

@@ -14,7 +14,7 @@ from uuid import uuid4
 from lcm_plugin.compaction.compactor import Compactor
 from lcm_plugin.compaction.policy import Call, Limits
 from lcm_plugin.compaction.scheduler import call_of
-from lcm_plugin.errors import StoreBusy
+from lcm_plugin.errors import ServerAway, StoreBusy
 from lcm_plugin.store.base import Store
 from lcm_plugin.store.records import Conversation
 from lcm_plugin.types import CompactionResult, Reason
@@ -67,7 +67,8 @@ class Worker:
     ) -> WorkReport:
         """Works until ``stop`` is set, or with ``until_idle`` until nothing is due any more.
 
-        A set ``stop`` ends it after the pass that is running; what is left stays owed.
+        A set ``stop`` ends it after the pass that is running; what is left stays owed. A database server that goes
+        away is waited for, unless it is to end when idle: then that is an error.
         """
         report = WorkReport()
         seen_backlogs = False
@@ -81,6 +82,10 @@ class Worker:
                 report.integrity_checks += checked
                 worked |= checked > 0
             except StoreBusy:
+                worked = False
+            except ServerAway:
+                if until_idle:
+                    raise
                 worked = False
             if worked:
                 continue

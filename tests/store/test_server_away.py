@@ -220,6 +220,61 @@ def test_a_session_that_is_ended_while_it_writes_is_run_again(
     assert_sound(direct)
 
 
+def test_a_session_that_is_ended_while_a_context_is_read_is_read_again(
+    direct: str,
+    schema: str,
+    open_host: Callable[[str], Host],
+    administrator: psycopg.Connection[tuple[Any, ...]],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    host = open_host(direct)
+    host.turn(1)
+    contexts: list[Any] = []
+    history = [*host.said, user("what now?")]
+    with held_up(direct, schema, "summaries"):
+        asked = Turn(host.lane, history, window=32_000)
+        turn = threading.Thread(target=lambda: contexts.append(host.plugin.before_turn(asked)))
+        turn.start()
+        first = eventually(lambda: waiting_for_lock(administrator))
+        administrator.execute("SELECT pg_terminate_backend(%s)", (first,))
+        eventually(lambda: waiting_for_lock(administrator) not in (None, first))
+    turn.join(LONGEST_HOOK_S)
+    assert contexts[0].messages == history
+    assert host.stored() == history
+    assert not failures_in(caplog)
+
+
+def test_a_worker_outlives_the_server(
+    lane: Session, server: PostgresServer, direct: str, open_engine: Callable[[str], Engine]
+) -> None:
+    engine, stop = open_engine(direct), threading.Event()
+    reports: list[Any] = []
+    worker = threading.Thread(target=lambda: reports.append(engine.work(stop, poll_seconds=0.05)))
+    worker.start()
+    server.stop()
+    try:
+        with pytest.raises(ServerAway):
+            engine.work(threading.Event(), until_idle=True)
+        assert worker.is_alive()
+    finally:
+        server.start()
+    engine.ingest(lane, [make(f"word {number} " * 300) for number in range(60) for make in (user, assistant)])
+    with engine.store.write() as writer:
+        conversation = writer.find_conversation(lane)
+        assert conversation is not None
+        writer.request_compaction(conversation.conversation_id, "test", None, now_ms())
+    eventually(lambda: debt_state(engine, conversation.conversation_id) == "done", 10)
+    stop.set()
+    worker.join(5)
+    assert reports[0].passes > 0
+
+
+def debt_state(engine: Engine, conversation_id: int) -> str | None:
+    with engine.store.read() as reader:
+        debt = reader.debt(conversation_id)
+        return debt.state if debt else None
+
+
 def test_while_the_server_is_down_the_host_goes_on_and_all_is_stored_once_it_is_back(
     server: PostgresServer, direct: str, open_host: Callable[[str], Host], caplog: pytest.LogCaptureFixture
 ) -> None:
