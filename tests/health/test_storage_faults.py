@@ -211,7 +211,7 @@ def make_older(path: Path) -> sqlite3.Connection:
     """Takes the newest change of the schema back."""
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("DROP TABLE integrity_jobs")
-    connection.execute("DELETE FROM _sqlite_migrations WHERE name = 'integrity_jobs'")
+    connection.execute("DELETE FROM _sqlite_migrations WHERE name IN ('integrity_jobs', 'fast_reads')")
     connection.execute("PRAGMA user_version = 2")
     return connection
 

@@ -76,9 +76,9 @@ class ConversationQueries(Handle):
         self, *, after_id: int = 0, limit: int = 100, active_only: bool = False
     ) -> list[Conversation]:
         rows = self._all(
-            f"SELECT {_COLUMNS} FROM conversations WHERE conversation_id > %s AND (active OR NOT %s) "
+            f"SELECT {_COLUMNS} FROM conversations WHERE conversation_id > %s {'AND active ' if active_only else ''}"
             "ORDER BY conversation_id LIMIT %s",
-            (after_id, active_only, limit),
+            (after_id, limit),
         )
         return [Conversation(*row) for row in rows]
 

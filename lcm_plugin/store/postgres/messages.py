@@ -14,6 +14,7 @@ HEAD_COLUMNS = (
     "m.host_id, m.sender, m.channel, m.calls, m.answers, m.hidden"
 )
 HEAD_WIDTH = 14
+_END = 1 << 62
 _PART_COLUMNS = (
     "message_id, ordinal, type::text, path, text, exact, tool_name, tool_call_id, file_id, metadata::text"
 )
@@ -33,7 +34,7 @@ class MessageQueries(Handle):
         rows = self._all(
             f"SELECT {HEAD_COLUMNS} FROM messages m WHERE m.conversation_id = %s AND m.seq < %s "
             "ORDER BY m.seq DESC LIMIT %s",
-            (conversation_id, (1 << 62) if before_seq is None else before_seq, limit),
+            (conversation_id, _END if before_seq is None else before_seq, limit),
         )
         return [message_head(row) for row in reversed(rows)]
 
@@ -64,9 +65,12 @@ class MessageQueries(Handle):
         return {stored.head.message_id: stored for stored in self._with_parts(rows)}
 
     def known_host_ids(self, conversation_ids: Sequence[int], host_ids: Sequence[str]) -> set[str]:
+        if not host_ids:
+            return set()
         rows = self._all(
-            "SELECT host_id FROM messages WHERE conversation_id = ANY(%s) AND host_id = ANY(%s)",
-            (list(conversation_ids), list(host_ids)),
+            "SELECT h.id FROM unnest(%s::text[]) AS h (id) CROSS JOIN LATERAL (SELECT FROM messages m "
+            "WHERE m.conversation_id = ANY(%s) AND m.host_id = h.id LIMIT 1) known",
+            (list(host_ids), list(conversation_ids)),
         )
         return {row[0] for row in rows}
 
@@ -121,8 +125,8 @@ class MessageQueries(Handle):
     def newest_user(self, conversation_id: int, *, before: int | None = None) -> MessageHead | None:
         row = self._one(
             f"SELECT {HEAD_COLUMNS} FROM messages m WHERE m.conversation_id = %s AND {_USER_SPEAKS} "
-            "AND (%s::bigint IS NULL OR m.seq < %s) ORDER BY m.seq DESC LIMIT 1",
-            (conversation_id, before, before),
+            "AND m.seq < %s ORDER BY m.seq DESC LIMIT 1",
+            (conversation_id, _END if before is None else before),
         )
         return message_head(row) if row else None
 

@@ -23,6 +23,7 @@ _CJK = (
     "\\u3005-\\u3007\\u3040-\\u30ff\\u31f0-\\u31ff\\u3400-\\u4dbf\\u4e00-\\u9fff\\uac00-\\ud7af"
     "\\uf900-\\ufaff\\uff66-\\uff9f"
 )
+_SIGNS = "[\\x01-\\x2f\\x3a-\\x40\\x5b-\\x60\\x7b-\\x7f]+"
 
 _BASE = f"""
 CREATE TEXT SEARCH DICTIONARY lcm_stem (TEMPLATE = snowball, LANGUAGE = english);
@@ -30,7 +31,7 @@ CREATE TEXT SEARCH CONFIGURATION lcm_words (COPY = simple);
 ALTER TEXT SEARCH CONFIGURATION lcm_words ALTER MAPPING FOR asciiword, asciihword, hword_asciipart, hword_numpart,
     word, hword, hword_part, numword, numhword WITH lcm_stem;
 CREATE FUNCTION lcm_clean(raw text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-    SELECT regexp_replace(translate(lower(regexp_replace(raw, E'[\\x01-\\x2f\\x3a-\\x40\\x5b-\\x60\\x7b-\\x7f]+',
+    SELECT regexp_replace(translate(lower(regexp_replace(raw, E'{_SIGNS}',
         ' ', 'g')), '{_MARKED}', '{_BARE}'), E'([{_CJK}])', E' \\\\1 ', 'g') $$;
 CREATE FUNCTION lcm_vector(raw text) RETURNS tsvector LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT to_tsvector('{{schema}}.lcm_words'::regconfig, {{schema}}.lcm_clean(left(raw, {_MOST_INDEXED_CHARS}))) $$;
@@ -306,7 +307,28 @@ CREATE TABLE integrity_jobs (
 CREATE INDEX integrity_jobs_due ON integrity_jobs (requested_at) WHERE state IN ('pending', 'running');
 """
 
-MIGRATIONS: tuple[str, ...] = (_BASE, _REMOVALS, _INTEGRITY_JOBS)
+# Cleans as `_BASE` does: folding is what costs most there, and plain ASCII has nothing to fold.
+# Keys are compared byte by byte, which is what a search for their beginning needs.
+_FAST_READS = f"""
+CREATE FUNCTION lcm_fold(lowered text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN lowered ~ '[{_MARKED}]' THEN translate(lowered, '{_MARKED}', '{_BARE}') ELSE lowered END $$;
+CREATE OR REPLACE FUNCTION lcm_clean(raw text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN octet_length(raw) = length(raw)
+    THEN lower(regexp_replace(raw, E'{_SIGNS}', ' ', 'g'))
+    ELSE regexp_replace({{schema}}.lcm_fold(lower(regexp_replace(raw, E'{_SIGNS}', ' ', 'g'))),
+        E'([{_CJK}])', E' \\\\1 ', 'g') END $$;
+
+DROP INDEX conversations_key;
+CREATE INDEX conversations_key ON conversations (session_key text_pattern_ops, conversation_id);
+CREATE INDEX conversations_active ON conversations (conversation_id) WHERE active;
+DROP INDEX summaries_depth;
+CREATE INDEX summaries_depth ON summaries (conversation_id, depth, summary_rowid);
+CREATE INDEX summaries_newest ON summaries (summary_rowid);
+CREATE INDEX integrity_jobs_finished ON integrity_jobs (finished_at DESC, conversation_id)
+    WHERE state IN ('done', 'failed');
+"""
+
+MIGRATIONS: tuple[str, ...] = (_BASE, _REMOVALS, _INTEGRITY_JOBS, _FAST_READS)
 
 
 def prepare_schema(connection: Connection, schema: str) -> None:

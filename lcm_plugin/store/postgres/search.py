@@ -11,10 +11,16 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from lcm_plugin.store.postgres.search_terms import (
+    ROW_ID,
+    WordSearch,
+    conditions,
+    holds,
+    newest_first,
+)
 from lcm_plugin.store.postgres.vectors import VectorChanges, VectorQueries
 from lcm_plugin.store.records import message_ref
 from lcm_plugin.store.search_base import (
-    AllOf,
     Clause,
     Condition,
     Filter,
@@ -23,15 +29,16 @@ from lcm_plugin.store.search_base import (
     RowKind,
     Scored,
     SearchRow,
-    Substring,
     WordQuery,
 )
 
 MAX_SENDERS = 300
 SENDERS_FROM_NEWEST = 2_000
-COUNT_EXACTLY = 20_000
+COUNT_EXACTLY = 2_000
+SHARE_FROM_NEWEST = 500
 _END = 1 << 62
 _FETCH = 200
+_LAST_CHARACTER = "\U0010ffff"
 _cursor_names = itertools.count()
 
 _TEXT = (
@@ -43,19 +50,13 @@ _TOOL_NAME = (
     "(SELECT min(p.tool_name) FROM message_parts p WHERE p.conversation_id = m.conversation_id "
     "AND p.message_id = m.message_id)"
 )
-_SELECT = {
-    "message": "SELECT m.message_id, m.conversation_id, m.seq, m.role, m.sender, m.created_at, m.tokens, "
-    f"coalesce({_TEXT}, ''), {_TOOL_NAME} FROM messages m",
-    "summary": "SELECT m.summary_rowid, m.summary_id, m.conversation_id, m.first_seq, m.earliest_at, m.tokens, "
-    "m.content, m.depth, m.latest_at FROM summaries m",
+_TABLE = {"message": "messages", "summary": "summaries"}
+_COLUMNS = {
+    "message": "m.message_id, m.conversation_id, m.seq, m.role, m.sender, m.created_at, m.tokens, "
+    f"coalesce({_TEXT}, ''), {_TOOL_NAME}",
+    "summary": "m.summary_rowid, m.summary_id, m.conversation_id, m.first_seq, m.earliest_at, m.tokens, "
+    "m.content, m.depth, m.latest_at",
 }
-_ID = {"message": "m.message_id", "summary": "m.summary_rowid"}
-_WORDS = {
-    "message": "FROM message_parts w JOIN messages m ON m.conversation_id = w.conversation_id "
-    "AND m.message_id = w.message_id",
-    "summary": "FROM summaries m",
-}
-_VECTOR = {"message": "w.words", "summary": "m.words"}
 
 
 class SearchQueries(VectorQueries):
@@ -67,58 +68,62 @@ class SearchQueries(VectorQueries):
     def find_words(
         self, kind: RowKind, query: WordQuery, rows: Filter, *, order: Order, limit: int, offset: int = 0
     ) -> list[Scored]:
-        search = _Search(kind, query, rows)
+        search = WordSearch(kind, query, rows)
         if search.is_empty:
             return []
-        rank = "0.0" if order == "recency" else f"sum(ts_rank({_VECTOR[kind]}, {search.any_of}, 1))"
+        rank = "0.0" if order == "recency" else f"sum(ts_rank({search.vector}, {search.any_of}, 1))"
         sort = "1 DESC" if order == "recency" else "2 DESC, 1 DESC"
-        found = self._all(
-            f"SELECT {_ID[kind]}, {rank} {search.source} ORDER BY {sort} LIMIT %(limit)s OFFSET %(offset)s",
+        found = self._planned(
+            f"SELECT {search.row_id}, {rank} {search.source} ORDER BY {sort} LIMIT %(limit)s OFFSET %(offset)s",
             {**search.values, "limit": limit, "offset": offset},
         )
         return [Scored(row_id, float(score)) for row_id, score in found]
 
     def count_words(self, kind: RowKind, query: WordQuery, rows: Filter, cap: int) -> int:
-        search = _Search(kind, query, rows)
+        search = WordSearch(kind, query, rows)
         if search.is_empty:
             return 0
-        row = self._one(
+        found = self._planned(
             f"SELECT count(*) FROM (SELECT 1 {search.source} LIMIT %(cap)s) found",
             {**search.values, "cap": min(cap, _END)},
         )
-        return int(row[0])
+        return int(found[0][0])
 
     def document_shares(self, kind: RowKind, clauses: Sequence[Clause], rows: Filter) -> list[float]:
         inside = Filter(rows.conversation_ids)
         total = max(1, self.row_count(kind, inside))
-        counts = [self.count_words(kind, WordQuery((clause,)), inside, COUNT_EXACTLY) for clause in clauses]
-        return [min(1.0, count / total) for count in counts]
+        shares = []
+        for clause in clauses:
+            counted = self.count_words(kind, WordQuery((clause,)), inside, COUNT_EXACTLY)
+            shares.append(
+                counted / total if counted < COUNT_EXACTLY else self._share_of_newest(kind, clause, inside)
+            )
+        return [min(1.0, share) for share in shares]
 
     def newest_row(self, kind: RowKind) -> int:
         table, column = ("messages", "message_id") if kind == "message" else ("summaries", "summary_rowid")
         return int(self._one(f"SELECT coalesce(max({column}), 0) FROM {table}")[0])
 
     def row_count(self, kind: RowKind, rows: Filter) -> int:
+        if rows.conversation_ids is None:
+            return self.newest_row(kind)
         counted = (
             "coalesce(sum(message_count), 0) FROM conversations"
             if kind == "message"
             else "count(*) FROM summaries"
         )
-        if rows.conversation_ids is None:
-            return int(self._one(f"SELECT {counted}")[0])
         ids = list(rows.conversation_ids)
         return int(self._one(f"SELECT {counted} WHERE conversation_id = ANY(%s)", (ids,))[0])
 
     def scan(self, kind: RowKind, rows: Filter, condition: Condition | None = None) -> Iterator[SearchRow]:
-        where, values = _conditions(kind, rows)
+        where, values = conditions(kind, rows)
         if condition is not None:
-            where += f" AND {_holds(kind, condition, values)}"
-        newest = f"{_ID[kind]} DESC"
-        if kind == "message" and rows.conversation_ids is not None and len(rows.conversation_ids) == 1:
-            newest = "m.seq DESC"
+            where += holds(kind, condition, values)
+        # The rows are found and put in order first, so that texts are read only of those that are taken.
+        found = f"SELECT m.* FROM {_TABLE[kind]} m WHERE true {where} ORDER BY {newest_first(kind, rows)} OFFSET 0"
         with self.db.cursor(name=f"lcm_scan_{next(_cursor_names)}") as cursor:
             cursor.itersize = _FETCH
-            cursor.execute(f"{_SELECT[kind]} WHERE true {where} ORDER BY {newest}".encode(), values)
+            cursor.execute(f"SELECT {_COLUMNS[kind]} FROM ({found}) m".encode(), values)
             for row in cursor:
                 yield _row(kind, row)
 
@@ -126,35 +131,60 @@ class SearchQueries(VectorQueries):
         return iter(())
 
     def search_rows(self, kind: RowKind, row_ids: Sequence[int]) -> dict[int, SearchRow]:
-        found = self._all(f"{_SELECT[kind]} WHERE {_ID[kind]} = ANY(%(ids)s)", {"ids": list(row_ids)})
+        found = self._all(
+            f"SELECT {_COLUMNS[kind]} FROM {_TABLE[kind]} m WHERE {ROW_ID[kind]} = ANY(%(ids)s)",
+            {"ids": list(row_ids)},
+        )
         by_id = {row[0]: _row(kind, row) for row in found}
         return {row_id: by_id[row_id] for row_id in row_ids if row_id in by_id}
 
     def rows_around(self, conversation_id: int, first_seq: int, last_seq: int) -> list[SearchRow]:
         found = self._all(
-            f"{_SELECT['message']} WHERE m.conversation_id = %(id)s AND m.seq BETWEEN %(first)s AND %(last)s "
-            "ORDER BY m.seq",
+            f"SELECT {_COLUMNS['message']} FROM messages m WHERE m.conversation_id = %(id)s "
+            "AND m.seq BETWEEN %(first)s AND %(last)s ORDER BY m.seq",
             {"id": conversation_id, "first": first_seq, "last": last_seq},
         )
         return [_row("message", row) for row in found]
 
     def message_senders(self, conversation_ids: Sequence[int] | None) -> list[str]:
-        scope = None if conversation_ids is None else tuple(conversation_ids)
-        where, values = _conditions("message", Filter(scope))
-        found = self._all(
+        rows = Filter(None if conversation_ids is None else tuple(conversation_ids))
+        where, values = conditions("message", rows)
+        found = self._planned(
             f"SELECT DISTINCT sender FROM (SELECT m.sender FROM messages m WHERE true {where} "
-            f"ORDER BY m.message_id DESC LIMIT {SENDERS_FROM_NEWEST}) newest WHERE sender IS NOT NULL "
-            f"LIMIT {MAX_SENDERS}",
+            f"ORDER BY {newest_first('message', rows)} LIMIT {SENDERS_FROM_NEWEST}) newest "
+            f"WHERE sender IS NOT NULL LIMIT {MAX_SENDERS}",
             values,
         )
         return [row[0] for row in found]
 
     def conversation_ids_with_key(self, prefix: str) -> list[int]:
         found = self._all(
-            "SELECT conversation_id FROM conversations WHERE starts_with(session_key, %s) ORDER BY conversation_id",
-            (prefix,),
+            "SELECT conversation_id FROM conversations WHERE session_key ~>=~ %s AND session_key ~<~ %s "
+            "ORDER BY conversation_id",
+            (prefix, prefix + _LAST_CHARACTER),
         )
         return [row[0] for row in found]
+
+    def _share_of_newest(self, kind: RowKind, clause: Clause, rows: Filter) -> float:
+        """A frequent word's share, in the newest rows."""
+        search = WordSearch(kind, WordQuery((clause,)), rows)
+        where, values = conditions(kind, rows)
+        newest = (
+            f"SELECT m.* FROM {_TABLE[kind]} m WHERE true {where} "
+            f"ORDER BY {newest_first(kind, rows)} LIMIT {SHARE_FROM_NEWEST}"
+        )
+        held = f"m.words @@ {search.any_of}"
+        if kind == "message":
+            held = (
+                "EXISTS (SELECT FROM message_parts w WHERE w.conversation_id = m.conversation_id "
+                f"AND w.message_id = m.message_id AND w.words @@ {search.any_of})"
+            )
+        found = self._planned(f"SELECT avg(({held})::int) FROM ({newest}) m", {**search.values, **values})
+        return float(found[0][0] or 0.0)
+
+    def _planned(self, query: str, values: dict[str, Any]) -> list[Any]:
+        """Runs a query that is planned for these very values: how frequent a word is decides how to look for it."""
+        return self.db.execute(query.encode(), values, prepare=False).fetchall()
 
 
 class SearchChanges(SearchQueries, VectorChanges):
@@ -178,76 +208,6 @@ class SearchChanges(SearchQueries, VectorChanges):
     def reset_index(self) -> None:
         for index in ("message_parts_words", "summaries_words"):
             self._run(f"REINDEX INDEX {index}")
-
-
-class _Search:
-    """A word query as SQL: its source (from, where, group) and its values."""
-
-    def __init__(self, kind: RowKind, query: WordQuery, rows: Filter) -> None:
-        self.values: dict[str, Any] = {}
-        pieces = [self._clause(number, clause) for number, clause in enumerate(query.clauses)]
-        self.is_empty = not pieces
-        self.any_of = f"({' || '.join(pieces)})"
-        where, values = _conditions(kind, rows)
-        self.values |= values
-        self.source = f"{_WORDS[kind]} WHERE {_VECTOR[kind]} @@ {self.any_of} {where} GROUP BY {_ID[kind]}"
-        if query.all and pieces:
-            held = " AND ".join(f"bool_or({_VECTOR[kind]} @@ {piece})" for piece in pieces)
-            self.source += f" HAVING {held}"
-
-    def _clause(self, number: int, clause: Clause) -> str:
-        texts = (clause.text, *clause.forms)
-        names = [f"word_{number}_{place}" for place in range(len(texts))]
-        self.values |= dict(zip(names, texts, strict=True))
-        return f"({' || '.join(f'lcm_phrase(%({name})s)' for name in names)})"
-
-
-def _conditions(kind: RowKind, rows: Filter) -> tuple[str, dict[str, Any]]:
-    where = ""
-    values: dict[str, Any] = {}
-    first, last = ("m.created_at", "m.created_at") if kind == "message" else ("m.earliest_at", "m.latest_at")
-    if rows.conversation_ids is not None:
-        where += " AND m.conversation_id = ANY(%(conversations)s)"
-        values["conversations"] = list(rows.conversation_ids)
-    if rows.since is not None:
-        where += f" AND {last} >= %(since)s"
-        values["since"] = rows.since
-    if rows.before is not None:
-        where += f" AND {first} < %(before)s"
-        values["before"] = rows.before
-    if rows.up_to_id is not None:
-        where += f" AND {_ID[kind]} <= %(up_to)s"
-        values["up_to"] = rows.up_to_id
-    if kind == "message" and rows.roles is not None:
-        where += " AND m.role = ANY(%(roles)s)"
-        values["roles"] = list(rows.roles)
-    if kind == "message" and rows.tool_name is not None:
-        where += (
-            " AND EXISTS (SELECT FROM message_parts t WHERE t.conversation_id = m.conversation_id "
-            "AND t.message_id = m.message_id AND t.tool_name = %(tool)s)"
-        )
-        values["tool"] = rows.tool_name
-    return where, values
-
-
-def _holds(kind: RowKind, condition: Condition, values: dict[str, Any]) -> str:
-    """A condition over substrings as SQL; each substring is looked for by the trigram index."""
-    if not isinstance(condition, Substring):
-        joined = " AND " if isinstance(condition, AllOf) else " OR "
-        return f"({joined.join(_holds(kind, term, values) for term in condition.terms)})"
-    name = f"part_{len(values)}"
-    values[name] = f"%{_escape(condition.text)}%"
-    if kind == "summary":
-        return f"m.content ILIKE %({name})s"
-    return (
-        "EXISTS (SELECT FROM message_parts s WHERE s.conversation_id = m.conversation_id "
-        f"AND s.message_id = m.message_id AND s.text ILIKE %({name})s)"
-    )
-
-
-def _escape(text: str) -> str:
-    cleaned = text.replace("\x00", "").replace("\\", "\\\\")
-    return cleaned.replace("%", "\\%").replace("_", "\\_")
 
 
 def _row(kind: RowKind, row: Any) -> SearchRow:

@@ -30,12 +30,24 @@ class SummaryQueries(Handle):
     def list_summaries(
         self, conversation_id: int, *, after: str | None = None, limit: int = 100, depth: int | None = None
     ) -> list[Summary]:
+        begin = None
+        if after is not None:
+            begin = self._one(
+                "SELECT summary_rowid FROM summaries WHERE conversation_id = %s AND summary_id = %s",
+                (conversation_id, after),
+            )
         rows = self._all(
             f"SELECT {_COLUMNS} FROM summaries WHERE conversation_id = %(conversation)s "
-            "AND (%(depth)s::integer IS NULL OR depth = %(depth)s::integer) "
-            "AND summary_rowid > coalesce((SELECT summary_rowid FROM summaries WHERE "
-            "conversation_id = %(conversation)s AND summary_id = %(after)s), 0) ORDER BY summary_rowid LIMIT %(limit)s",
-            {"conversation": conversation_id, "depth": depth, "after": after, "limit": limit},
+            f"{'' if depth is None else 'AND depth = %(depth)s '}"
+            # Both columns, so that no other index than that of the conversation's own order will do.
+            "AND (conversation_id, summary_rowid) > (%(conversation)s, %(after)s) "
+            "ORDER BY summary_rowid LIMIT %(limit)s",
+            {
+                "conversation": conversation_id,
+                "depth": depth,
+                "after": begin[0] if begin else 0,
+                "limit": limit,
+            },
         )
         return [_summary(row) for row in rows]
 

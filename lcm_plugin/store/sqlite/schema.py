@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sqlite_utils.migrations import Migrations
 
 MIGRATION_SET = "lcm"
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 PART_ID_SHIFT = 16
 
 _TABLES = """
@@ -258,6 +258,11 @@ CREATE TABLE integrity_jobs (
 CREATE INDEX integrity_jobs_due ON integrity_jobs (requested_at) WHERE state IN ('pending', 'running');
 """
 
+_FAST_READS = """
+CREATE INDEX integrity_jobs_finished ON integrity_jobs (finished_at DESC, conversation_id)
+    WHERE state IN ('done', 'failed');
+"""
+
 
 def migrations() -> Migrations:
     """The ordered set of schema changes."""
@@ -278,6 +283,11 @@ def migrations() -> Migrations:
     @steps()
     def integrity_jobs(db: Database) -> None:
         for statement in _statements(_INTEGRITY_JOBS):
+            db.execute(statement)
+
+    @steps()
+    def fast_reads(db: Database) -> None:
+        for statement in _statements(_FAST_READS):
             db.execute(statement)
 
     return steps

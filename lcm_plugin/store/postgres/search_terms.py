@@ -1,0 +1,147 @@
+"""What a search asks for, as SQL that an index answers.
+
+Filters and conditions are written so that the planner may use an index and its order: one conversation is an
+equation, several are a list; messages are joined only where the filter asks for more than their parts hold; and a
+substring is looked for with the very condition of the partial trigram index (`schema.py`).
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from math import prod
+from typing import Any
+
+from lcm_plugin.store.search_base import (
+    AllOf,
+    AnyOf,
+    Clause,
+    Condition,
+    Filter,
+    RowKind,
+    Substring,
+    WordQuery,
+)
+
+ROW_ID = {"message": "m.message_id", "summary": "m.summary_rowid"}
+MOST_CHOICES = 64
+_SEARCHABLE = "s.type NOT IN ('reasoning', 'compaction') AND s.text NOT LIKE 'data:%%;base64,%%'"
+_SAME_MESSAGE = "m.conversation_id = {0}.conversation_id AND m.message_id = {0}.message_id"
+
+
+class WordSearch:
+    """A word query as SQL: ``source`` is everything from FROM to GROUP BY; ``row_id`` what it groups by."""
+
+    def __init__(self, kind: RowKind, query: WordQuery, rows: Filter) -> None:
+        self.values: dict[str, Any] = {}
+        pieces = [self._clause(number, clause) for number, clause in enumerate(query.clauses)]
+        self.is_empty = not pieces
+        self.any_of = f"({' || '.join(pieces)})"
+        if kind == "summary":
+            self.row_id, self.vector, source = ROW_ID[kind], "m.words", "summaries m"
+            where, values = conditions(kind, rows)
+        elif rows.roles is None and rows.since is None and rows.before is None:
+            self.row_id, self.vector, source = "w.message_id", "w.words", "message_parts w"
+            where, values = conditions(kind, rows, table="w")
+        else:
+            self.row_id, self.vector = "w.message_id", "w.words"
+            source = f"message_parts w JOIN messages m ON {_SAME_MESSAGE.format('w')}"
+            where, values = conditions(kind, rows)
+        self.values |= values
+        if query.all and len(pieces) > 1:
+            where += "".join(self._held(piece) for piece in pieces)
+        self.source = f"FROM {source} WHERE {self.vector} @@ {self.any_of} {where} GROUP BY {self.row_id}"
+
+    def _held(self, piece: str) -> str:
+        """That a row has one piece; of a message another part may hold it."""
+        if self.vector == "m.words":
+            return f" AND m.words @@ {piece}"
+        return (
+            " AND EXISTS (SELECT FROM message_parts e WHERE e.conversation_id = w.conversation_id "
+            f"AND e.message_id = w.message_id AND e.words @@ {piece})"
+        )
+
+    def _clause(self, number: int, clause: Clause) -> str:
+        texts = (clause.text, *clause.forms)
+        names = [f"word_{number}_{place}" for place in range(len(texts))]
+        self.values |= dict(zip(names, texts, strict=True))
+        return f"({' || '.join(f'lcm_phrase(%({name})s)' for name in names)})"
+
+
+def conditions(kind: RowKind, rows: Filter, *, table: str = "m") -> tuple[str, dict[str, Any]]:
+    """A filter as conditions on ``table`` (rows, or for ids and tools alone the parts of messages)."""
+    row_id = ROW_ID[kind].replace("m.", f"{table}.")
+    where = ""
+    values: dict[str, Any] = {}
+    first, last = ("m.created_at", "m.created_at") if kind == "message" else ("m.earliest_at", "m.latest_at")
+    if rows.conversation_ids is not None and len(rows.conversation_ids) == 1:
+        where += f" AND {table}.conversation_id = %(conversation)s"
+        values["conversation"] = rows.conversation_ids[0]
+    elif rows.conversation_ids is not None:
+        where += f" AND {table}.conversation_id = ANY(%(conversations)s)"
+        values["conversations"] = list(rows.conversation_ids)
+    if rows.since is not None:
+        where += f" AND {last} >= %(since)s"
+        values["since"] = rows.since
+    if rows.before is not None:
+        where += f" AND {first} < %(before)s"
+        values["before"] = rows.before
+    if rows.up_to_id is not None:
+        where += f" AND {row_id} <= %(up_to)s"
+        values["up_to"] = rows.up_to_id
+    if kind == "message" and rows.roles is not None:
+        where += " AND m.role = ANY(%(roles)s)"
+        values["roles"] = list(rows.roles)
+    if kind == "message" and rows.tool_name is not None:
+        where += (
+            f" AND EXISTS (SELECT FROM message_parts t WHERE t.conversation_id = {table}.conversation_id "
+            f"AND t.message_id = {table}.message_id AND t.tool_name = %(tool)s)"
+        )
+        values["tool"] = rows.tool_name
+    return where, values
+
+
+def newest_first(kind: RowKind, rows: Filter) -> str:
+    """What to order by so that an index has the order: one conversation has its own, several that of the table."""
+    single = rows.conversation_ids is not None and len(rows.conversation_ids) == 1
+    return "m.seq DESC" if kind == "message" and single else f"{ROW_ID[kind]} DESC"
+
+
+def holds(kind: RowKind, condition: Condition, values: dict[str, Any]) -> str:
+    """A condition over substrings as SQL; adds to the ``values``.
+
+    It is turned into choices that must all be met, each by one part of the message: the index looks for all texts
+    of a choice at once.
+    """
+    met = ""
+    for choice in _choices(condition):
+        names = [f"part_{len(values) + number}" for number in range(len(choice))]
+        values |= {name: f"%{_escape(text)}%" for name, text in zip(names, choice, strict=True)}
+        if kind == "summary":
+            met += f" AND ({' OR '.join(f'm.content ILIKE %({name})s' for name in names)})"
+        else:
+            texts = " OR ".join(f"s.text ILIKE %({name})s" for name in names)
+            met += (
+                f" AND EXISTS (SELECT FROM message_parts s WHERE {_SAME_MESSAGE.format('s')} "
+                f"AND {_SEARCHABLE} AND ({texts}))"
+            )
+    return met
+
+
+def _choices(condition: Condition) -> list[tuple[str, ...]]:
+    """Its conjunctive normal form. One that would grow too long is weakened: it rules out fewer rows."""
+    if isinstance(condition, Substring):
+        return [(condition.text,)]
+    parts = [_choices(term) for term in condition.terms]
+    if isinstance(condition, AllOf):
+        return list(dict.fromkeys(choice for part in parts for choice in part))
+    assert isinstance(condition, AnyOf)
+    while prod(map(len, parts)) > MOST_CHOICES:
+        longest = max(parts, key=len)
+        del longest[len(longest) // 2 :]
+    joined = (tuple(dict.fromkeys(text for choice in one for text in choice)) for one in product(*parts))
+    return list(dict.fromkeys(joined))
+
+
+def _escape(text: str) -> str:
+    cleaned = text.replace("\x00", "").replace("\\", "\\\\")
+    return cleaned.replace("%", "\\%").replace("_", "\\_")

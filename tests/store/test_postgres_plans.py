@@ -1,0 +1,193 @@
+"""Every hot path reads PostgreSQL through an index, and reads little, however long the history is.
+
+The statements are those that the code sends, and the plans those that the server carried out for them.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import large_history
+import psycopg
+import pytest
+from messages import assistant, call, result, user
+from plan_log import Plan, PlanLog, explaining
+
+from lcm_plugin import Engine, LcmConfig, Session
+from lcm_plugin.plugin import LcmPlugin
+from lcm_plugin.store.postgres import conversations
+from lcm_plugin.store.postgres.patience import PatientConnection
+from lcm_plugin.store.postgres.store import PostgresStore
+from lcm_plugin.types import Turn
+
+NOW = 1_780_000_000_000
+MAIN, SMALL = Session(large_history.KEY, "run-0"), Session(large_history.SMALL_KEY, "run-7")
+# A page of items or candidates with what stands round them; a tenth of what a scan of the history would read.
+MOST_ROWS = 2_500
+LARGE_TABLE = 2_000
+# What is counted as a whole, one row for dozens of messages: conversations and summaries.
+COUNTED = (
+    "SELECT count(*), count(*) FILTER (WHERE active), coalesce(sum(message_count), 0) FROM conversations",
+    "SELECT depth, count(*) FROM summaries ",
+    "SELECT count(*) FROM summaries ",
+    "SELECT conversation_id FROM conversations WHERE session_key ~>=~ ",
+    f"SELECT {conversations._COLUMNS} FROM conversations WHERE conversation_id > ",  # noqa: S608
+)
+
+
+@pytest.fixture(scope="module")
+def history(postgres_server: str) -> str:
+    """The URL of a schema with a large history."""
+    url = f"{postgres_server}{'&' if '?' in postgres_server else '?'}schema=plans_{uuid.uuid4().hex[:8]}"
+    PostgresStore(url).close()
+    large_history.fill(url, NOW)
+    return url
+
+
+@pytest.fixture(scope="module")
+def large_tables(history: str) -> set[str]:
+    """The tables that a statement must not read as a whole."""
+    plain, _, schema = history.rpartition("schema=")
+    with psycopg.connect(plain.rstrip("&?")) as connection:
+        rows = connection.execute(
+            "SELECT relname FROM pg_class WHERE relkind = 'r' AND reltuples > %s AND relnamespace = %s::regnamespace",
+            (LARGE_TABLE, schema),
+        )
+        return {row[0] for row in rows}
+
+
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch) -> PlanLog:
+    """What the server tells of its plans."""
+    log = PlanLog()
+    begin = PatientConnection.__init__
+
+    def listening(connection: PatientConnection, *args: Any, **more: Any) -> None:
+        begin(connection, *args, **more)
+        connection.add_notice_handler(log.hear)
+
+    monkeypatch.setattr(PatientConnection, "__init__", listening)
+    return log
+
+
+@pytest.fixture(params=["auto", "force_generic_plan"])
+def engine(history: str, log: PlanLog, request: pytest.FixtureRequest) -> Iterator[Engine]:
+    """An engine whose statements are planned for their values, or once for all values."""
+    url = explaining(history, plan_cache_mode=request.param)
+    with Engine.open(LcmConfig(database=url, recall_scope="all"), clock=lambda: NOW) as engine:
+        yield engine
+        engine.wait_idle(30)
+
+
+def _turn(engine: Engine) -> None:
+    plugin, name = LcmPlugin(engine=engine), uuid.uuid4().hex
+    asked = user(f"please look at {name}", id=f"host-{name}")
+    plugin.before_turn(Turn(MAIN, [asked], mode="append", window=100_000))
+    rest = [call(f"call_{name}"), result(f"call_{name}", f"here is {name}"), assistant(f"{name} is done")]
+    plugin.after_turn(Turn(MAIN, rest, mode="append", window=100_000))
+    engine.wait_idle(30)
+
+
+def _whole_list(engine: Engine) -> None:
+    plugin = LcmPlugin(engine=engine)
+    shown = [*engine.assemble(MAIN, 5_000).messages, user(f"and {uuid.uuid4().hex}")]
+    plugin.before_turn(Turn(MAIN, shown, mode="sync", window=100_000))
+
+
+def _compaction(engine: Engine) -> None:
+    engine.ingest(MAIN, [user(f"{uuid.uuid4().hex} and on it goes with common work") for _ in range(100)])
+    assert engine.compact(MAIN, force=True, budget=20_000).passes
+
+
+def _grep(**arguments: Any) -> Callable[[Engine], None]:
+    def search(engine: Engine) -> None:
+        answer = engine.call_tool(MAIN, "lcm_grep", {"limit": 20, **arguments})
+        assert "error" not in answer, answer
+
+    return search
+
+
+def _tool(name: str, **arguments: Any) -> Callable[[Engine], None]:
+    def run(engine: Engine) -> None:
+        answer = engine.call_tool(MAIN, name, arguments)
+        assert "error" not in answer, answer
+
+    return run
+
+
+def _session_switch(engine: Engine) -> None:
+    lane = Session("agent:main:lane-21", f"run-{uuid.uuid4().hex}")
+    engine.ingest(lane, [user("a new run")])
+    engine.new_session(lane)
+    engine.undo_new(lane)
+    engine.reset_session(lane)
+    engine.end_session(lane, "deleted")
+
+
+def _worker(engine: Engine) -> None:
+    engine.integrity_jobs.request(8, "asked")
+    engine.work(threading.Event(), until_idle=True)
+    engine.integrity_jobs.finished()
+
+
+HOT: dict[str, Callable[[Engine], object]] = {
+    "turn": _turn,
+    "the host's whole list": _whole_list,
+    "assembly": lambda engine: engine.assemble(MAIN, 50_000),
+    "compaction": _compaction,
+    "session switch": _session_switch,
+    "describe": _tool("lcm_describe", id="msg_9000, sum_0000000000000009, sum_0000000002000003, file_32"),
+    "expand": _tool("lcm_expand", summary_ids=["sum_0000000002000003"], depth=2),
+    "status": lambda engine: engine.command(MAIN, "/lcm status"),
+    "worker": _worker,
+    "check of one conversation": lambda engine: engine.check(SMALL),
+}
+SEARCHES: dict[str, Callable[[Engine], object]] = {
+    "rare word": _grep(pattern="zebrafish"),
+    "no such word": _grep(pattern="qwertzuiop", scope="both"),
+    "phrase": _grep(pattern='"zebrafish my-lamp"'),
+    "newest of a common word": _grep(pattern="common", sort="recency"),
+    "rare word everywhere": _grep(pattern="zebrafish", all_conversations=True, scope="both"),
+    "rare word of a small lane among large ones": lambda engine: engine.call_tool(
+        SMALL, "lcm_grep", {"pattern": "common turn"}
+    ),
+    "rare word in a time": _grep(pattern="zebrafish", since="3d", before="2d"),
+    "rare word of a role and a tool": _grep(pattern="zebrafish", roles=["tool"], tool_name="shell"),
+    "identifier": _grep(pattern="my-lamp"),
+    "Chinese": _grep(pattern="静默模式"),
+    "short Chinese": _grep(pattern="静默"),
+    "regex with a rare literal": _grep(pattern=r"zebra\w+ my", mode="regex"),
+    "regex with an absent literal": _grep(pattern=r"qwertz\d", mode="regex", scope="both"),
+    "regex with a choice": _grep(pattern=r"(zebrafish|静默模式).*[a-z]", mode="regex"),
+    "regex with a common literal": _grep(pattern="common [q-z]", mode="regex"),
+    "regex everywhere": _grep(pattern="zebrafish my", mode="regex", all_conversations=True),
+    "regex in a time": _grep(pattern="zebrafish my", mode="regex", since="3d", before="2d"),
+}
+
+
+@pytest.mark.parametrize("path", HOT)
+def test_a_hot_path_reads_through_an_index_and_little(
+    engine: Engine, log: PlanLog, large_tables: set[str], path: str
+) -> None:
+    _require_short(log.of(lambda: HOT[path](engine)), large_tables)
+
+
+@pytest.mark.parametrize("engine", ["auto"], indirect=True)
+@pytest.mark.parametrize("path", SEARCHES)
+def test_a_search_reads_through_an_index_and_little(
+    engine: Engine, log: PlanLog, large_tables: set[str], path: str
+) -> None:
+    _require_short(log.of(lambda: SEARCHES[path](engine)), large_tables)
+
+
+def _require_short(plans: list[Plan], large_tables: set[str]) -> None:
+    if not plans and not os.environ.get("CI"):
+        pytest.skip("this server has no auto_explain (postgresql-contrib)")
+    assert plans
+    judged = [plan for plan in plans if not plan.text.startswith(COUNTED)]
+    faults = [fault for plan in judged for fault in plan.faults(large_tables, MOST_ROWS)]
+    assert not faults, "\n".join(faults)
