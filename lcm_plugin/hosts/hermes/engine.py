@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lcm_plugin.compaction.policy import Call, limits_for
-from lcm_plugin.errors import StoreBusy
+from lcm_plugin.errors import StoreBusy, StoreConflict, StoreError
 from lcm_plugin.events import log_failure
 from lcm_plugin.hosts.hermes.builtin import HostCompressor
 from lcm_plugin.hosts.hermes.counters import Counters, positive
@@ -150,7 +150,7 @@ class HermesEngine(Counters):
         """After a turn: stores it and lets the core start the compaction that is due."""
         with self.runtime.times.measure("post_llm_call"):
             self.runtime.times.turn()
-            if self.store(messages) is not None:
+            if self.store(messages) is not None and not self.runtime.broken:
                 self._guarded(self._end_turn)
 
     def after_cut_turn(self) -> None:
@@ -209,6 +209,7 @@ class HermesEngine(Counters):
             except Exception as error:  # noqa: BLE001 - the host must go on
                 log_failure(logger, "LCM could not compact; the list stays as it is", error=error)
                 self._reset_outcome(aborted=f"{type(error).__name__}: {error}")
+                self.shrinker.refuse(tokens)
                 return messages
             if smaller is None:
                 self.shrinker.refuse(tokens)
@@ -219,7 +220,7 @@ class HermesEngine(Counters):
 
     def _can_shrink(self, tokens: int) -> bool:
         engine, session = self.runtime.engine(), self.session
-        if engine is None or session is None or not _serves(engine, session):
+        if self.runtime.broken or engine is None or session is None or not _serves(engine, session):
             return True
         return self.shrinker.can_shrink(engine, session, self.seen.listing, tokens)
 
@@ -227,11 +228,11 @@ class HermesEngine(Counters):
         self, messages: list[Message], tokens: int, focus: str | None, force: bool
     ) -> list[Message] | None:
         job = self.store(messages)
-        engine, session = self.runtime.engine(), self.session
-        if job is not None and not job.stored:
+        engine, session = self.runtime.engine(), self._guarded(lambda: self.session)
+        if job is not None and not job.stored and not self.runtime.broken:
             self._reset_outcome(aborted=f"not stored: {job.error or 'the database is locked'}")
             return None
-        if engine is None or session is None or not _serves(engine, session):
+        if self.runtime.broken or engine is None or session is None or not _serves(engine, session):
             return self._host.compress(self, messages, tokens, focus, force)
         if job is None:
             return None
@@ -255,7 +256,8 @@ class HermesEngine(Counters):
             if context.get("messages"):
                 self.store(context["messages"])
             answer = self._guarded(lambda: self._call_tool(name, dict(args or {})))
-            return json.dumps(answer or {"error": f"{name} failed; see the log"}, ensure_ascii=False)
+            failure = self.runtime.problem or "see the log"
+            return json.dumps(answer or {"error": f"{name} failed: {failure}"}, ensure_ascii=False)
 
     def _call_tool(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         engine, session = self.runtime.engine(), self.session
@@ -331,7 +333,12 @@ class HermesEngine(Counters):
         session = self._guarded(lambda: self.session)
         if session is None:
             return None
-        return self.runtime.outbox.put(lambda: self._ingest(session, listing))
+        job = self.runtime.outbox.put(lambda: self._ingest(session, listing))
+        if job.error is not None:
+            self.runtime.failed(job.error)
+        elif job.stored:
+            self.runtime.works()
+        return job
 
     def _can_be_stored(self) -> bool:
         engine = self.runtime.engine()
@@ -362,6 +369,10 @@ class HermesEngine(Counters):
     def _guarded(self, work: Callable[[], T]) -> T | None:
         try:
             return work()
+        except StoreError as error:
+            if not isinstance(error, (StoreBusy, StoreConflict)):
+                self.runtime.failed(error)
+            return None
         except Exception as error:  # noqa: BLE001 - the host must go on
             log_failure(logger, "LCM: a call from the host failed; the host goes on", error=error)
             return None

@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from lcm_plugin.config_words import masked
-from lcm_plugin.errors import StoreBusy
+from lcm_plugin.errors import StoreBusy, StoreError
+from lcm_plugin.events import log_failure
 from lcm_plugin.hosts.hermes.completer import AuxiliaryCompleter
 from lcm_plugin.hosts.hermes.lanes import Lanes, LiveEngines
 from lcm_plugin.hosts.hermes.outbox import PATIENCE, Outbox
@@ -26,6 +27,7 @@ logger = logging.getLogger("lcm_plugin.hermes")
 
 _RETRY_SECONDS = 30.0
 _BUSY_SECONDS = 0.5
+_TELL_AGAIN_SECONDS = 600.0
 _BRIEF = 0.05
 _EXIT_SECONDS = 5.0
 
@@ -33,7 +35,8 @@ _EXIT_SECONDS = 5.0
 class Runtime:
     """What the host's copies of the engine share. Making one opens and writes nothing.
 
-    ``patience`` is how many seconds a hook may wait for the database.
+    ``patience`` is how many seconds a hook may wait for the database. ``broken``: the newest list could not
+    be stored, for a reason that waiting does not mend; ``problem`` tells which.
     """
 
     def __init__(
@@ -47,6 +50,7 @@ class Runtime:
         self.live = LiveEngines()
         self.outbox = Outbox(patience)
         self.problem = ""
+        self.broken = False
         self.times = Times()
         self.measures: dict[tuple[str, str], Measure] = {}
         self._patience = patience
@@ -57,6 +61,7 @@ class Runtime:
         self._retry_at = 0.0
         self._opener: threading.Thread | None = None
         self._busy = False
+        self._told: dict[str, float] = {}
 
     def engine(self) -> Engine | None:
         """The core; None while it cannot be opened, which is logged once and tried again later.
@@ -123,11 +128,30 @@ class Runtime:
             self._engine, self._busy, self.problem = engine, False, ""
         atexit.register(self.close)
 
+    def failed(self, error: BaseException) -> None:
+        """The core was opened, and now its store fails, or cannot take a message: the host goes on without it."""
+        self.broken = True
+        if isinstance(error, StoreError):
+            self._failed(str(error))
+        else:
+            log_failure(logger, "LCM: a message could not be stored", error=error, level=logging.DEBUG)
+            self._failed(f"what was said cannot be stored ({type(error).__name__})")
+
+    def works(self) -> None:
+        """The newest list was stored, whatever was the matter before."""
+        if self.broken:
+            self.broken, self.problem = False, ""
+            logger.info("LCM works again; what was said meanwhile is stored.")
+
     def _failed(self, why: str) -> None:
+        now = time.monotonic()
         with self._lock:
-            self._retry_at = time.monotonic() + _RETRY_SECONDS
-            known, self.problem, self._busy = why == self.problem, why, False
-        if not known:
+            self._retry_at = now + _RETRY_SECONDS
+            self.problem, self._busy = why, False
+            told = now - self._told.get(why, -_TELL_AGAIN_SECONDS) < _TELL_AGAIN_SECONDS
+            if not told:
+                self._told[why] = now
+        if not told:
             logger.warning(
                 "LCM is not working: %s. Hermes goes on with its own list; nothing is stored.", why
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -272,6 +273,33 @@ def test_a_database_that_cannot_be_used_is_told_once_and_changes_nothing(
     told = [r for r in caplog.records if "LCM is not working" in r.getMessage()]
     assert len(told) == 1
     assert "/proc/nowhere/lcm.db" in told[0].getMessage()
+
+
+def test_a_database_that_breaks_is_told_once_and_what_was_said_meanwhile_is_stored_in_the_end(
+    runtime: Runtime, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = agent(runtime)
+    messages = talk(2)
+    engine.after_turn(messages)
+    other = sqlite3.connect(tmp_path / "lcm.db", isolation_level=None)
+    other.execute(
+        "CREATE TRIGGER broken BEFORE INSERT ON messages BEGIN SELECT RAISE(ABORT, 'broken disk'); END"
+    )
+    for turns in (3, 4, 5):
+        messages = talk(turns)
+        engine.before_request(messages, {})
+        engine.after_turn(messages)
+    told = [
+        r for r in caplog.records if r.levelname in ("WARNING", "ERROR") and r.name == "lcm_plugin.hermes"
+    ]
+    assert len(told) == 1
+    assert "LCM is not working" in told[0].getMessage()
+    assert "broken disk" in engine.get_status()["problem"]
+    other.execute("DROP TRIGGER broken")
+    other.close()
+    engine.after_turn(messages)
+    assert engine.get_status()["problem"] == ""
+    assert stored(runtime, "agent:main:cli:s1") == messages
 
 
 def test_a_window_the_provider_counts_otherwise_sets_the_scale(runtime: Runtime) -> None:

@@ -6,6 +6,8 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 from fakes.answers import is_summary_request
 from fakes.model_server import Failure, ModelRequest
@@ -96,10 +98,37 @@ def test_a_locked_database_holds_nobody_up_and_loses_nothing(world: Make) -> Non
 
 
 def test_a_store_that_cannot_be_opened_leaves_the_host_on_its_own_list(world: Make) -> None:
-    home = world(lcm={"database": "/proc/nowhere/lcm.db"})
-    done = home.hermes("chat", "-Q", "-q", "hello there")
-    assert "Noted: hello there" in done.stdout
+    home = world(lcm={"database": "/proc/nowhere/lcm.db", "contextThreshold": 0.2})
+    said = [turn(number, 700) for number in range(1, 20)]
+    outcome = home.scenario("loop", turns=said, watch=True)
+    check_on_its_own(home, said, outcome)
+    assert outcome["statuses"][-1].startswith("LCM is not working")
+
+
+def test_a_store_that_breaks_in_the_middle_of_a_talk_is_told_once_and_stops_nothing(world: Make) -> None:
+    home = world(lcm={"contextThreshold": 0.2})
+    said = [turn(number, 700) for number in range(1, 20)]
+    spoilt: list[Path] = []
+
+    def spoil(request: ModelRequest) -> None:
+        if request.prompt == said[4] and not spoilt:
+            spoilt.extend(home.database.parent.iterdir())
+            for file in spoilt:
+                file.write_bytes(bytes(file.stat().st_size))
+
+    home.server.add_rule(spoil)
+    check_on_its_own(home, said, home.scenario("loop", turns=said))
+    assert spoilt
+
+
+def check_on_its_own(home: World, said: list[str], outcome: dict[str, Any]) -> None:
+    """The host answered every turn, made its list smaller itself, and was told once why."""
+    assert outcome["answers"] == [f"Noted: {text[:80]}".strip() for text in said]
+    assert any(not call["noop"] for call in outcome["compress"])
+    assert max(request.tokens for request in home.server.requests if request.tools) < 20_000
+    assert outcome["engine"]["status"]["problem"] != ""
     assert (home.home / "logs" / "agent.log").read_text().count("LCM is not working") == 1
+    assert home.server.invalid == []
 
 
 def test_a_wrong_setting_is_named_once_and_stops_nothing(world: Make) -> None:
