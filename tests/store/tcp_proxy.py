@@ -7,7 +7,7 @@ import socket
 import threading
 from typing import Literal
 
-Fate = Literal["answered", "unanswered", "lost"]
+Fate = Literal["answered", "unanswered", "silent", "lost"]
 _COMMIT = b"COMMIT\x00"
 
 
@@ -15,7 +15,8 @@ class TcpProxy:
     """Hands bytes on both ways until it is told otherwise.
 
     ``commit`` is the fate of the next COMMIT: ``unanswered`` arrives, and the client's connection ends before the
-    answer; ``lost`` does not even arrive. The server is not told that the client is gone, as in a real network.
+    answer; ``silent`` arrives, and no answer comes although the connection stands; ``lost`` does not even arrive,
+    and the connection ends. The server is not told that the client is gone, as in a real network.
     ``then_refuse`` makes whoever connects after that be refused.
     """
 
@@ -31,6 +32,8 @@ class TcpProxy:
         self.then_refuse = False
         self.commits = 0
         self.fates = 0
+        self.requests = 0
+        self._silent: set[socket.socket] = set()
         self._skip = 0
         self._again = 0
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -91,9 +94,14 @@ class TcpProxy:
         with contextlib.suppress(OSError):
             while data := source.recv(1 << 16):
                 self._flowing.wait()
+                self.requests += source is client
+                if client in self._silent and source is not client:
+                    continue
                 if source is client and _COMMIT in data:
                     fate = self._next_fate()
-                    if fate != "answered":
+                    if fate == "silent":
+                        self._silent.add(client)
+                    elif fate != "answered":
                         self._refusing = self.then_refuse
                         _end(client)
                         if fate == "unanswered":

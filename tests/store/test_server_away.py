@@ -347,7 +347,7 @@ def test_a_slow_answer_is_waited_for(
         store.close()
 
 
-@pytest.mark.parametrize("fate", ["unanswered", "lost"])
+@pytest.mark.parametrize("fate", ["unanswered", "silent", "lost"])
 def test_a_commit_whose_answer_never_comes_is_neither_lost_nor_doubled(
     lane: Session, through: str, direct: str, proxy: TcpProxy, open_engine: Callable[[str], Engine], fate: Any
 ) -> None:
@@ -360,6 +360,19 @@ def test_a_commit_whose_answer_never_comes_is_neither_lost_nor_doubled(
     assert (report.stored, report.skipped) == (2, 0)
     assert engine.messages(lane) == said * 2
     assert_sound(direct)
+
+
+def test_a_transaction_costs_two_exchanges_beside_its_own(through: str, proxy: TcpProxy) -> None:
+    store = PostgresStore(through, busy_timeout_ms=BUSY_MS)
+    try:
+        for transaction in (store.read, store.write):
+            for _ in range(2):  # the first may make a connection
+                before = proxy.requests
+                with transaction() as handle:
+                    assert handle.guard("none") is None
+            assert proxy.requests - before == 3
+    finally:
+        store.close()
 
 
 @pytest.mark.parametrize("fate", ["unanswered", "lost"])

@@ -1,7 +1,7 @@
 """What is still to be stored: a busy database delays it, and never the host.
 
-Each hook hands over a list and waits a moment for it to be stored. When the database is locked for
-longer, the hook returns, the list stays first in line, and a thread of our own goes on trying.
+Each hook hands over a list and waits a moment for it to be stored. When the database is locked, or its server
+away, for longer, the hook returns, the list stays first in line, and a thread of our own goes on trying.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from lcm_plugin.errors import StoreBusy, StoreConflict
+from lcm_plugin.errors import ServerAway, StoreBusy, StoreConflict
 
 logger = logging.getLogger("lcm_plugin.hermes")
 
@@ -87,7 +87,7 @@ class Outbox:
         """Works a job off; False when it must be tried again."""
         try:
             job.work()
-        except (StoreBusy, StoreConflict):
+        except (StoreBusy, StoreConflict, ServerAway):
             self._stuck = True
             return False
         except Exception as error:  # noqa: BLE001 - told to whoever waits for the job
@@ -100,6 +100,6 @@ class Outbox:
         if not self._warned:
             self._warned = True
             logger.warning(
-                "LCM: storing takes longer than usual (another writer's lock, or a slow disk); the "
-                "conversation goes on, and what was said is stored as soon as it can be"
+                "LCM: storing takes longer than usual (another writer's lock, a slow disk, or a server that is "
+                "away); the conversation goes on, and what was said is stored as soon as it can be"
             )

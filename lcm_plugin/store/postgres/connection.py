@@ -40,8 +40,12 @@ _LEAST_WAIT_S = 1.0
 _SLICE_S = 1.0
 _PAUSE_S = 0.1
 _BEGIN_READING = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-# The transaction's number costs nothing here, and is what can be asked about when a commit is not answered.
-_BEGIN_WRITING = b"BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_current_xact_id()"
+# One exchange. A process that freezes in the middle keeps its rows from others no longer than a minute; the
+# transaction's number is what can be asked about when its commit is not answered.
+_BEGIN_WRITING = (
+    b"BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL idle_in_transaction_session_timeout = '1min'; "
+    b"SELECT pg_current_xact_id()"
+)
 
 
 class Connections:
@@ -126,8 +130,7 @@ class Connections:
             connection = self._take(end)
             try:
                 cursor = connection.execute(begin)
-                number = cursor.fetchone() if cursor.nextset() else None
-                connection.number = str(number[0]) if number else ""
+                connection.number = _last_value(cursor)
                 return connection
             except psycopg.Error as error:
                 dead = is_dead(connection, error)
@@ -227,6 +230,14 @@ class Connections:
     def _check_writable(self) -> None:
         if self.read_only:
             raise StoreUnavailable(f"{self.location} was opened read-only")
+
+
+def _last_value(cursor: psycopg.Cursor[tuple[Any, ...]]) -> str:
+    """What the last of several statements gave; empty when none gave anything."""
+    while cursor.nextset():
+        pass
+    row = cursor.fetchone() if cursor.description else None
+    return str(row[0]) if row else ""
 
 
 def _concerns_others(record: logging.LogRecord) -> bool:

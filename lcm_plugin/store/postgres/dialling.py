@@ -17,7 +17,6 @@ from lcm_plugin.store.postgres.patience import PatientConnection
 
 OLDEST_SERVER = 140_000
 _STATEMENT_TIMEOUT_MS = 60_000
-_IDLE_IN_TRANSACTION_MS = 60_000
 _BEYOND_LOCKS_S = 2.0
 # A peer that answers nothing is given up after about 15 s, on either side.
 _LIVENESS = {
@@ -63,7 +62,6 @@ def dialling(url: str, schema: str, *, durability: str, busy_timeout_ms: int) ->
     options = (
         f"-c search_path={schema},public -c lock_timeout={max(1, busy_timeout_ms)} "
         f"-c statement_timeout={_STATEMENT_TIMEOUT_MS} "
-        f"-c idle_in_transaction_session_timeout={_IDLE_IN_TRANSACTION_MS} "
         f"-c synchronous_commit={'on' if durability == 'full' else 'local'} {_PLANNING} {_SERVER_LIVENESS}"
     )
     ours = {

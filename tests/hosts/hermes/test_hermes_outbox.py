@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 import time
 
-from lcm_plugin.errors import InputError, StoreBusy
+import pytest
+
+from lcm_plugin.errors import InputError, ServerAway, StoreBusy, StoreError
 from lcm_plugin.hosts.hermes.outbox import Outbox
 
 
@@ -16,14 +18,17 @@ def test_work_is_done_before_the_caller_goes_on() -> None:
     assert job.stored
 
 
-def test_a_lock_delays_everything_behind_it_in_order() -> None:
+@pytest.mark.parametrize("error", [StoreBusy, ServerAway])
+def test_a_lock_or_a_server_that_is_away_delays_everything_behind_it_in_order(
+    error: type[StoreError],
+) -> None:
     locked = threading.Event()
     locked.set()
     stored: list[str] = []
 
     def store(text: str) -> None:
         if locked.is_set():
-            raise StoreBusy("locked")
+            raise error("not now")
         stored.append(text)
 
     outbox = Outbox(patience=0.05)
