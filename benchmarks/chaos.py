@@ -212,7 +212,7 @@ def read_diaries(lines: list[dict[str, Any]], away: tuple[float, float], report:
     report.passes = names["compaction.pass"]
     report.conflicts = sum(line.get("reason") in _CONFLICTS for line in events)
     for line in events:
-        if line["name"] == "hook.failed":
+        if line["name"] in ("hook.failed", "tool.failed"):
             _judge_failure(line, away, report)
 
 
@@ -222,7 +222,9 @@ def _judge_failure(line: dict[str, Any], away: tuple[float, float], report: Repo
     elif line["error"] == "StoreBusy":
         report.busy += 1
     else:
-        report.faults.append(f"{line['hook']} failed: {line['error']}: {line.get('detail', '')[:300]}")
+        report.faults.append(
+            f"{line.get('hook', 'a tool')} failed: {line['error']}: {line.get('detail', '')[:300]}"
+        )
 
 
 @contextmanager

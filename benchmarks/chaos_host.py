@@ -50,7 +50,14 @@ SETTINGS: dict[str, Any] = {
 }
 _WINDOWS = (2_500, 4_000, 8_000)
 _COUNTED = frozenset(
-    {"hook.failed", "ingest.waiting", "compaction.pass", "compaction.finished", "compaction.skipped"}
+    {
+        "hook.failed",
+        "tool.failed",
+        "ingest.waiting",
+        "compaction.pass",
+        "compaction.finished",
+        "compaction.skipped",
+    }
 )
 
 
@@ -156,6 +163,7 @@ class ChaosHost:
         self._rooms: dict[int, Talk] = {}
         self._told: dict[str, int] = {}
         self._stopped = False
+        self._hurried = False
 
     def live(self) -> None:
         """Takes turns until SIGTERM."""
@@ -167,6 +175,7 @@ class ChaosHost:
 
     def catch_up(self) -> None:
         """One more turn in every talk, as would come some day."""
+        self._hurried = True
         for number in range(self._place.talks):
             with locked(self._place.path(number), wait=True):
                 talk = self._place.talk(number)
@@ -302,8 +311,12 @@ class ChaosHost:
         if not words:
             return
         word, failed = self._rng.choice(words), self._model.failures
-        found = self._tool(talk.session, "lcm_grep", {"pattern": word})
-        if self._model.failures == failed and not (found and found.get("hits")):
+        found = self._tool(talk.session, "lcm_grep", {"pattern": word}) or {}
+        if "error" in found:
+            self._diary.event(
+                Event("tool.failed", fields={"error": "in its answer", "detail": found["error"]})
+            )
+        elif self._model.failures == failed and not found.get("hits"):
             self._diary.fault(f"{talk.key}: a search for {word} found {json.dumps(found)[:200]}")
 
     def _compact(self, talk: Talk) -> None:
@@ -337,7 +350,8 @@ class ChaosHost:
 
     def _think(self) -> None:
         """The model's time for an answer."""
-        time.sleep(self._rng.uniform(0.05, 0.3))
+        if not self._hurried:
+            time.sleep(self._rng.uniform(0.05, 0.3))
 
     def _pause(self, mean: float) -> None:
         if not self._stopped:
