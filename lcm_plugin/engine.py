@@ -18,6 +18,7 @@ from lcm_plugin.assembly.recall_note import recall_note
 from lcm_plugin.assembly.telling import tell_assembled
 from lcm_plugin.calibration import SentContext
 from lcm_plugin.compaction.policy import Call
+from lcm_plugin.compaction.service import Outlook
 from lcm_plugin.compaction.worker import WorkReport
 from lcm_plugin.config import DEFAULT_BUDGET, LcmConfig
 from lcm_plugin.errors import EngineClosed, InputError
@@ -225,10 +226,8 @@ class Engine:
         """Whether compaction is due now."""
         self._check_open()
         call = self._call(budget, overhead_tokens, model, window)
-        conversation = self._sessions.writable_conversation(session)
-        if conversation is None:
-            return self._compaction.none_due(call, session.key)
-        return self._compaction.evaluate(conversation, call)
+        outlook = self._look(session, call)
+        return outlook.decision if outlook else self._compaction.none_due(call, session.key)
 
     def compact(
         self,
@@ -265,10 +264,11 @@ class Engine:
         self._check_open()
         self.background.submit("search-index", self._index)
         call = self._call(budget, overhead_tokens, model, window)
-        conversation = self._sessions.writable_conversation(session)
-        if conversation is None:
+        outlook = self._look(session, call)
+        if outlook is None:
             return self._compaction.none_due(call, session.key)
-        return self._compaction.schedule(conversation, call, wait=wait)
+        self._compaction.schedule(outlook, call, wait=wait)
+        return outlook.decision
 
     def recover_overflow(
         self,
@@ -297,6 +297,8 @@ class Engine:
         From it the engine learns, per model, how far its own counts are off (`calibration`).
         """
         self._check_open()
+        if turn.usage is None and not self._compaction.has_overflowed:
+            return
         conversation = self._sessions.writable_conversation(turn.session)
         if conversation is None:
             return
@@ -479,6 +481,12 @@ class Engine:
     def access(self, session: Session) -> Access:
         """Whether a session may be read and written, only read, or neither."""
         return self._sessions.access(session)
+
+    def _look(self, session: Session, call: Call) -> Outlook | None:
+        """Whether compaction is due for a session's conversation; None when there is none to write to."""
+        with self.store.read() as reader:
+            conversation = self._sessions.writable(reader, session)
+            return self._compaction.look(reader, conversation, call) if conversation else None
 
     def _call(self, budget: int | None, overhead: int, model: str | None, window: int | None) -> Call:
         return Call(self._budget(budget), overhead, model, window)

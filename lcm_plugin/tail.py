@@ -8,7 +8,7 @@ so that one very long turn cannot make a session die. A context still shows it w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -16,7 +16,7 @@ from lcm_plugin.groups import MAX_SPAN, next_legal_cut
 from lcm_plugin.store.base import Reader
 from lcm_plugin.store.records import Item, MessageHead
 
-_PAGE = 96
+PAGE = 96
 _END = 1 << 62
 
 
@@ -34,12 +34,19 @@ class Tail:
 
 
 def fresh_tail(
-    reader: Reader, conversation_id: int, *, count: int, max_tokens: int | None = None, yields: bool = False
+    reader: Reader,
+    conversation_id: int,
+    *,
+    count: int,
+    max_tokens: int | None = None,
+    yields: bool = False,
+    newest: Sequence[Item] = (),
 ) -> Tail:
     """The tail of a conversation, found by walking back from its newest item.
 
-    ``count`` and ``max_tokens`` bound it. Without ``yields`` the newest user message and all after it
-    belong to it whatever they cost; with ``yields`` only the newest group does. It ends at a summary.
+    ``count`` and ``max_tokens`` bound it. Without ``yields`` the newest user message and all after it belong
+    to it whatever they cost; with ``yields`` only the newest group does. It ends at a summary. ``newest`` are
+    the newest items, oldest first, as far as they are known; what is older is read.
     """
     user = reader.newest_user(conversation_id)
     room = _END if max_tokens is None else max_tokens
@@ -48,7 +55,7 @@ def fresh_tail(
         room -= user.tokens
     elif user is not None and _stands_raw(reader, conversation_id, user):
         must = user.seq
-    taken, rest, for_tokens = _take(_newest_first(reader, conversation_id), count, room, must)
+    taken, rest, for_tokens = _take(_newest_first(reader, conversation_id, newest), count, room, must)
     if not taken:
         return Tail()
     whole = (_without_broken_group(taken, must) if for_tokens else None) or _with_whole_groups(taken, rest)
@@ -117,8 +124,8 @@ def _stands_raw(reader: Reader, conversation_id: int, message: MessageHead) -> b
     return bool(found) and found[0].ordinal == message.seq and found[0].message is not None
 
 
-def _newest_first(reader: Reader, conversation_id: int) -> Iterator[Item]:
-    before: int | None = None
-    while page := reader.newest_items(conversation_id, before=before, limit=_PAGE):
+def _newest_first(reader: Reader, conversation_id: int, newest: Sequence[Item]) -> Iterator[Item]:
+    page = newest or reader.newest_items(conversation_id, limit=PAGE)
+    while page:
         yield from reversed(page)
-        before = page[0].ordinal
+        page = reader.newest_items(conversation_id, before=page[0].ordinal, limit=PAGE)

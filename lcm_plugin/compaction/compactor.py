@@ -81,17 +81,20 @@ class Compactor:
         return limits_for(self._config, call, session_key=session_key, factor=factor)
 
     def evaluate(self, conversation_id: int, limits: Limits) -> CompactionDecision:
-        """Whether compaction is due now. Costs the same however long the history is."""
+        """Whether compaction of a conversation is due now."""
         with self._store.read() as reader:
             conversation = reader.conversation(conversation_id)
             if conversation is None or not conversation.active:
                 return CompactionDecision(False, Reason.BELOW_THRESHOLD, 0, limits.soft)
-            outside = 0
-            if conversation.raw_tokens >= limits.least_outside:
-                outside = raw_tokens_outside(
-                    conversation.raw_tokens, self._tail(reader, conversation, limits)
-                )
-            return decide(conversation, limits, outside, reader.debt(conversation_id), self._clock())
+            return self.judge(reader, conversation, limits)
+
+    def judge(self, reader: Reader, conversation: Conversation, limits: Limits) -> CompactionDecision:
+        """Whether compaction is due, as a transaction sees it. Costs the same however long the history is."""
+        outside = 0
+        if conversation.raw_tokens >= limits.least_outside:
+            outside = raw_tokens_outside(conversation.raw_tokens, self._tail(reader, conversation, limits))
+        debt = reader.debt(conversation.conversation_id)
+        return decide(conversation, limits, outside, debt, self._clock())
 
     def compact(
         self,

@@ -37,6 +37,11 @@ class OverflowTries:
         self._lock = threading.Lock()
         self._tries: dict[int, int] = {}
 
+    @property
+    def any(self) -> bool:
+        """Whether tries of some conversation are counted."""
+        return bool(self._tries)
+
     def another(self, conversation_id: int) -> bool:
         """Counts a try; False when there were too many."""
         with self._lock:

@@ -17,7 +17,7 @@ from lcm_plugin.compaction.policy import Call, Limits
 from lcm_plugin.errors import EngineClosed, StoreError
 from lcm_plugin.events import EventBus
 from lcm_plugin.store.base import Store
-from lcm_plugin.store.records import Conversation, Debt
+from lcm_plugin.store.records import Debt
 from lcm_plugin.types import CompactionDecision, Reason
 
 _DRAIN_EVERY_S = 30.0
@@ -49,13 +49,13 @@ class Scheduler:
         self._waited: set[int] = set()
         self._next_drain = time.monotonic() + _DRAIN_EVERY_S
 
-    def schedule(self, conversation: Conversation, limits: Limits, *, wait: bool) -> CompactionDecision:
+    def schedule(
+        self, conversation_id: int, limits: Limits, decision: CompactionDecision, *, wait: bool
+    ) -> None:
         """Starts what is due for a conversation; with ``wait``, waits past the hard limit.
 
         Once in a while it also starts what other conversations still owe.
         """
-        conversation_id = conversation.conversation_id
-        decision = self._compactor.evaluate(conversation_id, limits)
         if decision.reason is not Reason.OVER_HARD_LIMIT:
             self._waited.discard(conversation_id)
         if decision.due:
@@ -67,7 +67,6 @@ class Scheduler:
         if time.monotonic() >= self._next_drain:
             self._next_drain = time.monotonic() + _DRAIN_EVERY_S
             self._drain()
-        return decision
 
     def _record(self, conversation_id: int, decision: CompactionDecision, call: Call) -> None:
         """Writes the debt down, unless it stands there already."""

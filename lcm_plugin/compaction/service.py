@@ -6,7 +6,7 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from lcm_plugin.calibration import Calibration
 from lcm_plugin.compaction.background import Background
@@ -20,7 +20,7 @@ from lcm_plugin.compaction.worker import Worker, WorkReport
 from lcm_plugin.config import DEFAULT_BUDGET, LcmConfig
 from lcm_plugin.errors import StoreError
 from lcm_plugin.events import EventBus
-from lcm_plugin.store.base import Store
+from lcm_plugin.store.base import Reader, Store
 from lcm_plugin.store.records import Conversation
 from lcm_plugin.summarize.summarizer import Summarizer
 from lcm_plugin.tokens import TokenCounter
@@ -28,6 +28,15 @@ from lcm_plugin.types import CompactionDecision, CompactionResult, Reason
 
 _MOST_NEW_MESSAGES = 256
 _MOST_CALLS = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """Whether compaction is due for a conversation, and the limits of the model call for which that holds."""
+
+    conversation: Conversation
+    limits: Limits
+    decision: CompactionDecision
 
 
 class Compaction:
@@ -77,27 +86,28 @@ class Compaction:
         soft = self._compactor.limits(call, session_key).soft
         return CompactionDecision(False, Reason.BELOW_THRESHOLD, 0, soft)
 
-    def evaluate(self, conversation: Conversation, call: Call) -> CompactionDecision:
-        """Whether compaction is due."""
-        limits = self._limits(conversation, call)
-        return self._compactor.evaluate(conversation.conversation_id, limits)
+    def look(self, reader: Reader, conversation: Conversation, call: Call) -> Outlook:
+        """Whether compaction is due for an active conversation, as a transaction sees it."""
+        limits = self._limits(reader, conversation, call)
+        return Outlook(conversation, limits, self._compactor.judge(reader, conversation, limits))
 
     def compact(self, conversation: Conversation, call: Call, *, force: bool) -> CompactionResult:
         """Compacts in this thread."""
-        limits = self._limits(conversation, call)
+        with self._store.read() as reader:
+            limits = self._limits(reader, conversation, call)
         return self._compactor.compact(
             conversation.conversation_id, limits, force=force, cancelled=lambda: self._background.closing
         )
 
-    def schedule(self, conversation: Conversation, call: Call, *, wait: bool) -> CompactionDecision:
+    def schedule(self, outlook: Outlook, call: Call, *, wait: bool) -> None:
         """Starts what is due on a worker thread; with ``wait``, waits past the hard limit."""
+        conversation_id = outlook.conversation.conversation_id
         with self._calls_lock:
-            self._calls[conversation.conversation_id] = call
-            self._calls.move_to_end(conversation.conversation_id)
+            self._calls[conversation_id] = call
+            self._calls.move_to_end(conversation_id)
             if len(self._calls) > _MOST_CALLS:
                 self._calls.popitem(last=False)
-        limits = self._limits(conversation, call)
-        return self._scheduler.schedule(conversation, limits, wait=wait)
+        self._scheduler.schedule(conversation_id, outlook.limits, outlook.decision, wait=wait)
 
     def recover_overflow(self, conversation: Conversation, call: Call) -> CompactionResult:
         """Compacts for a provider that refused the last context as too long, at most three times in a row."""
@@ -126,6 +136,11 @@ class Compaction:
             factor=round(factor, 3),
         )
         return self.compact(conversation, call, force=True)
+
+    @property
+    def has_overflowed(self) -> bool:
+        """Whether a provider refused a context since the last turn of its conversation that was answered."""
+        return self._overflows.any
 
     def note_answer(self, conversation: Conversation, call: Call, prompt_tokens: int | None) -> None:
         """A turn was answered; ``prompt_tokens`` is what the provider counted for its last model call."""
@@ -161,10 +176,9 @@ class Compaction:
         worker = Worker(self._store, self._compactor, self._clock, may_write, check)
         return worker.run(stop, until_idle=until_idle, poll_seconds=poll_seconds)
 
-    def _limits(self, conversation: Conversation, call: Call) -> Limits:
+    def _limits(self, reader: Reader, conversation: Conversation, call: Call) -> Limits:
         """The system prompt in force is pinned before the context, so it counts as overhead."""
-        with self._store.read() as reader:
-            system = reader.newest_system(conversation.conversation_id)
+        system = reader.newest_system(conversation.conversation_id)
         pinned = system.tokens if system else 0
         return self._compactor.limits(
             replace(call, overhead=call.overhead + pinned), conversation.session_key

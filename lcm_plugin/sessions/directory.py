@@ -40,7 +40,11 @@ class SessionDirectory:
 
     def writable_conversation(self, session: Session) -> Conversation | None:
         """The active conversation of a session that may be written to."""
-        if self.access(session) is not Access.FULL:
-            return None
         with self._store.read() as reader:
-            return self.conversation(reader, session)
+            return self.writable(reader, session)
+
+    def writable(self, reader: Reader, session: Session) -> Conversation | None:
+        """The active conversation of a session that may be written to, as a transaction sees it."""
+        if self._gate.access(session, reader) is not Access.FULL:
+            return None
+        return self.conversation(reader, session)

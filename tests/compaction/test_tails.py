@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from messages import assistant, user
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from messages import assistant, call, result, user
 
-from lcm_plugin import Engine, Session
+from lcm_plugin import Engine, LcmConfig, Session
 from lcm_plugin.compaction.tails import RecentTails
 from lcm_plugin.store.base import Reader
 from lcm_plugin.tail import Tail, fresh_tail
@@ -49,3 +53,56 @@ def test_a_new_message_a_compaction_and_a_new_session_are_noticed(engine: Engine
     engine.new_session(session, retain_depth=0)
     remembered, found = tails_of(engine, session, tails)
     assert remembered == found == Tail()
+
+
+SPEECH = st.sampled_from(("user", "assistant", "call", "hide", "show", "compact", "new", "elsewhere"))
+
+
+@settings(max_examples=20)
+@given(
+    acts=st.lists(st.tuples(SPEECH, st.integers(1, 90)), min_size=1, max_size=60),
+    count=st.integers(1, 8),
+    limit=st.none() | st.integers(20, 600),
+)
+def test_whatever_happened_between_two_looks_the_tail_is_the_rules(
+    acts: list[tuple[str, int]], count: int, limit: int | None
+) -> None:
+    session, tails = Session("agent:main:main"), RecentTails()
+    with TemporaryDirectory() as folder:
+        config = LcmConfig(database=str(Path(folder) / "lcm.db"), fresh_tail_count=2, leaf_chunk_tokens=200)
+        with Engine.open(config) as engine, Engine.open(config) as other:
+            for number, (act, size) in enumerate(acts):
+                _do(other if act == "elsewhere" else engine, session, act, number, size)
+                if size % 3:
+                    continue
+                with engine.store.read() as reader:
+                    conversation = reader.find_conversation(session)
+                    if conversation is None:
+                        continue
+                    found = fresh_tail(reader, conversation.conversation_id, count=count, max_tokens=limit)
+                    assert tails.of(reader, conversation, count, limit) == found
+
+
+def _do(engine: Engine, session: Session, act: str, number: int, size: int) -> None:
+    words = f"{number} " + "valve " * size
+    if act in ("user", "elsewhere"):
+        engine.ingest(session, [user(words)], mode="append")
+    elif act == "assistant":
+        engine.ingest(session, [assistant(words), assistant(f"and {words}")], mode="append")
+    elif act == "call":
+        engine.ingest(session, [call(f"c{number}"), result(f"c{number}", words)], mode="append")
+    elif act == "compact":
+        engine.compact(session, force=True, budget=1_000)
+    elif act == "new":
+        engine.new_session(session, retain_depth=0)
+    else:
+        _hide_or_show(engine, session, act, size)
+
+
+def _hide_or_show(engine: Engine, session: Session, act: str, back: int) -> None:
+    with engine.store.write() as writer:
+        conversation = writer.find_conversation(session)
+        if conversation is None or not (heads := writer.heads(conversation.conversation_id, limit=back % 6 + 1)):
+            return
+        change = writer.hide if act == "hide" else writer.show
+        change(conversation.conversation_id, [heads[0].message_id], conversation.updated_at)
