@@ -55,7 +55,7 @@ def test_a_turn_does_not_wait_for_a_model_that_answers_slowly(open_engine: Open,
     assert len(model.calls) == 1
     model.gate.set()
     assert engine.wait_idle(20)
-    assert statistics.median(busy) < statistics.median(quiet) + 20
+    assert statistics.median(busy) < statistics.median(quiet) + 100
 
 
 def test_past_the_hard_limit_a_turn_waits_once_and_for_a_bounded_time(
