@@ -215,7 +215,8 @@ class Writer(Reader, SearchWriter, RepairWriter, TransferWriter, RemovalWriter, 
         """Stores a summary, its links and the context swap, all or nothing.
 
         Raises `StoreConflict` when the revision or one of the replaced items changed, or when
-        another item stands between them.
+        another item stands between them; `StoreBusy`, where writers run side by side, while another one
+        publishes in the conversation.
         """
 
     def remove_items(self, conversation_id: int, ordinals: Sequence[int], cause: str, now: int) -> int:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from lcm_plugin.errors import StoreConflict
+from lcm_plugin.errors import StoreBusy, StoreConflict
 from lcm_plugin.store.postgres.messages import HEAD_COLUMNS, HEAD_WIDTH, message_head
 from lcm_plugin.store.postgres.summaries import SummaryChanges, SummaryQueries
 from lcm_plugin.store.records import Item, Publication, Snapshot
@@ -109,6 +109,7 @@ class ContextChanges(ContextQueries, SummaryChanges):
         summary, replaced = publication.summary, publication.replaces
         conversation_id = summary.conversation_id
         low, high = replaced[0].ordinal, replaced[-1].ordinal
+        self._require_alone(conversation_id)
         self._check_still_stands(publication, low, high)
         self._insert_summary(summary, replaced)
         self._run(
@@ -213,6 +214,18 @@ class ContextChanges(ContextQueries, SummaryChanges):
             {"id": conversation_id, "value": value},
         )
         return (row[0], row[1], row[2], row[3])
+
+    def _require_alone(self, conversation_id: int) -> None:
+        """Of two that publish at one moment the second need not wait for rows that the first is about to change."""
+        (alone,) = self._one(
+            "SELECT pg_try_advisory_xact_lock(hashtextextended(current_schema() || ' publishes', %s))",
+            (conversation_id,),
+        )
+        if not alone:
+            raise StoreBusy(
+                f"another compaction publishes in conversation {conversation_id} just now; nothing was written, "
+                "try again"
+            )
 
     def _check_still_stands(self, publication: Publication, low: int, high: int) -> None:
         conversation_id = publication.summary.conversation_id
