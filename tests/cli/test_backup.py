@@ -139,6 +139,28 @@ def test_restore_brings_a_lost_database_back(database: Path, tmp_path: Path) -> 
         assert engine.check().ok
 
 
+def test_a_copy_of_an_older_version_is_brought_up_to_date_and_stays_as_it_is(
+    database: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "old.db"
+    run_here("backup", copy, "--database", database)
+    with closing(sqlite3.connect(copy, isolation_level=None)) as old:
+        old.execute("DROP TABLE integrity_jobs")
+        old.execute("DELETE FROM _sqlite_migrations WHERE name IN ('integrity_jobs', 'fast_reads')")
+        old.execute("PRAGMA user_version = 2")
+    before = copy.read_bytes()
+    checked = run_here("restore", copy, "--check")
+    assert (checked.returncode, checked.stdout) == (0, f"{copy} is whole: 4 messages\n"), checked.stderr
+    shutil.rmtree(database.parent)
+    done = run_here("restore", copy, "--database", database)
+    assert (done.returncode, done.stdout) == (0, f"{database}: 4 messages, 2 files\n"), done.stderr
+    assert copy.read_bytes() == before
+    assert not list(tmp_path.glob(".lcm-restore-*"))
+    with opened(database) as engine:
+        assert engine.messages(MAIN)[1]["content"] == LONG
+        assert engine.check().ok
+
+
 def test_restore_replaces_a_database_only_when_told_and_keeps_what_was_there(
     database: Path, tmp_path: Path
 ) -> None:

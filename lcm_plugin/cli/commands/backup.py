@@ -72,16 +72,22 @@ def restore(
     path = Path(copy).expanduser()
     if not path.is_file():
         raise NotFound(f"there is no copy at {copy}")
-    with _opened_copy(path) as engine, working("checking"):
-        errors = _errors(engine)
-        messages = engine.library.status().messages
-    if check or errors:
-        _report_check(path, messages, errors, as_json=as_json)
-        return
-    _restore(path, messages, database, force=force, as_json=as_json)
+    from lcm_plugin.store.sqlite.restore import up_to_date
+
+    with up_to_date(path) as current:
+        with _opened_copy(path, current) as engine, working("checking"):
+            errors = _errors(engine)
+            messages = engine.library.status().messages
+        if check or errors:
+            _report_check(path, messages, errors, as_json=as_json)
+            return
+        _restore(path, current, messages, database, force=force, as_json=as_json)
 
 
-def _restore(copy: Path, messages: int, database: str | None, *, force: bool, as_json: bool) -> None:
+def _restore(
+    copy: Path, current: Path, messages: int, database: str | None, *, force: bool, as_json: bool
+) -> None:
+    """Puts ``current``, the copy with the present schema, in the database's place."""
     from lcm_plugin.config_file import load_config
     from lcm_plugin.engine import Engine
     from lcm_plugin.errors import InputError
@@ -104,14 +110,14 @@ def _restore(copy: Path, messages: int, database: str | None, *, force: bool, as
             saved = engine.backup()
     from lcm_plugin.store.sqlite.restore import restore as replace
 
-    with _opened_copy(copy) as engine, working("restoring"):
+    with _opened_copy(copy, current) as engine, working("restoring"):
         source = engine.payloads.folder
         files, missing = (
             (0, ())
             if source is None
             else restored_files(engine.store, source, payload_folder_at(config, str(target)))
         )
-        replace(copy, target)
+        replace(current, target)
     if missing:
         complain(
             f"warning: the bytes of {plural(len(missing), 'file')} are missing: {', '.join(missing[:5])}"
@@ -125,11 +131,15 @@ def _restore(copy: Path, messages: int, database: str | None, *, force: bool, as
 
 
 @contextmanager
-def _opened_copy(path: Path) -> Iterator[Engine]:
+def _opened_copy(copy: Path, current: Path) -> Iterator[Engine]:
+    """An engine on ``current`` with the files that lie beside the copy."""
     from lcm_plugin.config import LcmConfig
     from lcm_plugin.engine import Engine
+    from lcm_plugin.health.backup import files_beside
 
-    with Engine.open(LcmConfig(database=str(path), large_files_dir=""), read_only=True) as engine:
+    files = files_beside(copy).root
+    config = LcmConfig(database=str(current), large_files_dir=str(files) if files.is_dir() else "")
+    with Engine.open(config, read_only=True) as engine:
         yield engine
 
 

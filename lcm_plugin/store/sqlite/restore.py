@@ -2,15 +2,39 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sqlite3
-from contextlib import closing
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from lcm_plugin.errors import StoreUnavailable
 from lcm_plugin.store.sqlite.connection import create_private_file, naming_errors
-from lcm_plugin.store.sqlite.schema import schema_version
+from lcm_plugin.store.sqlite.schema import SCHEMA_VERSION, schema_version
+from lcm_plugin.store.sqlite.store import SqliteStore
 
 _TIMEOUT_S = 10.0
+
+
+@contextmanager
+def up_to_date(copy: Path) -> Iterator[Path]:
+    """The copy itself; for one that an older version made a duplicate with the present schema, gone afterwards.
+
+    The duplicate lies beside the copy if that folder may be written to, else where temporary files go.
+    """
+    with naming_errors(copy), closing(_connect(copy, "ro")) as source:
+        version = schema_version(source)
+    if not 0 < version < SCHEMA_VERSION:
+        yield copy
+        return
+    place = copy.parent if os.access(copy.parent, os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix=".lcm-restore-", dir=place) as folder:
+        duplicate = Path(folder) / copy.name
+        shutil.copyfile(copy, duplicate)
+        SqliteStore(duplicate, copy_before_migrating=False).close()
+        yield duplicate
 
 
 def restore(copy: Path, target: Path) -> None:
