@@ -18,6 +18,8 @@ from lcm_plugin.events import LOG_FIELDS, Event, EventBus, event_scope
 from lcm_plugin.plugin import LcmPlugin
 from lcm_plugin.types import CompletionRequest, Reset, Turn
 
+pytestmark = pytest.mark.both_stores
+
 SMALL: dict[str, Any] = {
     "fresh_tail_count": 2,
     "leaf_chunk_tokens": 300,

@@ -9,6 +9,8 @@ import pytest
 
 from lcm_plugin import Engine, Session
 
+pytestmark = pytest.mark.both_stores
+
 
 @pytest.fixture
 def evaluation(monkeypatch: pytest.MonkeyPatch) -> Any:

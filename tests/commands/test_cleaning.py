@@ -12,6 +12,8 @@ from messages import assistant, user
 
 from lcm_plugin import Engine, Session
 
+pytestmark = pytest.mark.both_stores
+
 DAY = 86_400_000
 LANE = Session("agent:main:main", "run-1")
 OTHERS = Session("agent:other:main", "run-9")
@@ -44,6 +46,7 @@ def test_without_confirmation_only_the_counts_are_told(engine: Engine, clock: An
     assert stored(engine, LANE) == 6
 
 
+@pytest.mark.sqlite_only
 def test_with_both_words_it_goes_after_a_checked_copy(engine: Engine, clock: Any, tmp_path: Path) -> None:
     archived(engine, LANE)
     clock.forward(100 * DAY)

@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from databases import RawDatabase
 from histories import SETTINGS, talk_in
 from messages import assistant, user
 
 from lcm_plugin import Engine, Session
 from lcm_plugin.commands import COMMANDS, apply_reset, is_command
 from lcm_plugin.types import CommandResult, Reset
+
+pytestmark = pytest.mark.both_stores
 
 OTHER = Session("agent:main:other", "run-x")
 
@@ -124,8 +127,12 @@ def test_status_says_all_that_matters(busy: Engine, session: Session) -> None:
     assert own["compression_ratio"] == round(own["covered_tokens"] / own["summary_tokens"], 1)
     assert own["compaction"]["state"] == "done"
     assert own["guards"]["paused_models"] == []
-    assert data["index"]["message_lag"] == 54
     assert data["last_error"] is None
+
+
+@pytest.mark.sqlite_only
+def test_status_says_how_far_the_index_is_behind(busy: Engine, session: Session) -> None:
+    assert ask(busy, session, "/lcm status").data["index"]["message_lag"] == 54
     ask(busy, session, "/lcm grep pump")
     assert ask(busy, session, "/lcm status").data["index"]["message_lag"] == 0
 
@@ -296,17 +303,16 @@ def test_reset_says_what_was_archived_and_then_that_there_is_nothing(busy: Engin
 
 
 def test_doctor_finds_nothing_and_finds_a_broken_context(
-    busy: Engine, session: Session, tmp_path: Path
+    busy: Engine, session: Session, raw_database: Callable[..., RawDatabase]
 ) -> None:
     assert ask(busy, session, "/lcm doctor").data["healthy"]
-    with sqlite3.connect(tmp_path / "lcm.db") as connection:
-        connection.execute("UPDATE conversations SET raw_tokens = raw_tokens + 5 WHERE conversation_id = 1")
-    connection.close()
+    raw_database().change("UPDATE conversations SET raw_tokens = raw_tokens + 5 WHERE conversation_id = 1")
     answer = ask(busy, session, "/lcm doctor")
     assert answer.data["findings"]
     assert "Nothing was changed" in answer.text
 
 
+@pytest.mark.sqlite_only
 def test_backup_writes_a_copy_that_opens(busy: Engine, session: Session) -> None:
     answer = ask(busy, session, "/lcm backup")
     assert answer.data["outcome"] == "done"
@@ -316,6 +322,7 @@ def test_backup_writes_a_copy_that_opens(busy: Engine, session: Session) -> None
     assert Path(answer.data["path"]).stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.sqlite_only
 def test_backup_fails_clearly_when_the_place_is_taken(busy: Engine, session: Session) -> None:
     assert ask(busy, session, "/lcm backup").ok
     answer = ask(busy, session, "/lcm backup")

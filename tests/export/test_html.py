@@ -17,6 +17,8 @@ from lcm_plugin import Engine, Session
 from lcm_plugin.export import pictures
 from lcm_plugin.export.html import MOST_CHARACTERS, write_page
 
+pytestmark = pytest.mark.both_stores
+
 HOSTILE = "</script><img src=x onerror=alert(1)><!--<script>{{data}} \u2028 ]]> &amp; 'quotes\" \\u003c"
 SETTINGS: dict[str, Any] = {
     "fresh_tail_count": 2,

@@ -16,6 +16,8 @@ from messages import assistant, call, result, user
 from lcm_plugin import Engine, Session
 from lcm_plugin.export.markdown import fenced, inline, prose, write_markdown
 
+pytestmark = pytest.mark.both_stores
+
 SIGNS = st.text(st.sampled_from("`~#<>-=|*_[]()!&;:1.\\\n \tab/x"), max_size=60)
 
 

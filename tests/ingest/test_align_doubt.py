@@ -10,6 +10,8 @@ from messages import assistant, call, result, user
 from lcm_plugin import Engine, Session
 from lcm_plugin.types import Message
 
+pytestmark = pytest.mark.both_stores
+
 
 def run(request: str, call_id: str = "exec:0") -> list[Message]:
     return [user(request), call(call_id), result(call_id, "ok"), assistant("ok")]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from messages import assistant, user
 
 from lcm_plugin import Engine, Session
+
+pytestmark = pytest.mark.both_stores
 
 TURN = [
     user("which pump ran dry last night, and for how long was it?"),

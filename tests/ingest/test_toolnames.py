@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from messages import assistant, call, result, user
 
 from lcm_plugin import Engine, Session
+
+pytestmark = pytest.mark.both_stores
 
 
 def found(engine: Engine, session: Session, tool: str) -> list[str]:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+import pytest
 from messages import user
 
 from lcm_plugin import Engine, Session
 from lcm_plugin.recall.catchup import BACKGROUND_LAG, index_all, index_in_background
+
+pytestmark = pytest.mark.both_stores
 
 
 def lag(engine: Engine) -> int:
@@ -16,6 +19,7 @@ def lag(engine: Engine) -> int:
         return reader.index_state().message_lag
 
 
+@pytest.mark.sqlite_only
 def test_turns_index_once_enough_has_gathered(engine: Engine, session: Session) -> None:
     engine.ingest(session, [user(f"row {n}") for n in range(BACKGROUND_LAG - 1)])
     engine.schedule_compaction(session)
@@ -27,12 +31,14 @@ def test_turns_index_once_enough_has_gathered(engine: Engine, session: Session) 
     assert lag(engine) == 0
 
 
+@pytest.mark.sqlite_only
 def test_indexing_stops_when_told(engine: Engine, session: Session) -> None:
     engine.ingest(session, [user(f"row {n}") for n in range(BACKGROUND_LAG)])
     assert index_in_background(engine.store, engine.events, lambda: True) == 0
     assert lag(engine) == BACKGROUND_LAG
 
 
+@pytest.mark.sqlite_only
 def test_another_writer_is_waited_for_only_briefly_and_nothing_is_missed(
     open_engine: Callable[..., Engine], session: Session
 ) -> None:

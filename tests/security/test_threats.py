@@ -15,6 +15,8 @@ from lcm_plugin import Engine, Session
 from lcm_plugin.markup import HISTORY_LABEL
 from lcm_plugin.types import CompletionRequest
 
+pytestmark = pytest.mark.both_stores
+
 SMALL: dict[str, Any] = {
     "fresh_tail_count": 2,
     "leaf_chunk_tokens": 400,
@@ -166,6 +168,7 @@ def test_a_crafted_payload_id_leads_nowhere(engine: Engine, ref: str) -> None:
     assert "root:" not in str(answer)
 
 
+@pytest.mark.sqlite_only
 def test_a_record_that_was_tampered_with_reads_no_other_file(
     open_engine: Callable[..., Engine], tmp_path: Path
 ) -> None:
@@ -215,6 +218,7 @@ def test_opted_in_redaction_comes_before_everything_that_is_written(
         assert not path.is_file() or b"abcdefgh12345678" not in path.read_bytes(), path
 
 
+@pytest.mark.sqlite_only
 def test_everything_that_is_written_belongs_to_its_owner_alone(
     open_engine: Callable[..., Engine], tmp_path: Path
 ) -> None:

@@ -16,6 +16,8 @@ from messages import assistant, call, result, user
 
 from lcm_plugin import Engine, LcmConfig, LcmPlugin, Reset, Session, Turn
 
+pytestmark = pytest.mark.both_stores
+
 SMALL = {
     "fresh_tail_count": 2,
     "leaf_chunk_tokens": 150,

@@ -11,6 +11,8 @@ from messages import assistant, user
 from lcm_plugin import Engine, LcmConfig, LcmPlugin, Reset, Session, Turn
 from lcm_plugin.sessions.gate import Access, SessionGate
 
+pytestmark = pytest.mark.both_stores
+
 CRON = Session("agent:main:cron:daily:1", "run-1")
 HELPER = Session("agent:main:helper:7", "run-7")
 MAIN = Session("agent:main:main", "run-main")

@@ -16,6 +16,8 @@ from lcm_plugin.store.base import Store
 from lcm_plugin.store.sqlite.schema import SCHEMA_VERSION
 from lcm_plugin.store.sqlite.store import SqliteStore
 
+pytestmark = pytest.mark.both_stores
+
 LANE = Session("agent:main:main", "run-1")
 SECRET = "sk-Zq81xW77aaPQ"
 ARCHIVED = Selection(older_than_ms=0, kinds=frozenset({LaneKind.ARCHIVED}))
