@@ -116,7 +116,7 @@ def build_services(
     checker = Checker(store, payloads, counter, config)
     repairer = Repairer(store, Rewriter(store, summarizer, counter, config, clock), payloads.folder, clock)
     doctor = Doctor(store, checker, repairer, events, clock, lambda: background.closing)
-    jobs = IntegrityJobs(store, doctor, clock)
+    jobs = IntegrityJobs(store, doctor, events, clock)
     events.subscribe(Sampler(checker, jobs, background, events, clock).note)
     return Services(
         events=events,

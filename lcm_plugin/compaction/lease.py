@@ -13,14 +13,13 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from lcm_plugin.errors import EngineClosed, LcmError, ServerAway, StoreBusy
+from lcm_plugin.errors import LcmError, ServerAway, StoreBusy
 from lcm_plugin.store.again import again
 from lcm_plugin.store.base import Store
 from lcm_plugin.store.holders import is_dead, new_holder
+from lcm_plugin.store.renewal import Renewal
 
 LEASE_MS = 30_000
-_RENEWALS_PER_LEASE = 3
-_TRIES_PER_RENEWAL = 10
 _SETTLE_EVERY_S = 0.5
 
 
@@ -44,10 +43,7 @@ class Lease:
         self.attempts = attempts
         self._store = store
         self._clock = clock
-        self._ended = threading.Event()
-        self._lost = threading.Event()
-        self._until = taken_at + LEASE_MS / 1000
-        self._thread = threading.Thread(target=self._keep, name="lcm-lease", daemon=True)
+        self._renewal = Renewal(self._renew, LEASE_MS, taken_at)
 
     @classmethod
     def take(cls, store: Store, conversation_id: int, clock: Callable[[], int]) -> Self | None:
@@ -71,7 +67,7 @@ class Lease:
     @property
     def held(self) -> bool:
         """False once somebody else has taken it, or may have since it could not be renewed in time."""
-        return not self._lost.is_set() and time.monotonic() < self._until
+        return self._renewal.held
 
     def settle(self, state: str, *, reason: str, error: str = "", next_attempt_at: int = 0) -> None:
         """Gives the lease back with a verdict."""
@@ -109,32 +105,14 @@ class Lease:
         threading.Thread(target=keep_trying, name="lcm-settle", daemon=True).start()
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self._renewal.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._ended.set()
-        self._thread.join()
+        self._renewal.__exit__(kind, error, trace)
 
-    def _keep(self) -> None:
-        between = LEASE_MS / 1000 / _RENEWALS_PER_LEASE
-        wait = between
-        while not self._ended.wait(wait):
-            asked_at = time.monotonic()
-            try:
-                with self._store.write() as writer:
-                    renewed = writer.renew_lease(self.conversation_id, self.owner, self._clock(), LEASE_MS)
-            except EngineClosed:
-                self._lost.set()
-                return
-            except LcmError:
-                if asked_at >= self._until:
-                    return
-                wait = between / _TRIES_PER_RENEWAL
-                continue
-            if not renewed:
-                self._lost.set()
-                return
-            self._until, wait = asked_at + LEASE_MS / 1000, between
+    def _renew(self) -> bool:
+        with self._store.write() as writer:
+            return writer.renew_lease(self.conversation_id, self.owner, self._clock(), LEASE_MS)

@@ -16,6 +16,7 @@ from lcm_plugin.compaction.policy import Call, Limits
 from lcm_plugin.compaction.scheduler import call_of
 from lcm_plugin.errors import ServerAway, StoreBusy
 from lcm_plugin.store.base import Store
+from lcm_plugin.store.holders import is_dead
 from lcm_plugin.store.records import Conversation
 from lcm_plugin.types import CompactionResult, Reason
 
@@ -99,6 +100,7 @@ class Worker:
         progress = False
         with self._store.read() as reader:
             due = reader.due_debts(self._clock(), limit=_AT_ONCE)
+            due += [debt for debt in reader.held_debts(limit=_AT_ONCE) if is_dead(debt.owner)]
             owed = [(debt, reader.conversation(debt.conversation_id)) for debt in due]
         for debt, conversation in owed:
             if stop.is_set():

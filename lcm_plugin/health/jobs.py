@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
-from lcm_plugin.errors import EngineClosed, LcmError
+from lcm_plugin.errors import EngineClosed, LcmError, ServerAway, StoreBusy
+from lcm_plugin.events import EventBus
 from lcm_plugin.health.doctor import Doctor
 from lcm_plugin.health.repair import plan_repairs
+from lcm_plugin.store.again import again
 from lcm_plugin.store.base import Store
-from lcm_plugin.store.holders import new_holder
-from lcm_plugin.store.jobs_base import IntegrityJob, IntegrityMode
+from lcm_plugin.store.holders import is_dead, new_holder
+from lcm_plugin.store.jobs_base import IntegrityJob, IntegrityMode, JobState
+from lcm_plugin.store.renewal import Renewal
 from lcm_plugin.types import IntegrityReport
 
-LEASE_MS = 900_000
+LEASE_MS = 60_000
 MOST_SECONDS = 600.0
 _MOST_IDS = 100
 _AT_ONCE = 16
@@ -23,9 +28,10 @@ _AT_ONCE = 16
 class IntegrityJobs:
     """Asks for checks and does them. Thread-safe; any number of processes may do so together."""
 
-    def __init__(self, store: Store, doctor: Doctor, clock: Callable[[], int]) -> None:
+    def __init__(self, store: Store, doctor: Doctor, events: EventBus, clock: Callable[[], int]) -> None:
         self._store = store
         self._doctor = doctor
+        self._events = events
         self._clock = clock
 
     def request(self, conversation_id: int, reason: str, mode: IntegrityMode = "scan") -> None:
@@ -39,35 +45,70 @@ class IntegrityJobs:
             return reader.finished_integrity_jobs()
 
     def work_off(self, stop: Callable[[], bool]) -> int:
-        """Does the jobs that are due and returns how many were done."""
+        """Does the jobs that are due, until ``stop`` says so, and returns how many were done."""
         with self._store.read() as reader:
             due = reader.due_integrity_jobs(self._clock(), limit=_AT_ONCE)
+            due += [job for job in reader.held_integrity_jobs(limit=_AT_ONCE) if is_dead(job.owner)]
         return sum(self._do(job.conversation_id) for job in due if not stop())
 
     def _do(self, conversation_id: int) -> bool:
-        owner = new_holder()
-        with self._store.write() as writer:
-            job = writer.claim_integrity(conversation_id, owner, self._clock(), LEASE_MS)
+        owner, taken_at = new_holder(), time.monotonic()
+        job = again(lambda: self._claim(conversation_id, owner))
         if job is None:
             return False
+
+        def renew() -> bool:
+            with self._store.write() as writer:
+                return writer.renew_integrity(conversation_id, owner, self._clock(), LEASE_MS)
+
+        with Renewal(renew, LEASE_MS, taken_at):
+            state, result = self._checked(job)
+        settled = again(lambda: self._settle(job, owner, state, result), looks=True)
+        if settled:
+            self._events.emit(
+                "integrity.job_done",
+                conversation_id=conversation_id,
+                mode=job.mode,
+                reason=job.reason,
+                state=state,
+                findings=sum(result.get("findings", {}).values()),
+                detail=result.get("error", ""),
+            )
+        return settled
+
+    def _claim(self, conversation_id: int, owner: str) -> IntegrityJob | None:
+        """The job; one whose holder on this machine has died is taken over at once."""
+        now = self._clock()
+        with self._store.write() as writer:
+            job = writer.claim_integrity(conversation_id, owner, now, LEASE_MS)
+            held = writer.integrity_job(conversation_id) if job is None else None
+            if held is not None and held.state == "running" and held.owner and is_dead(held.owner):
+                writer.release_integrity(conversation_id, held.owner)
+                job = writer.claim_integrity(conversation_id, owner, now, LEASE_MS)
+        return job
+
+    def _checked(self, job: IntegrityJob) -> tuple[JobState, dict[str, Any]]:
+        """How the job went, and what it found; a database that is away or busy leaves it to be done later."""
         try:
             with self._store.read() as reader:
-                conversation = reader.conversation(conversation_id)
+                conversation = reader.conversation(job.conversation_id)
             report = self._doctor.check(() if conversation is None else (conversation,), seconds=MOST_SECONDS)
-            state, result = "done", _result(job, report)
-        except EngineClosed:
+        except (EngineClosed, ServerAway, StoreBusy):
             raise
         except LcmError as error:
-            state, result = "failed", json.dumps({"error": str(error)})
+            return "failed", {"error": str(error)}
+        return "done", _result(job, report)
+
+    def _settle(self, job: IntegrityJob, owner: str, state: JobState, result: dict[str, Any]) -> bool:
+        """Whether the job ended here: not when somebody else has it by now."""
+        told = json.dumps(result, ensure_ascii=False)
         with self._store.write() as writer:
-            return writer.settle_integrity(
-                job, owner, "done" if state == "done" else "failed", self._clock(), result
-            )
+            return writer.settle_integrity(job, owner, state, self._clock(), told)
 
 
-def _result(job: IntegrityJob, report: IntegrityReport) -> str:
-    """What a job found, as JSON: counts by class, and the plan when one was asked for."""
-    told: dict[str, object] = {
+def _result(job: IntegrityJob, report: IntegrityReport) -> dict[str, Any]:
+    """What a job found: counts by class, and the plan when one was asked for."""
+    told: dict[str, Any] = {
         "complete": report.complete,
         "ok": report.ok,
         "findings": dict(Counter(finding.code for finding in report.findings)),
@@ -85,4 +126,4 @@ def _result(job: IntegrityJob, report: IntegrityReport) -> str:
             for step in plan.steps
         ]
         told["refused"] = dict(Counter(finding.code for finding in plan.refused))
-    return json.dumps(told, ensure_ascii=False)
+    return told

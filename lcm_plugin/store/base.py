@@ -167,6 +167,9 @@ class Reader(SearchReader, AuditReader, TransferReader, RemovalReader, JobReader
     def due_debts(self, now: int, *, limit: int = 100) -> list[Debt]:
         """Debts that may be worked off now: pending, deferred or failed and due, or running with a dead lease."""
 
+    def held_debts(self, *, limit: int = 100) -> list[Debt]:
+        """Debts whose lease somebody holds, alive or not, in the order in which the leases run out."""
+
     def guard(self, key: str) -> dict[str, Any] | None:
         """A guard's state (circuit breaker, spend guard)."""
 

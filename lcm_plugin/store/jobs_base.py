@@ -37,6 +37,9 @@ class JobReader(Protocol):
     def due_integrity_jobs(self, now: int, *, limit: int = 100) -> list[IntegrityJob]:
         """Jobs that may be done now, oldest request first: pending, or running with a dead lease."""
 
+    def held_integrity_jobs(self, *, limit: int = 100) -> list[IntegrityJob]:
+        """Jobs that somebody holds, alive or not, oldest request first."""
+
     def finished_integrity_jobs(self, *, limit: int = 100) -> list[IntegrityJob]:
         """Jobs that are done or failed, newest first."""
 
@@ -50,7 +53,13 @@ class JobWriter(Protocol):
     def claim_integrity(
         self, conversation_id: int, owner: str, now: int, lease_ms: int
     ) -> IntegrityJob | None:
-        """Takes a job that is due; None when somebody alive holds it or it is done."""
+        """Takes a job that is due; None when somebody alive holds it, is just taking it, or it is done."""
+
+    def renew_integrity(self, conversation_id: int, owner: str, now: int, lease_ms: int) -> bool:
+        """Extends a held lease; False when it was lost."""
+
+    def release_integrity(self, conversation_id: int, owner: str) -> None:
+        """Lets somebody else take a job that ``owner`` holds and will not finish."""
 
     def settle_integrity(self, job: IntegrityJob, owner: str, state: JobState, now: int, result: str) -> bool:
         """Gives a job back with its result; it stays owed when it was asked for again meanwhile.

@@ -33,6 +33,13 @@ class DebtQueries(Handle):
         )
         return [Debt(*row) for row in rows]
 
+    def held_debts(self, *, limit: int = 100) -> list[Debt]:
+        rows = self._all(
+            f"SELECT {_COLUMNS} FROM compaction_debt WHERE state = 'running' ORDER BY lease_until LIMIT %s",
+            (limit,),
+        )
+        return [Debt(*row) for row in rows]
+
     def guard(self, key: str) -> dict[str, Any] | None:
         row = self._one("SELECT state FROM guards WHERE guard_key = %s", (key,))
         return dict(row[0]) if row else None

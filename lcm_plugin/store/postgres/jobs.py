@@ -25,6 +25,13 @@ class JobQueries(Handle):
         )
         return [IntegrityJob(*row) for row in rows]
 
+    def held_integrity_jobs(self, *, limit: int = 100) -> list[IntegrityJob]:
+        rows = self._all(
+            f"SELECT {_COLUMNS} FROM integrity_jobs WHERE state = 'running' ORDER BY requested_at LIMIT %s",
+            (limit,),
+        )
+        return [IntegrityJob(*row) for row in rows]
+
     def finished_integrity_jobs(self, *, limit: int = 100) -> list[IntegrityJob]:
         rows = self._all(
             f"SELECT {_COLUMNS} FROM integrity_jobs WHERE state IN ('done', 'failed') "
@@ -51,11 +58,27 @@ class JobChanges(JobQueries):
         self, conversation_id: int, owner: str, now: int, lease_ms: int
     ) -> IntegrityJob | None:
         row = self._one(
-            "UPDATE integrity_jobs SET state = 'running', owner = %s, lease_until = %s WHERE conversation_id = %s "
-            f"AND (state = 'pending' OR (state = 'running' AND lease_until < %s)) RETURNING {_COLUMNS}",
+            "UPDATE integrity_jobs SET state = 'running', owner = %s, lease_until = %s "
+            "WHERE conversation_id = (SELECT conversation_id FROM integrity_jobs WHERE conversation_id = %s "
+            "AND (state = 'pending' OR (state = 'running' AND lease_until < %s)) FOR UPDATE SKIP LOCKED) "
+            f"RETURNING {_COLUMNS}",
             (owner, now + lease_ms, conversation_id, now),
         )
         return IntegrityJob(*row) if row else None
+
+    def renew_integrity(self, conversation_id: int, owner: str, now: int, lease_ms: int) -> bool:
+        changed = self._run(
+            "UPDATE integrity_jobs SET lease_until = %s WHERE conversation_id = %s AND owner = %s AND state = 'running'",
+            (now + lease_ms, conversation_id, owner),
+        )
+        return changed == 1
+
+    def release_integrity(self, conversation_id: int, owner: str) -> None:
+        self._run(
+            "UPDATE integrity_jobs SET state = 'pending', owner = NULL, lease_until = 0 "
+            "WHERE conversation_id = %s AND owner = %s AND state = 'running'",
+            (conversation_id, owner),
+        )
 
     def settle_integrity(self, job: IntegrityJob, owner: str, state: JobState, now: int, result: str) -> bool:
         changed = self._run(

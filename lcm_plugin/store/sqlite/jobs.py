@@ -25,6 +25,13 @@ class JobChanges(Handle):
         )
         return [IntegrityJob(*row) for row in rows]
 
+    def held_integrity_jobs(self, *, limit: int = 100) -> list[IntegrityJob]:
+        rows = self._all(
+            f"SELECT {_COLUMNS} FROM integrity_jobs WHERE state = 'running' ORDER BY requested_at LIMIT ?",
+            (limit,),
+        )
+        return [IntegrityJob(*row) for row in rows]
+
     def finished_integrity_jobs(self, *, limit: int = 100) -> list[IntegrityJob]:
         rows = self._all(
             f"SELECT {_COLUMNS} FROM integrity_jobs WHERE state IN ('done', 'failed') "
@@ -52,6 +59,20 @@ class JobChanges(Handle):
             (owner, now + lease_ms, conversation_id, now),
         )
         return IntegrityJob(*row) if row else None
+
+    def renew_integrity(self, conversation_id: int, owner: str, now: int, lease_ms: int) -> bool:
+        changed = self.db.execute(
+            "UPDATE integrity_jobs SET lease_until = ? WHERE conversation_id = ? AND owner = ? AND state = 'running'",
+            (now + lease_ms, conversation_id, owner),
+        )
+        return changed.rowcount == 1
+
+    def release_integrity(self, conversation_id: int, owner: str) -> None:
+        self.db.execute(
+            "UPDATE integrity_jobs SET state = 'pending', owner = NULL, lease_until = 0 "
+            "WHERE conversation_id = ? AND owner = ? AND state = 'running'",
+            (conversation_id, owner),
+        )
 
     def settle_integrity(self, job: IntegrityJob, owner: str, state: JobState, now: int, result: str) -> bool:
         changed = self.db.execute(
