@@ -182,6 +182,8 @@ class Process:
             self.session_id = f"{old}+"
             self.records.parents[self.session_id] = old
             self.records.newest = self.session_id
+            self.records.rows[self.session_id] = []
+            self.step()
         self.records.replace(self.session_id, smaller)
         self.messages = smaller
         self._written = {id(message) for message in smaller}

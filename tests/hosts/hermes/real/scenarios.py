@@ -60,6 +60,10 @@ def loop(
     ``resume`` begins with what the host has of the session; ``watch`` asks for ``/lcm status`` after each turn.
     Once a status has said ``settle``, each turn is followed by a wait for what runs in the background.
     """
+    if resume:
+        from hermes_state import SessionDB
+
+        session_id = SessionDB().resolve_resume_session_id(session_id)
     if session_id is not None:
         options["session_id"] = session_id
     agent = make_agent(url, **options)

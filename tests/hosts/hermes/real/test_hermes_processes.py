@@ -9,6 +9,7 @@ import subprocess
 import threading
 from collections.abc import Callable
 
+import pytest
 from fakes.model_server import ModelRequest
 from fakes.speech import turn
 from world import World, texts
@@ -40,9 +41,10 @@ def test_three_processes_at_once_share_the_database(world: Make) -> None:
 class Victim:
     """A conversation whose process is killed again and again, at a request or some moments after it."""
 
-    def __init__(self, home: World, said: list[str], seed: int) -> None:
+    def __init__(self, home: World, said: list[str], seed: int, in_place: bool = True) -> None:
         self.home = home
         self.said = said
+        self._options = {"session_id": "victim", "resume": True, "in_place": in_place}
         self._process: subprocess.Popen[bytes] | None = None
         self._random = random.Random(seed)
         self._left = 0
@@ -59,12 +61,12 @@ class Victim:
         """One process: goes on with the talk until it is over (0) or killed."""
         self._left = kill_after
         rest = self.said[self.heard() :]
-        self._process = self.home.start("loop", turns=rest, session_id="victim", resume=True)
+        self._process = self.home.start("loop", turns=rest, **self._options)
         return self._process.wait(SECONDS)
 
     def heard(self) -> int:
         """How many of the turns the host has on disk."""
-        rows = self.home.host_rows("victim") if (self.home.home / "state.db").exists() else []
+        rows = self.home.host_rows() if (self.home.home / "state.db").exists() else []
         heard = {text for role, text in rows if role == "user"}
         return sum(1 for text in self.said if any(text in row for row in heard))
 
@@ -77,18 +79,19 @@ def kill(process: subprocess.Popen[bytes], after: float) -> None:
         threading.Timer(after, process.send_signal, (signal.SIGKILL,)).start()
 
 
-def test_a_conversation_survives_being_killed_at_any_moment(world: Make) -> None:
+@pytest.mark.parametrize("in_place", [True, False])
+def test_a_conversation_survives_being_killed_at_any_moment(world: Make, in_place: bool) -> None:
     home = world(lcm=SMALL)
     said = [
         f'CALL todo {{"todos": [{{"id": "{n}", "content": "water them", "status": "pending"}}]}}'
         if n % 5 == 0
         else turn(n, 400)
-        for n in range(1, 61)
+        for n in range(1, 46)
     ]
     seed = int(os.environ.get("KILL_SEED", "9"))
     print(f"the moments of the kills: KILL_SEED={seed}")
-    victim = Victim(home, said, seed)
-    ends = [victim.live(kill_after) for kill_after in (1, 9, 12, 6, 11)]
+    victim = Victim(home, said, seed, in_place)
+    ends = [victim.live(kill_after) for kill_after in (1, 9, 12, 6, 8)]
     assert ends == [-signal.SIGKILL] * len(ends)
     assert 10 < victim.heard() < len(said)
     assert victim.live(kill_after=-1) == 0
