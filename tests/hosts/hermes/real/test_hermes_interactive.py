@@ -136,7 +136,7 @@ def test_resume_goes_on_in_the_old_lane(world: Make) -> None:
     assert sorted(map(len, lanes.values())) == [2, 4]
 
 
-def test_a_branch_is_a_lane_of_its_own_and_the_trunk_goes_on_without_it(world: Make) -> None:
+def test_a_branch_is_a_lane_of_its_own_and_a_kill_after_the_next_turn_loses_nothing(world: Make) -> None:
     home = world()
     with terminal(home) as chat:
         chat.say("hello one", "Noted: hello one")
@@ -145,7 +145,8 @@ def test_a_branch_is_a_lane_of_its_own_and_the_trunk_goes_on_without_it(world: M
         trunk = home.host_sessions()[0]
         chat.say(f"/resume {trunk}", "esumed session")
         chat.say("on the trunk", "Noted: on the trunk")
-        chat.leave()
+        chat.say("/lcm status", "with 4 messages")
+        # The program is killed here; nobody says goodbye.
     _, branch = home.host_sessions()
     assert keys_and_texts(home) == {
         f"agent:main:cli:{trunk}": ["hello one", "Noted: hello one", "on the trunk", "Noted: on the trunk"],
