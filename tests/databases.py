@@ -24,6 +24,12 @@ class RawDatabase(Protocol):
     def rows(self, statement: str, *values: Any) -> list[Row]:
         """All rows of a query."""
 
+    def hold(self) -> None:
+        """Begins a transaction beside which others can read but not write, until it is let go."""
+
+    def let_go(self) -> None:
+        """Ends that transaction."""
+
     def close(self) -> None:
         """Closes the connection."""
 
@@ -35,7 +41,7 @@ def open_raw(database: str) -> RawDatabase:
 
 class _RawSqlite:
     def __init__(self, path: str) -> None:
-        self._connection = sqlite3.connect(path, isolation_level=None)
+        self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self._connection.execute("PRAGMA foreign_keys = OFF")
 
     def change(self, statement: str, *values: Any) -> int:
@@ -43,6 +49,12 @@ class _RawSqlite:
 
     def rows(self, statement: str, *values: Any) -> list[Row]:
         return self._connection.execute(statement, values).fetchall()
+
+    def hold(self) -> None:
+        self._connection.execute("BEGIN IMMEDIATE")
+
+    def let_go(self) -> None:
+        self._connection.execute("ROLLBACK")
 
     def close(self) -> None:
         self._connection.close()
@@ -63,6 +75,12 @@ class _RawPostgres:
 
     def rows(self, statement: str, *values: Any) -> list[Row]:
         return self._connection.execute(*_in_percent(statement, values)).fetchall()
+
+    def hold(self) -> None:
+        self._connection.execute("BEGIN; LOCK TABLE conversations, messages IN EXCLUSIVE MODE")
+
+    def let_go(self) -> None:
+        self._connection.execute("ROLLBACK")
 
     def close(self) -> None:
         self._connection.close()

@@ -11,28 +11,35 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from invariants import assert_sound
 
 from lcm_plugin import Engine, LcmConfig, Session
 
+pytestmark = pytest.mark.both_stores
+
 SECONDS = float(os.environ.get("TEST_CONCURRENCY_SECONDS", "2.5"))
+SHARES = {"sqlite": 1.0, "postgres": 0.5}
 _CHILD = Path(__file__).with_name("concurrency_child.py")
 THREADS, PROCESSES = 8, 4
 
 
-def test_processes_with_threads_lose_nothing_double_nothing_and_see_no_lock(tmp_path: Path) -> None:
-    database = tmp_path / "lcm.db"
+def test_processes_with_threads_lose_nothing_double_nothing_and_see_no_lock(
+    database_named: Callable[[str], str], store_kind: str
+) -> None:
+    database, seconds = database_named("lcm"), SECONDS * SHARES[store_kind]
     children = [
         subprocess.Popen(
             [
                 sys.executable,
                 str(_CHILD),
-                str(database),
+                database,
                 str(number),
-                str(SECONDS),
+                str(seconds),
                 str(THREADS // PROCESSES),
             ],
             stdout=subprocess.PIPE,
@@ -52,15 +59,19 @@ def test_processes_with_threads_lose_nothing_double_nothing_and_see_no_lock(tmp_
     check(database, written)
 
 
-def test_threads_of_one_process_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
+def test_threads_of_one_process_lose_nothing_and_double_nothing(
+    database_named: Callable[[str], str], store_kind: str
+) -> None:
     from concurrency_child import SETTINGS, work
 
-    database = tmp_path / "lcm.db"
+    database = database_named("lcm")
     written: list[dict[str, int]] = []
     errors: list[str] = []
-    with Engine.open(LcmConfig(database=str(database), **SETTINGS)) as engine:
+    with Engine.open(LcmConfig(database=database, **SETTINGS)) as engine:
         threads = [
-            threading.Thread(target=work, args=(engine, f"t{number}", SECONDS / 2, written, errors))
+            threading.Thread(
+                target=work, args=(engine, f"t{number}", SECONDS * SHARES[store_kind] / 2, written, errors)
+            )
             for number in range(THREADS)
         ]
         for thread in threads:
@@ -73,12 +84,12 @@ def test_threads_of_one_process_lose_nothing_and_double_nothing(tmp_path: Path) 
     check(database, {text: count for row in written for text, count in row.items()})
 
 
-def check(database: Path, written: dict[str, int]) -> None:
+def check(database: str, written: dict[str, int]) -> None:
     """Every acknowledged message is there, once, and every invariant holds."""
     from concurrency_child import LANES
 
     assert_sound(database)
-    with Engine.open(LcmConfig(database=str(database))) as engine:
+    with Engine.open(LcmConfig(database=database)) as engine:
         stored: dict[str, int] = {}
         summaries = 0
         for lane in LANES:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from lcm_plugin import Engine, LcmConfig, Session
 from lcm_plugin.types import Message
+
+pytestmark = pytest.mark.both_stores
 
 SESSION = Session("agent:main:main", "run-1")
 TURNS = 400
@@ -36,9 +39,9 @@ def turn(number: int) -> list[Message]:
     ]
 
 
-def killed_after(database: Path, first: int, acknowledged: int) -> int:
+def killed_after(database: str, first: int, acknowledged: int) -> int:
     """Runs a host from turn ``first`` on, kills it after so many turns, and says the last one it acknowledged."""
-    command = [sys.executable, "-W", "error", "-c", HOST, str(database), str(first)]
+    command = [sys.executable, "-W", "error", "-c", HOST, database, str(first)]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, env={"PYTHONPATH": str(Path(__file__).parent)}
     ) as host:
@@ -54,12 +57,14 @@ def killed_after(database: Path, first: int, acknowledged: int) -> int:
 
 
 @pytest.mark.parametrize("kills", [(1, 5, 17)])
-def test_every_acknowledged_turn_is_there_once_and_whole(tmp_path: Path, kills: tuple[int, ...]) -> None:
-    database, first = tmp_path / "lcm.db", 0
+def test_every_acknowledged_turn_is_there_once_and_whole(
+    database_named: Callable[[str], str], kills: tuple[int, ...]
+) -> None:
+    database, first = database_named("lcm"), 0
     for acknowledged in kills:
         last = killed_after(database, first, acknowledged)
         assert last >= first + acknowledged - 1
-        with Engine.open(LcmConfig(database=str(database), large_file_token_threshold=1_000)) as engine:
+        with Engine.open(LcmConfig(database=database, large_file_token_threshold=1_000)) as engine:
             rows = engine.messages(SESSION)
             turns = len(rows) // 4
             # The turn in flight may be stored whole or not at all.

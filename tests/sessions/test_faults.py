@@ -195,8 +195,10 @@ with Engine.open(LcmConfig(database=path)) as engine:
 """
 
 
-def test_processes_on_one_file_never_touch_each_others_lanes(tmp_path: Path) -> None:
-    path = str(tmp_path / "shared.db")
+def test_processes_on_one_database_never_touch_each_others_lanes(
+    database_named: Callable[[str], str],
+) -> None:
+    path = database_named("shared")
     running = [
         subprocess.Popen([sys.executable, "-c", CHILD, path, name], stdout=subprocess.PIPE, text=True)
         for name in ("one", "two", "three")
