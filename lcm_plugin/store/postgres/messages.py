@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
+from lcm_plugin.store.postgres.appending import APPEND, append_values
 from lcm_plugin.store.postgres.conversations import Handle
 from lcm_plugin.store.records import CallRow, Conversation, MessageHead, NewMessage, Part, StoredMessage
 
@@ -24,7 +25,6 @@ _USER_SPEAKS = (
     "WHERE p.conversation_id = m.conversation_id AND p.message_id = m.message_id "
     "AND p.type = 'text' AND btrim(p.text) <> ''))"
 )
-_KINDS = frozenset({"system", "user", "assistant", "tool"})
 
 
 class MessageQueries(Handle):
@@ -154,52 +154,10 @@ class MessageChanges(MessageQueries):
     def append(self, conversation: Conversation, messages: Sequence[NewMessage], now: int) -> list[int]:
         if not messages:
             return []
-        conversation_id, first_seq = conversation.conversation_id, conversation.next_seq
-        taken = self.known_host_ids([conversation_id], [m.host_id for m in messages if m.host_id is not None])
-        ids = [
-            row[0]
-            for row in self._all(
-                "SELECT nextval('message_ids') FROM generate_series(1, %s)", (len(messages),)
-            )
-        ]
-        rows, parts, items = [], [], []
-        for offset, (message_id, message) in enumerate(zip(ids, messages, strict=True)):
-            host_id = None if message.host_id in taken else message.host_id
-            if host_id is not None:
-                taken.add(host_id)
-            seq = first_seq + offset
-            rows.append(_message_row(conversation_id, message_id, seq, host_id, message))
-            parts += [part_row(conversation_id, message_id, part) for part in message.parts]
-            items.append((conversation_id, seq, message_id, message.item_tokens))
-        self._many(
-            "INSERT INTO messages (conversation_id, message_id, seq, role, kind, tokens, identity, created_at, "
-            "group_seq, host_id, sender, channel, calls, answers, hidden, skeleton) "
-            "VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
-            rows,
-        )
-        self._many(
-            "INSERT INTO message_parts (conversation_id, message_id, ordinal, type, path, text, exact, tool_name, "
-            "tool_call_id, file_id, metadata) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
-            parts,
-        )
-        self._many(
-            "INSERT INTO context_items (conversation_id, ordinal, item_type, message_id, tokens) "
-            "VALUES (%s, %s, 'message', %s, %s)",
-            items,
-        )
-        self._run(
-            "UPDATE conversations SET next_seq = %s, message_count = message_count + %s, raw_items = raw_items + %s, "
-            "raw_tokens = raw_tokens + %s, updated_at = %s WHERE conversation_id = %s",
-            (
-                first_seq + len(messages),
-                len(messages),
-                len(messages),
-                sum(item[-1] for item in items),
-                now,
-                conversation_id,
-            ),
-        )
-        return ids
+        host_ids = [message.host_id for message in messages if message.host_id is not None]
+        taken = self.known_host_ids([conversation.conversation_id], host_ids)
+        stored = self._all(APPEND, append_values(conversation, messages, taken, now))
+        return [row[0] for row in stored]
 
     def hide(self, conversation_id: int, message_ids: Sequence[int], now: int) -> None:
         ids = list(message_ids)
@@ -237,51 +195,6 @@ class MessageChanges(MessageQueries):
             "UPDATE conversations SET raw_tokens = raw_tokens + %s, updated_at = %s WHERE conversation_id = %s",
             (regained, now, conversation_id),
         )
-
-
-def message_kind(role: str) -> str:
-    """A role as the database's own type has it."""
-    return role if role in _KINDS else "other"
-
-
-def _message_row(
-    conversation_id: int, message_id: int, seq: int, host_id: str | None, message: NewMessage
-) -> tuple[Any, ...]:
-    return (
-        conversation_id,
-        message_id,
-        seq,
-        message.role,
-        message_kind(message.role),
-        message.tokens,
-        message.identity,
-        message.created_at,
-        message.group_seq or seq,
-        host_id,
-        message.sender,
-        message.channel,
-        "\n".join(message.calls) or None,
-        "\n".join(message.answers) or None,
-        message.hidden,
-        message.skeleton,
-    )
-
-
-def part_row(conversation_id: int, message_id: int, part: Part) -> tuple[Any, ...]:
-    """A part as a row of ``message_parts``, the conversation first."""
-    return (
-        conversation_id,
-        message_id,
-        part.ordinal,
-        part.type,
-        part.path,
-        part.text,
-        part.exact,
-        part.tool_name,
-        part.tool_call_id,
-        part.file_id,
-        part.metadata,
-    )
 
 
 def message_head(row: Any) -> MessageHead:

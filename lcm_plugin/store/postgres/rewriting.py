@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from lcm_plugin.errors import NotFound
-from lcm_plugin.store.postgres.messages import part_row
+from lcm_plugin.store.postgres.appending import part_row
 from lcm_plugin.store.postgres.search import SearchChanges
 from lcm_plugin.store.records import FileRecord, NewMessage, Summary, message_ref
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lcm_plugin.errors import StoreBusy
+from lcm_plugin.store.postgres.appending import message_kind
 from lcm_plugin.store.postgres.conversations import Handle
-from lcm_plugin.store.postgres.messages import message_kind
 from lcm_plugin.store.transfer_base import (
     MESSAGES,
     TABLES,
