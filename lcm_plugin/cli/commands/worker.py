@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -14,7 +15,9 @@ import typer
 
 from lcm_plugin.cli.opening import writing
 from lcm_plugin.cli.options import AsJson, Database
-from lcm_plugin.cli.output import print_json
+from lcm_plugin.cli.output import harmless, moment, print_json
+from lcm_plugin.events import Event
+from lcm_plugin.wording import plural
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
@@ -40,8 +43,8 @@ def worker(
 ) -> None:
     """Work off compaction that hosts owe, in a process of its own; any number may run beside each other.
 
-    Each conversation is taken with a lease, so that a worker that dies holds nothing up for long. Ends after
-    the pass at hand on Ctrl-C or SIGTERM.
+    Each conversation is taken with a lease, so that a worker that dies holds nothing up for long. Prints a line
+    for each compaction and check. Ends after the pass at hand on Ctrl-C or SIGTERM.
 
     Examples: `lcm worker` · `lcm worker --until-idle --json`
     """
@@ -49,6 +52,8 @@ def worker(
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, lambda *_: stop.set())
     with writing(database) as engine, _metrics(engine, metrics_port, metrics_address):
+        if not as_json:
+            engine.subscribe(_print_job)
         report = engine.work(stop, until_idle=until_idle, poll_seconds=poll)
     if as_json:
         print_json(asdict(report))
@@ -60,6 +65,21 @@ def worker(
         f"{report.compactions} compactions ({verdicts}), {report.passes} passes, {report.tokens_saved:,} tokens saved, "
         f"{report.integrity_checks} integrity checks"
     )
+
+
+def _print_job(event: Event) -> None:
+    """A line for what was done; an empty look at something is not told."""
+    fields, text = event.fields, ""
+    match event.name:
+        case "compaction.finished":
+            before, after = fields["token_before"], fields["token_after"]
+            text = f"{fields['reason']}, {before:,} to {after:,} tokens in {plural(fields['passes'], 'pass')}"
+        case "integrity.job_done":
+            text = f"{fields['mode']} {fields['state']}, {plural(fields['findings'], 'finding')}"
+    if text:
+        detail = f" ({fields['detail']})" if fields.get("detail") else ""
+        line = f"{moment(time.time_ns() // 1_000_000)} conversation {event.conversation_id}: {text}{detail}"
+        print(harmless(" ".join(line.split())), flush=True)
 
 
 @contextmanager
