@@ -107,8 +107,8 @@ def fresh_database(store_kind: str, request: pytest.FixtureRequest) -> FreshData
     """Empty databases one after the other, for the examples of a property; several names are several at once."""
 
     @contextmanager
-    def fresh(name: str = "lcm") -> Iterator[str]:
-        if store_kind == "postgres":
+    def fresh(name: str = "lcm", kind: str = store_kind) -> Iterator[str]:
+        if kind == "postgres":
             yield request.getfixturevalue("empty_schemas").empty(f"fresh_{name}")
         else:
             with TemporaryDirectory(prefix="lcm-") as folder:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-import tempfile
-from pathlib import Path
 
-from hypothesis import given, settings
+import pytest
+from databases import FreshDatabase
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from messages import user
 
 from lcm_plugin import Engine, LcmConfig, Session
+
+pytestmark = pytest.mark.both_stores
 
 SESSION = Session("agent:main:main")
 WORDS = ("lamp", "river", "stone", "my-lamp", "静默", "静", "x_y", "café", "C++")
@@ -18,14 +20,13 @@ texts = st.lists(st.sampled_from(WORDS), min_size=1, max_size=4).map(" ".join)
 steps = st.lists(st.one_of(texts, st.integers(1, 4)), min_size=1, max_size=14)
 
 
-@settings(deadline=None, max_examples=25)
-@given(steps, st.sampled_from(WORDS))
-def test_no_row_is_missed_and_none_is_made_up(script: list[str | int], word: str) -> None:
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(script=steps, word=st.sampled_from(WORDS))
+def test_no_row_is_missed_and_none_is_made_up(
+    fresh_database: FreshDatabase, script: list[str | int], word: str
+) -> None:
     stored: list[str] = []
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Engine.open(LcmConfig(database=str(Path(folder) / "lcm.db"))) as engine,
-    ):
+    with fresh_database() as database, Engine.open(LcmConfig(database=database)) as engine:
         for step in script:
             if isinstance(step, str):
                 engine.ingest(SESSION, [user(step)])

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
+import pytest
+from databases import FreshDatabase
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from messages import assistant, call, result, user
@@ -72,25 +73,47 @@ def hashes(engine: Engine) -> dict[str, str]:
         return table_hashes(reader)
 
 
-@settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow])
-@given(steps)
-def test_an_export_and_a_copy_are_equal_to_any_database(history: list[tuple[int, tuple[str, Any]]]) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        names = [f"{folder}/{name}/lcm.db" for name in ("source", "read", "copied")]
-        source, read, copied = (Engine.open(LcmConfig(database=name, **SETTINGS)) for name in names)
-        with source, read, copied:
-            play(source, history)
-            lines: list[bytes] = []
-            with source.store.read() as reader:
-                chosen = list(conversation_ids(reader))
-                place = PayloadPlace(source.payloads.folder)
-                write_jsonl(reader, place, lines.append, conversations=chosen, whole=True, now=1)
-            load_jsonl(lines, read.store, PayloadPlace(read.payloads.folder))
-            assert hashes(read) == hashes(source)
-            migrate(side(source), side(copied), silent)
-            assert hashes(copied) == hashes(source)
-            for session in SESSIONS:
-                told = source.messages(session)
-                assert read.messages(session) == told
-                assert copied.messages(session) == told
-            assert read.check().ok
+@pytest.mark.parametrize(
+    ("store", "read_into", "copied_into"),
+    [
+        ("sqlite", "sqlite", "sqlite"),
+        ("sqlite", "postgres", "postgres"),
+        ("postgres", "sqlite", "sqlite"),
+        ("postgres", "postgres", "postgres"),
+    ],
+)
+@settings(max_examples=6, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@given(history=steps)
+def test_an_export_and_a_copy_are_equal_to_any_database(
+    fresh_database: FreshDatabase,
+    store: str,
+    read_into: str,
+    copied_into: str,
+    history: list[tuple[int, tuple[str, Any]]],
+) -> None:
+    with ExitStack() as closing:
+
+        def opened(name: str, kind: str) -> Engine:
+            database = closing.enter_context(fresh_database(name, kind))
+            return closing.enter_context(Engine.open(LcmConfig(database=database, **SETTINGS)))
+
+        source, read, copied = (
+            opened("source", store),
+            opened("read", read_into),
+            opened("copied", copied_into),
+        )
+        play(source, history)
+        lines: list[bytes] = []
+        with source.store.read() as reader:
+            chosen = list(conversation_ids(reader))
+            place = PayloadPlace(source.payloads.folder)
+            write_jsonl(reader, place, lines.append, conversations=chosen, whole=True, now=1)
+        load_jsonl(lines, read.store, PayloadPlace(read.payloads.folder))
+        migrate(side(source), side(copied), silent)
+        assert hashes(source) == hashes(read) == hashes(copied)
+        for session in SESSIONS:
+            told = source.messages(session)
+            assert read.messages(session) == told
+            assert copied.messages(session) == told
+        assert read.check().ok
+        assert copied.check().ok
