@@ -287,8 +287,8 @@ def next_context(engine: Engine, turn: Turn) -> Context:
 def end_turn(engine: Engine, turn: Turn) -> None:
     """Takes the provider's counts of a turn whose messages are stored, and starts compaction that is due."""
     if not overflow_reported(turn.metadata):
-        engine.note_usage(turn)
-    engine.schedule_compaction(turn.session, **_call_of(turn), wait=False)
+        again(lambda: engine.note_usage(turn))
+    again(lambda: engine.schedule_compaction(turn.session, **_call_of(turn), wait=False))
 
 
 def _make_room(engine: Engine, turn: Turn) -> bool:

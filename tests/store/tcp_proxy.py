@@ -33,6 +33,7 @@ class TcpProxy:
         self.commits = 0
         self.fates = 0
         self.requests = 0
+        self._cut_at: tuple[int, bool] | None = None
         self._silent: set[socket.socket] = set()
         self._skip = 0
         self._again = 0
@@ -47,6 +48,16 @@ class TcpProxy:
     def commit_every(self, nth: int, fate: Fate) -> None:
         """The fate of every nth COMMIT from now on."""
         self._skip, self._again, self.commit = nth - 1, nth - 1, fate
+
+    def cut_at(self, nth: int, *, arrives: bool) -> None:
+        """Ends the client's connection at the nth request from now on, which arrives or not."""
+        self._cut_at = self.requests + nth, arrives
+
+    def cancel_cut(self) -> bool:
+        """Forgets about `cut_at`; whether the request that it was waiting for has not come."""
+        with self._lock:
+            due, self._cut_at = self._cut_at is not None, None
+            return due
 
     def freeze(self) -> None:
         """Takes whatever is sent and hands nothing on; new connections are taken and get no answer."""
@@ -95,6 +106,11 @@ class TcpProxy:
             while data := source.recv(1 << 16):
                 self._flowing.wait()
                 self.requests += source is client
+                if source is client and (cut := self._cut_now()) is not None:
+                    _end(client)
+                    if cut:
+                        sink.sendall(data)
+                    return
                 if client in self._silent and source is not client:
                     continue
                 if source is client and _COMMIT in data:
@@ -109,6 +125,14 @@ class TcpProxy:
                         return
                 sink.sendall(data)
             _end(sink)
+
+    def _cut_now(self) -> bool | None:
+        """Whether the request that ends its connection arrives; None when it is not that one."""
+        with self._lock:
+            if self._cut_at is None or self.requests < self._cut_at[0]:
+                return None
+            (_, arrives), self._cut_at = self._cut_at, None
+            return arrives
 
     def _next_fate(self) -> Fate:
         with self._lock:

@@ -28,6 +28,7 @@ from lcm_plugin.types import Message, Reason, Turn
 
 BUSY_MS = 400
 LONGEST_HOOK_S = 6.0
+CUT_STEP = 4
 
 
 @pytest.fixture(autouse=True)
@@ -345,6 +346,30 @@ def test_a_slow_answer_is_waited_for(
             assert reader.db.execute("SELECT 1 FROM pg_sleep(0.7)").fetchone() == (1,)
     finally:
         store.close()
+
+
+@pytest.mark.parametrize("arrives", [True, False])
+def test_a_connection_that_is_cut_at_any_request_of_a_turn_loses_and_doubles_nothing(
+    through: str,
+    direct: str,
+    proxy: TcpProxy,
+    open_host: Callable[[str], Host],
+    caplog: pytest.LogCaptureFixture,
+    arrives: bool,
+) -> None:
+    host = open_host(through)
+    host.turn(0)
+    nth = 1
+    while True:
+        proxy.cut_at(nth, arrives=arrives)
+        host.turn(nth)
+        if proxy.cancel_cut():
+            break
+        nth += CUT_STEP
+    assert nth > 30, "a turn has more requests than that"
+    assert not failures_in(caplog)
+    assert host.stored() == host.said
+    assert_sound(direct)
 
 
 @pytest.mark.parametrize("fate", ["unanswered", "silent", "lost"])
