@@ -5,11 +5,12 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 # Gives the path or URL of an empty database, which goes when the context ends.
 FreshDatabase = Callable[..., AbstractContextManager[str]]
 Row = tuple[Any, ...]
+Held = Literal["rows", "writes", "everything"]
 
 
 class RawDatabase(Protocol):
@@ -24,8 +25,12 @@ class RawDatabase(Protocol):
     def rows(self, statement: str, *values: Any) -> list[Row]:
         """All rows of a query."""
 
-    def hold(self) -> None:
-        """Begins a transaction beside which others can read but not write, until it is let go."""
+    def hold(self, what: Held = "writes") -> None:
+        """Begins a transaction that holds others up until it is let go.
+
+        SQLite knows one lock only, beside which others can read; PostgreSQL those of all conversations' rows, of
+        the tables for writing, and of the tables for reading, too.
+        """
 
     def let_go(self) -> None:
         """Ends that transaction."""
@@ -50,7 +55,7 @@ class _RawSqlite:
     def rows(self, statement: str, *values: Any) -> list[Row]:
         return self._connection.execute(statement, values).fetchall()
 
-    def hold(self) -> None:
+    def hold(self, what: Held = "writes") -> None:
         self._connection.execute("BEGIN IMMEDIATE")
 
     def let_go(self) -> None:
@@ -76,8 +81,14 @@ class _RawPostgres:
     def rows(self, statement: str, *values: Any) -> list[Row]:
         return self._connection.execute(*_in_percent(statement, values)).fetchall()
 
-    def hold(self) -> None:
-        self._connection.execute("BEGIN; LOCK TABLE conversations, messages IN EXCLUSIVE MODE")
+    def hold(self, what: Held = "writes") -> None:
+        statements = {
+            "rows": b"SELECT 1 FROM conversations FOR UPDATE",
+            "writes": b"LOCK TABLE conversations, messages IN EXCLUSIVE MODE",
+            "everything": b"LOCK TABLE conversations, messages IN ACCESS EXCLUSIVE MODE",
+        }
+        self._connection.execute("BEGIN")
+        self._connection.execute(statements[what])
 
     def let_go(self) -> None:
         self._connection.execute("ROLLBACK")
