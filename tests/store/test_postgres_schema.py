@@ -22,7 +22,10 @@ WHERE t.relkind = 'r' AND t.relnamespace = current_schema()::regnamespace"""
 @pytest.fixture
 def indexes(postgres_url: str) -> list[tuple[str, str, bool, str]]:
     """Table, name, whether it is unique, and first column of every index."""
-    PostgresStore(postgres_url).close()
+    store = PostgresStore(postgres_url)
+    with store.write() as writer:
+        writer.store_vectors("any", {})
+    store.close()
     plain, schema = split_schema(postgres_url)
     with psycopg.connect(plain, options=f"-c search_path={schema}") as connection:
         return connection.execute(_INDEXES).fetchall()
