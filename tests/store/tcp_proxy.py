@@ -75,6 +75,12 @@ class TcpProxy:
         for client in clients:
             _end(client)
 
+    def redirect(self, port: int) -> None:
+        """Ends all connections; new ones go to another server."""
+        self.cut()
+        self._target = ("127.0.0.1", port)
+        self.mend()
+
     def mend(self) -> None:
         """Takes new connections again."""
         self._refusing = False

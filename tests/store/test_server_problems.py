@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -14,6 +15,7 @@ from fakes.shell import run_here
 from messages import user
 from old_server import server_of_version
 from postgres_server import PostgresServer, _run
+from tcp_proxy import TcpProxy
 
 from lcm_plugin import Engine, LcmConfig, Session
 from lcm_plugin.errors import StoreBusy, StoreError, StoreUnavailable
@@ -36,6 +38,19 @@ class Standby(PostgresServer):
     def __init__(self, primary: PostgresServer) -> None:
         self._primary = primary
         super().__init__(tcp=True)
+
+    def promote(self) -> None:
+        """Makes it a server that can be written, and waits for it."""
+        self._control("-w", "promote")
+
+    def wait_for(self, primary: PostgresServer) -> None:
+        """Until it has all that the other one has."""
+        with psycopg.connect(primary.url) as source, psycopg.connect(self.url, autocommit=True) as copy:
+            target = source.execute("SELECT pg_current_wal_insert_lsn()").fetchone()
+            end = time.monotonic() + 10
+            while copy.execute("SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", target).fetchone() != (True,):
+                assert time.monotonic() < end
+                time.sleep(0.02)
 
     def _make(self, hba: str | None) -> None:
         source = ["-h", "127.0.0.1", "-p", str(self._primary.port), "-U", "postgres"]
@@ -188,6 +203,28 @@ def test_a_standby_is_read_and_not_written(server: PostgresServer) -> None:
         both = f"postgresql://postgres@127.0.0.1:{standby.port},127.0.0.1:{server.port}/postgres"
         store = PostgresStore(f"{both}?sslmode=disable&target_session_attrs=read-write&schema=ready")
         store.close()
+
+
+def test_an_address_that_comes_to_stand_for_a_standby_works_again_once_that_is_promoted(
+    server: PostgresServer,
+) -> None:
+    lane = Session("agent:main:main")
+    with Standby(server) as standby:
+        assert server.port is not None
+        assert standby.port is not None
+        address = TcpProxy(server.port)
+        url = f"{server.tcp_url().replace(str(server.port), str(address.port))}&schema=ready"
+        with Engine.open(LcmConfig(database=url, busy_timeout_ms=300)) as engine:
+            engine.ingest(lane, [user("before")])
+            standby.wait_for(server)
+            address.redirect(standby.port)
+            with pytest.raises(StoreUnavailable, match="a standby that follows another server"):
+                engine.ingest(lane, [user("after")])
+            assert engine.messages(lane) == [user("before")]
+            standby.promote()
+            engine.ingest(lane, [user("after")])
+            assert engine.messages(lane) == [user("before"), user("after")]
+        address.close()
 
 
 def test_a_role_that_only_reads(server: PostgresServer) -> None:

@@ -136,6 +136,8 @@ class Connections:
                 dead = is_dead(connection, error)
                 self._pool.putconn(connection)
                 if not dead:
+                    # Since it was opened, the address may have come to stand for another server.
+                    require_usable(connection, self.location, writing=begin is _BEGIN_WRITING)
                     raise store_error(error, self.location, self.schema) from error
                 # Nothing has been written yet, so another connection is as good.
                 self._lost(connection, error)
@@ -196,7 +198,7 @@ class Connections:
                 raise known
             begun = time.monotonic()
             try:
-                with self._dial() as connection:
+                with suppress(psycopg.Error), self._dial() as connection:
                     for number in self._outage.ends():
                         end_session_of(connection, number)
                 return
