@@ -35,19 +35,21 @@ from typing import Any, Literal, get_args
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
-from chaos_host import SETTINGS, ChaosHost, Place, start_host
+from chaos_host import SETTINGS, SLOTS, ChaosHost, Place, start_host
 from chaos_proof import Proof, diaries, prove
 from fakes.answers import summary_of
 from fakes.model_server import Failure, ModelServer, Outcome, Reply
 from postgres_server import PostgresServer
 
 from lcm_plugin import Engine, LcmConfig, Session
+from lcm_plugin.cli.exits import DATABASE
 
 Restart = Literal["fast", "immediate", "crash"]
 # Shorter and longer than hosts wait for a server (`SETTINGS`).
 _AWAY_S = (0.5, 4.5)
 _GRACE_S = 8.0
 _WORKER_SHARE = 8
+_AIMED = 0.8
 _WORKER = "from lcm_plugin.cli import main; main()"
 _CONFLICTS = ("locked", "deferred")
 
@@ -63,6 +65,7 @@ class Report:
     turns: int = 0
     kills: int = 0
     worker_kills: int = 0
+    kills_in_hooks: int = 0
     hooks: int = 0
     hook_p50_ms: float = 0.0
     hook_p95_ms: float = 0.0
@@ -83,7 +86,7 @@ class _Process:
     """A host's or a worker's process; ``worker`` has its handle."""
 
     pid: int
-    name: str
+    number: int
     worker: subprocess.Popen[bytes] | None = None
 
 
@@ -122,10 +125,10 @@ class Chaos:
 
     def _start(self, *, worker: bool) -> None:
         self._started += 1
-        name = f"p{self._started}"
+        number = self._started
         if not worker:
-            pid = start_host(self._place, name, self._rng.randrange(1 << 30))
-            self._processes.append(_Process(pid, name))
+            pid = start_host(self._place, number, self._rng.randrange(1 << 30))
+            self._processes.append(_Process(pid, number))
             return
         settings = {f"LCM_{key.upper()}": str(value) for key, value in SETTINGS.items()}
         command = [
@@ -138,17 +141,33 @@ class Chaos:
             "--database",
             self._place.database,
         ]
-        log = (self._place.folder / f"{name}.log").open("wb")
+        log = (self._place.folder / f"worker-{number}.log").open("wb")
         process = subprocess.Popen(command, env={**os.environ, **settings}, stdout=log, stderr=log)
-        self._processes.append(_Process(process.pid, name, process))
+        self._processes.append(_Process(process.pid, number, process))
 
     def _kill(self) -> None:
-        victim = self._processes.pop(self._rng.randrange(len(self._processes)))
+        victim = self._rng.choice(self._processes)
+        if victim.worker is None and self._rng.random() < _AIMED:
+            victim = self._in_a_hook() or victim
+            self._report.kills_in_hooks += self._place.in_hook[victim.number % SLOTS]
         os.kill(victim.pid, signal.SIGKILL)
         _wait(victim)
+        self._place.in_hook[victim.number % SLOTS] = 0
+        self._processes.remove(victim)
         self._report.kills += 1
         self._report.worker_kills += victim.worker is not None
         self._start(worker=victim.worker is not None)
+
+    def _in_a_hook(self) -> _Process | None:
+        """A host in the middle of a hook, as soon as there is one."""
+        end = time.monotonic() + 0.5
+        while time.monotonic() < end:
+            busy = [one for one in self._processes if self._place.in_hook[one.number % SLOTS]]
+            if busy:
+                time.sleep(self._rng.uniform(0.0, 0.03))
+                return self._rng.choice(busy)
+            time.sleep(0.001)
+        return None
 
     def _restart(self) -> None:
         began = time.monotonic()
@@ -164,10 +183,17 @@ class Chaos:
     def _require_alive(self) -> None:
         for process in list(self._processes):
             code = _ended(process)
-            if code is not None:
-                self._report.faults.append(f"{process.name} ended by itself with code {code}")
-                self._processes.remove(process)
-                self._start(worker=process.worker is not None)
+            if code is None:
+                continue
+            # A worker that finds no server when it starts says so and ends; whoever keeps it running starts it again.
+            found_none = process.worker is not None and code == DATABASE and self._was_just_away()
+            if not found_none:
+                self._report.faults.append(f"process {process.number} ended by itself with code {code}")
+            self._processes.remove(process)
+            self._start(worker=process.worker is not None)
+
+    def _was_just_away(self) -> bool:
+        return self.away[0] <= time.monotonic() <= self.away[1] + _GRACE_S
 
     def _end(self) -> None:
         for process in self._processes:
@@ -175,11 +201,12 @@ class Chaos:
         for process in self._processes:
             code = _wait(process)
             if code != 0:
-                self._report.faults.append(f"{process.name} ended with code {code} after SIGTERM")
+                self._report.faults.append(f"process {process.number} ended with code {code} after SIGTERM")
 
     def _catch_up(self) -> None:
-        pid = start_host(self._place, "last", self._rng.randrange(1 << 30), ChaosHost.catch_up)
-        if _wait(_Process(pid, "last")) != 0:
+        number = self._started + 1
+        pid = start_host(self._place, number, self._rng.randrange(1 << 30), ChaosHost.catch_up)
+        if _wait(_Process(pid, number)) != 0:
             self._report.faults.append("the last turns could not be taken")
 
 
@@ -234,6 +261,8 @@ def model_server(seed: int) -> Iterator[str]:
     child = os.fork()
     if child == 0:
         rng = Random(seed)
+        # A host that is killed ends its connection in the middle, which is nothing to be told.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
         def answer(request: Any) -> Outcome:
             delay = rng.uniform(0.2, 1.5)
@@ -318,7 +347,8 @@ def main() -> None:
 
 def _print(report: Report) -> None:
     print(
-        f"{report.turns:,} turns in {report.seconds:.0f} s, {report.kills} kills ({report.worker_kills} of workers), "
+        f"{report.turns:,} turns in {report.seconds:.0f} s, {report.kills} kills ({report.worker_kills} of workers, "
+        f"{report.kills_in_hooks} in a hook), "
         f"server {report.restart} for {report.away_s:.1f} s, seed {report.seed}"
     )
     print(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import http.client
 import json
+import mmap
 import os
 import signal
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import IO, Any, TypeVar
@@ -48,6 +49,7 @@ SETTINGS: dict[str, Any] = {
     "summary_max_calls_per_window": 1_000_000,
     "busy_timeout_ms": 2_000,
 }
+SLOTS = 1_024
 _WINDOWS = (2_500, 4_000, 8_000)
 _COUNTED = frozenset(
     {
@@ -63,13 +65,17 @@ _COUNTED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What all processes of a run share. ``think_s`` is the mean pause between two turns of a process."""
+    """What all processes of a run share. ``think_s`` is the mean pause between two turns of a process.
+
+    ``in_hook`` has a byte for each process, 1 while it is in a hook.
+    """
 
     database: str
     folder: Path
     model: str
     talks: int
     think_s: float
+    in_hook: mmap.mmap = field(default_factory=lambda: mmap.mmap(-1, SLOTS))
 
     def talk(self, number: int) -> Talk:
         """A talk as its journal tells it now."""
@@ -148,11 +154,12 @@ class Model:
 
 
 class ChaosHost:
-    """One process's life. ``name`` is given to no other."""
+    """One process's life. ``number`` is given to no other."""
 
-    def __init__(self, place: Place, name: str, seed: int) -> None:
+    def __init__(self, place: Place, number: int, seed: int) -> None:
         self._place = place
-        self._name = name
+        self._name = name = f"p{number}"
+        self._slot = number % SLOTS
         self._rng = Random(seed)
         self._diary = Diary(place.folder / f"diary-{name}.jsonl")
         self._model = Model(place.model, self._diary)
@@ -340,12 +347,14 @@ class ChaosHost:
     def _guarded(self, name: str, call: Callable[[], _T]) -> _T | None:
         """A hook's answer and time; an exception that leaves it is a fault."""
         began = time.monotonic()
+        self._place.in_hook[self._slot] = 1
         try:
             return call()
         except Exception as error:  # noqa: BLE001 - this is what must never be
             self._diary.fault(f"{name} raised {error!r}")
             return None
         finally:
+            self._place.in_hook[self._slot] = 0
             self._diary.hook(name, began)
 
     def _think(self) -> None:
@@ -366,15 +375,17 @@ def _newest(messages: list[Message], stored: int) -> list[Message]:
     return messages[start:]
 
 
-def start_host(place: Place, name: str, seed: int, life: Callable[[ChaosHost], None] = ChaosHost.live) -> int:
+def start_host(
+    place: Place, number: int, seed: int, life: Callable[[ChaosHost], None] = ChaosHost.live
+) -> int:
     """Forks a host and returns its process id."""
     if child := os.fork():
         return child
     code = 1
     try:
-        life(ChaosHost(place, name, seed))
+        life(ChaosHost(place, number, seed))
         code = 0
     except BaseException as error:  # noqa: BLE001 - a fork must not go on as its parent
-        Diary(place.folder / f"diary-{name}.jsonl").fault(f"the host itself failed: {error!r}")
+        Diary(place.folder / f"diary-p{number}.jsonl").fault(f"the host itself failed: {error!r}")
     finally:
         os._exit(code)
