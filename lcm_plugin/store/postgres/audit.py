@@ -17,7 +17,7 @@ from psycopg import errors as pg
 from lcm_plugin.store.audit_base import AuditStopped, Breach
 from lcm_plugin.store.postgres.audit_queries import QUERIES, STORED_JSON
 from lcm_plugin.store.postgres.conversations import Handle
-from lcm_plugin.store.postgres.schema import MIGRATIONS
+from lcm_plugin.store.postgres.schema import MIGRATIONS, trigram_indexes
 
 _ASK_SECONDS = 0.2
 _CANCEL_SECONDS = 5.0
@@ -68,7 +68,8 @@ class AuditQueries(Handle):
             row[0]
             for row in self._all("SELECT indexname FROM pg_indexes WHERE schemaname = current_schema()")
         }
-        return [Breach(None, name, "is missing") for name in expected_indexes() if name not in here]
+        expected = [*expected_indexes(), *trigram_indexes(self.db)]
+        return [Breach(None, name, "is missing") for name in expected if name not in here]
 
     def index_faults(self, sample: int) -> Iterator[Breach]:
         for (table, column), query in zip(_SPREAD, _VECTORS, strict=True):

@@ -8,6 +8,7 @@ from lcm_plugin.store.postgres.audit import expected_indexes, word_columns
 from lcm_plugin.store.postgres.audit_queries import QUERIES as AUDITS
 from lcm_plugin.store.postgres.conversations import Handle
 from lcm_plugin.store.postgres.files import HOLD_FILES
+from lcm_plugin.store.postgres.schema import trigram_indexes
 from lcm_plugin.store.postgres.search import SearchChanges
 from lcm_plugin.store.records import Summary
 from lcm_plugin.store.repair_base import message_ids
@@ -177,9 +178,10 @@ class RepairChanges(SearchChanges, Handle):
 
     def restore_schema(self) -> int:
         here = self._all("SELECT indexname FROM pg_indexes WHERE schemaname = current_schema()")
-        missing = [sql for name, sql in expected_indexes().items() if (name,) not in here]
+        expected = expected_indexes() | trigram_indexes(self.db)
+        missing = [sql for name, sql in expected.items() if (name,) not in here]
         for sql in missing:
-            self._run(sql)
+            self._run(sql.replace("%", "%%"))
         return len(missing)
 
     def known_digests(self, digests: Sequence[str]) -> list[str]:

@@ -7,6 +7,8 @@ be reference tables. `docs/postgres.md` has the statements.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import psycopg
 
 from lcm_plugin.errors import SchemaError, StoreUnavailable
@@ -259,11 +261,11 @@ CREATE TABLE guards (
 );
 """
 
-_TRIGRAMS = b"""
-CREATE INDEX IF NOT EXISTS message_parts_trigrams ON message_parts USING gin (text gin_trgm_ops)
-    WHERE type NOT IN ('reasoning', 'compaction') AND text NOT LIKE 'data:%;base64,%';
-CREATE INDEX IF NOT EXISTS summaries_trigrams ON summaries USING gin (content gin_trgm_ops);
-"""
+_TRIGRAMS = {
+    "message_parts_trigrams": "CREATE INDEX message_parts_trigrams ON message_parts USING gin (text {schema}.gin_trgm_ops) "
+    "WHERE type NOT IN ('reasoning', 'compaction') AND text NOT LIKE 'data:%;base64,%'",
+    "summaries_trigrams": "CREATE INDEX summaries_trigrams ON summaries USING gin (content {schema}.gin_trgm_ops)",
+}
 
 _REMOVALS = """
 CREATE TABLE removals (
@@ -352,16 +354,30 @@ def prepare_schema(connection: Connection, schema: str) -> None:
 
 def _add_trigrams(connection: Connection) -> None:
     """Indexes substrings when ``pg_trgm`` is there or may be installed; without it searches read all rows."""
-    try:
-        with connection.transaction():
-            connection.execute("CREATE EXTENSION IF NOT EXISTS pg_trgm SCHEMA public")
-            connection.execute(_TRIGRAMS)
-    except (
-        psycopg.errors.InsufficientPrivilege,
-        psycopg.errors.FeatureNotSupported,
-        psycopg.errors.UndefinedFile,
+    with (
+        suppress(
+            psycopg.errors.InsufficientPrivilege,
+            psycopg.errors.FeatureNotSupported,
+            psycopg.errors.UndefinedFile,
+        ),
+        connection.transaction(),
     ):
+        connection.execute("CREATE EXTENSION IF NOT EXISTS pg_trgm SCHEMA public")
+    indexes = trigram_indexes(connection)
+    if not indexes:
         logger.warning("pg_trgm is not available: regular expressions and substrings read every row")
+    for name, statement in indexes.items():
+        if connection.execute("SELECT to_regclass(%s)", (name,)).fetchone() == (None,):
+            connection.execute(statement.encode())
+
+
+def trigram_indexes(connection: Connection) -> dict[str, str]:
+    """The indexes of substrings, each with the statement that makes it; none when ``pg_trgm`` cannot be used."""
+    found = connection.execute(
+        "SELECT quote_ident(nspname) FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace "
+        "WHERE extname = 'pg_trgm' AND has_schema_privilege(n.oid, 'USAGE')"
+    ).fetchone()
+    return {name: sql.replace("{schema}", found[0]) for name, sql in _TRIGRAMS.items()} if found else {}
 
 
 def schema_version(connection: Connection, schema: str) -> int:

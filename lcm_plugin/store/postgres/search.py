@@ -131,6 +131,8 @@ class SearchQueries(VectorQueries):
         return iter(())
 
     def search_rows(self, kind: RowKind, row_ids: Sequence[int]) -> dict[int, SearchRow]:
+        if not row_ids:
+            return {}
         found = self._all(
             f"SELECT {_COLUMNS[kind]} FROM {_TABLE[kind]} m WHERE {ROW_ID[kind]} = ANY(%(ids)s)",
             {"ids": list(row_ids)},
