@@ -43,7 +43,10 @@ class FileChecks:
             for record in page:
                 if stop():
                     return
-                yield from self._record(record)
+                # A record that was removed or rewritten since the page was read says nothing about its bytes.
+                found = list(self._record(record))
+                if found and self._stands(record):
+                    yield from found
             after = page[-1].file_id
 
     def strays(self, stop: Callable[[], bool]) -> Iterator[Finding]:
@@ -100,6 +103,11 @@ class FileChecks:
             yield folder.root
             yield from sorted(path for path in folder.root.iterdir() if path.is_dir())
             yield from (folder.root / uri for uri in folder.uris())
+
+    def _stands(self, record: FileRecord) -> bool:
+        with self._store.read() as reader:
+            now = reader.file(record.file_id)
+        return now is not None and (now.sha256, now.uri) == (record.sha256, record.uri)
 
     def _record(self, record: FileRecord) -> Iterator[Finding]:
         folder = self._payloads.folder

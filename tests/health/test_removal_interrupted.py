@@ -16,6 +16,7 @@ from databases import FreshDatabase, open_raw
 from messages import assistant, user
 
 from lcm_plugin import Engine, LcmConfig, Session
+from lcm_plugin.health.files import FileChecks
 from lcm_plugin.health.lanes import LaneKind, Selection
 from lcm_plugin.health.redact_targets import MatchingTexts
 
@@ -172,3 +173,25 @@ def test_bytes_that_come_again_while_they_are_removed_are_never_missing(
             thread.join()
         assert host.messages(LIVE)[0]["content"] == long
         assert errors(host) == []
+
+
+def test_a_payload_that_is_removed_while_a_check_looks_at_it_is_no_finding(
+    open_engine: Callable[..., Engine],
+) -> None:
+    engine = open_engine(large_file_token_threshold=1_000)
+    long = "\n".join(f"line {n} of a long text" for n in range(500))
+    engine.ingest(LIVE, [user(long), assistant("read")])
+    engine.reset_session(LIVE)
+    asked = 0
+
+    def removes_after_the_records_were_read() -> bool:
+        nonlocal asked
+        asked += 1
+        if asked == 2:
+            outcome = engine.retention.apply(engine.retention.plan(ARCHIVED), "a person")
+            assert outcome.files == 1
+        return False
+
+    checks = FileChecks(engine.store, engine.payloads)
+    assert list(checks.records(1, removes_after_the_records_were_read)) == []
+    assert asked > 2
