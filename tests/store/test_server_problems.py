@@ -21,6 +21,7 @@ from lcm_plugin import Engine, LcmConfig, Session
 from lcm_plugin.errors import StoreBusy, StoreError, StoreUnavailable
 from lcm_plugin.store.postgres.store import PostgresStore
 from lcm_plugin.store.postgres.url import split_schema
+from lcm_plugin.store.search_base import Filter
 
 PASSWORD = "correct-horse"
 HBA = """
@@ -276,6 +277,20 @@ def test_a_failure_that_a_transaction_did_not_tell_is_not_taken_for_success(serv
             write()
     finally:
         store.close()
+
+
+def test_rows_that_are_left_half_read_do_not_disturb_the_next_transaction(server: PostgresServer) -> None:
+    url = f"{server.tcp_url()}&schema=half_read"
+    with Engine.open(LcmConfig(database=url)) as engine:
+        engine.ingest(Session("agent:main:main"), [user("one"), user("two")])
+        with engine.store.read() as reader:
+            rows = reader.scan("message", Filter(None))
+            next(rows)
+        with engine.store.write() as writer:
+            rows.close()  # type: ignore[attr-defined]
+            writer.save_guard("there", {"still": True})
+        with engine.store.read() as reader:
+            assert reader.guard("there") == {"still": True}
 
 
 def test_more_threads_than_connections_wait_and_are_told(server: PostgresServer) -> None:

@@ -121,6 +121,7 @@ class Connections:
                 raise
             self._commit(connection)
         finally:
+            connection.end_streams()
             self._pool.putconn(connection)
 
     def _begin(self, begin: bytes) -> PatientConnection:

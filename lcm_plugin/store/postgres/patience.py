@@ -27,6 +27,14 @@ class NoAnswer(psycopg.OperationalError):
         self.problem = problem
 
 
+class _Stream(psycopg.ServerCursor[tuple[Any, ...]]):
+    """Rows that are fetched as they are read."""
+
+    def __init__(self, connection: PatientConnection, *args: Any, **more: Any) -> None:
+        super().__init__(connection, *args, **more)
+        connection.streams.append(self)
+
+
 class PatientConnection(psycopg.Connection[tuple[Any, ...]]):
     """Closes itself, with `NoAnswer`, when no answer is to be expected any more.
 
@@ -38,6 +46,8 @@ class PatientConnection(psycopg.Connection[tuple[Any, ...]]):
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         self.made_at = time.monotonic()
+        self.server_cursor_factory = _Stream
+        self.streams: list[_Stream] = []
         self.incarnation = ""
         self.number = ""
         self.direct = False
@@ -47,6 +57,12 @@ class PatientConnection(psycopg.Connection[tuple[Any, ...]]):
     def wait(self, gen: Generator[Any, Any, Any], *args: Any, **more: Any) -> Any:
         """Runs one exchange with the server."""
         return super().wait(self._watched(gen) if self.patience else gen, *args, **more)
+
+    def end_streams(self) -> None:
+        """After a transaction: one that was left half read must not be closed in the middle of a later one."""
+        for stream in self.streams:
+            stream.close()
+        self.streams.clear()
 
     def _watched(self, gen: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
         begun = time.monotonic()
