@@ -29,7 +29,7 @@ from lcm_plugin.recall.matching import Matches
 from lcm_plugin.recall.query import MAX_CHARS, ParsedQuery
 from lcm_plugin.recall.schemas import TOOL_NAMES
 from lcm_plugin.recall.words import WORD, fold, is_function_word
-from lcm_plugin.store.search_base import SearchRow
+from lcm_plugin.store.search_base import SearchRow, Stretch
 
 K1, B = 0.8, 0.8
 COVERAGE = 0.7
@@ -55,7 +55,7 @@ _SPEAKER_PREFIX = re.compile(r"(?m)^([^\W\d_][\w .'-]{0,30}): ")
 
 _ABOUT_THE_USER = frozenset({"i", "me", "my", "mine", "myself", "user"})
 
-Around = Callable[[int, int, int], Iterable[SearchRow]]
+Around = Callable[[Sequence[Stretch]], Iterable[SearchRow]]
 Closeness = Callable[[Sequence[int]], Mapping[int, float]]
 
 
@@ -96,7 +96,7 @@ def rank(
 ) -> list[Ranked]:
     """Candidates best first; a question also gets the turns round the best ones.
 
-    ``around`` gives the messages of a conversation between two seqs, ``find`` the matches in a text,
+    ``around`` gives the messages of some stretches of conversations, ``find`` the matches in a text,
     ``closeness`` how near rows come to what the query means, 0 to 1, as far as it is known.
     """
     if not candidates:
@@ -107,8 +107,9 @@ def rank(
         return sorted(ranked, key=_best_first)
     own = {c.row.row_id: (c, scorer.own(c)) for c in candidates}
     if query.is_question:
-        for candidate, _ in sorted(own.values(), key=lambda pair: -pair[1])[:EXPANDED]:
-            for row in _missing_neighbours(candidate.row, own, around):
+        best = sorted(own.values(), key=lambda pair: -pair[1])[:EXPANDED]
+        for row in around([_stretch(candidate.row) for candidate, _ in best]):
+            if row.row_id not in own:
                 added = Candidate(row, find(row.text))
                 own[row.row_id] = (added, scorer.own(added))
     meaning = _meaning(own, closeness) if query.is_question else {}
@@ -248,9 +249,8 @@ def _close_pairs(matches: Matches) -> int:
     return pairs
 
 
-def _missing_neighbours(row: SearchRow, known: Mapping[int, object], around: Around) -> list[SearchRow]:
-    first, last = row.position - REACH, row.position + REACH
-    return [other for other in around(row.conversation_id, first, last) if other.row_id not in known]
+def _stretch(row: SearchRow) -> Stretch:
+    return (row.conversation_id, row.position - REACH, row.position + REACH)
 
 
 def _in_context(row: SearchRow, own: float, placed: Mapping[tuple[int, int], float]) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +15,7 @@ from lcm_plugin.store.base import Reader
 from lcm_plugin.store.search_base import Filter, RowKind, SearchRow
 
 SNIPPET_CHARS, CONTEXT_CHARS = 300, 160
+_HITS_AT_ONCE = 16
 MAX_CONTEXT_CHARS = 24_000
 
 
@@ -32,26 +34,44 @@ class Page:
         """The hits with session keys, covering summaries and the messages round them."""
         keys = self._session_keys()
         covered = self.reader.covering_leaf([row.row_id for kind, row in self.shown if kind == "message"])
-        room = MAX_CONTEXT_CHARS
         for hit, (kind, row) in zip(hits, self.shown, strict=True):
             hit["session_key"] = keys.get(row.conversation_id, "")
             if kind == "message" and row.row_id in covered:
                 hit["summary_id"] = covered[row.row_id]
-            if kind == "message" and self.context and room > 0:
-                room -= self._add_context(hit, row)
+        if self.context:
+            self._add_contexts(
+                [(h, row) for h, (kind, row) in zip(hits, self.shown, strict=True) if kind == "message"]
+            )
         return hits
+
+    def _add_contexts(self, hits: Sequence[tuple[dict[str, Any], SearchRow]]) -> None:
+        """Adds the messages round each hit, until they take too much room."""
+        room = MAX_CONTEXT_CHARS
+        for start in range(0, len(hits), _HITS_AT_ONCE):
+            some = hits[start : start + _HITS_AT_ONCE]
+            near = self._around([row for _, row in some])
+            for hit, row in some:
+                if room <= 0:
+                    return
+                room -= self._add_context(hit, row, near)
+
+    def _around(self, rows: Sequence[SearchRow]) -> dict[tuple[int, int], SearchRow]:
+        stretches = [
+            (row.conversation_id, row.position - self.context, row.position + self.context) for row in rows
+        ]
+        return {(row.conversation_id, row.position): row for row in self.reader.rows_within(stretches)}
 
     def _session_keys(self) -> dict[int, str]:
         ids = dict.fromkeys(row.conversation_id for _, row in self.shown)
         found = ((number, self.reader.conversation(number)) for number in ids)
         return {number: conversation.session_key for number, conversation in found if conversation}
 
-    def _add_context(self, hit: dict[str, Any], row: SearchRow) -> int:
-        first, last = row.position - self.context, row.position + self.context
+    def _add_context(
+        self, hit: dict[str, Any], row: SearchRow, near: Mapping[tuple[int, int], SearchRow]
+    ) -> int:
+        steps = (step for step in range(-self.context, self.context + 1) if step)
         others = [
-            one
-            for one in self.reader.rows_around(row.conversation_id, first, last)
-            if one.row_id != row.row_id
+            one for step in steps if (one := near.get((row.conversation_id, row.position + step))) is not None
         ]
         for name, side in (
             ("before", [one for one in others if one.position < row.position]),

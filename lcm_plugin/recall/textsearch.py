@@ -24,6 +24,7 @@ from lcm_plugin.store.search_base import (
     Order,
     RowKind,
     SearchRow,
+    Stretch,
     Substring,
     WordQuery,
 )
@@ -209,12 +210,12 @@ class TextSearch:
             total, exact = max(min(counted, COUNT_CAP), matching), counted <= COUNT_CAP
         return Found(ranked, total, exact, gathered.scanned, gathered.stopped_at)
 
-    def _neighbours(self, conversation_id: int, first: int, last: int) -> Iterator[SearchRow]:
+    def _neighbours(self, stretches: Sequence[Stretch]) -> Iterator[SearchRow]:
         """Neighbours obey the filter too, else a role or time that was excluded would come back."""
         rows = self._rows
         if self._kind != "message" or rows.tool_name is not None:
             return
-        for row in self._reader.rows_around(conversation_id, first, last):
+        for row in self._reader.rows_within(stretches):
             if self._passes(row):
                 yield row
 

@@ -17,6 +17,8 @@ from lcm_plugin.store.vector_base import VectorReader, VectorWriter
 
 RowKind = Literal["message", "summary"]
 Order = Literal["relevance", "recency"]
+# A conversation, and the first and last seq of a piece of it.
+Stretch: TypeAlias = tuple[int, int, int]
 
 
 class IndexUnusable(StoreError):
@@ -157,8 +159,8 @@ class SearchReader(VectorReader, Protocol):
     def search_rows(self, kind: RowKind, row_ids: Sequence[int]) -> dict[int, SearchRow]:
         """Rows by id; unknown ids are left out."""
 
-    def rows_around(self, conversation_id: int, first_seq: int, last_seq: int) -> list[SearchRow]:
-        """The messages of a stretch of a conversation, in order."""
+    def rows_within(self, stretches: Sequence[Stretch]) -> list[SearchRow]:
+        """The messages of some stretches, each once, by conversation and in order."""
 
     def message_senders(self, conversation_ids: Sequence[int] | None) -> list[str]:
         """Who wrote in these conversations, when hosts said so; at most a few hundred names."""

@@ -155,6 +155,7 @@ SEARCHES: dict[str, Callable[[Engine], object]] = {
     "rare word of a small lane among large ones": lambda engine: engine.call_tool(
         SMALL, "lcm_grep", {"pattern": "common turn"}
     ),
+    "question": _grep(pattern="what did the zebrafish and my-lamp do?"),
     "rare word in a time": _grep(pattern="zebrafish", since="3d", before="2d"),
     "rare word of a role and a tool": _grep(pattern="zebrafish", roles=["tool"], tool_name="shell"),
     "identifier": _grep(pattern="my-lamp"),

@@ -29,6 +29,7 @@ from lcm_plugin.store.search_base import (
     RowKind,
     Scored,
     SearchRow,
+    Stretch,
     WordQuery,
 )
 
@@ -140,11 +141,13 @@ class SearchQueries(VectorQueries):
         by_id = {row[0]: _row(kind, row) for row in found}
         return {row_id: by_id[row_id] for row_id in row_ids if row_id in by_id}
 
-    def rows_around(self, conversation_id: int, first_seq: int, last_seq: int) -> list[SearchRow]:
+    def rows_within(self, stretches: Sequence[Stretch]) -> list[SearchRow]:
         found = self._all(
-            f"SELECT {_COLUMNS['message']} FROM messages m WHERE m.conversation_id = %(id)s "
-            "AND m.seq BETWEEN %(first)s AND %(last)s ORDER BY m.seq",
-            {"id": conversation_id, "first": first_seq, "last": last_seq},
+            f"SELECT {_COLUMNS['message']} FROM (SELECT DISTINCT m.conversation_id, m.seq FROM "
+            "unnest(%s::bigint[], %s::bigint[], %s::bigint[]) AS s (id, first, last) JOIN messages m "
+            "ON m.conversation_id = s.id AND m.seq BETWEEN s.first AND s.last) near "
+            "JOIN messages m USING (conversation_id, seq) ORDER BY conversation_id, seq",
+            [list(column) for column in zip(*stretches, strict=True)] if stretches else [[], [], []],
         )
         return [_row("message", row) for row in found]
 

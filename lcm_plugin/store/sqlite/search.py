@@ -23,6 +23,7 @@ from lcm_plugin.store.search_base import (
     RowKind,
     Scored,
     SearchRow,
+    Stretch,
     Substring,
     WordQuery,
 )
@@ -132,13 +133,16 @@ class SearchQueries(IndexQueries, VectorQueries):
         )
         return {row[0]: _row(kind, row) for row in found}
 
-    def rows_around(self, conversation_id: int, first_seq: int, last_seq: int) -> list[SearchRow]:
-        found = self._all(
-            f"{_SELECT['message']} FROM messages m WHERE m.conversation_id = ? AND m.seq BETWEEN ? AND ? "
-            "ORDER BY m.seq",
-            (conversation_id, first_seq, last_seq),
-        )
-        return [_row("message", row) for row in found]
+    def rows_within(self, stretches: Sequence[Stretch]) -> list[SearchRow]:
+        rows: dict[int, SearchRow] = {}
+        for stretch in sorted(stretches):
+            found = self._all(
+                f"{_SELECT['message']} FROM messages m WHERE m.conversation_id = ? AND m.seq BETWEEN ? AND ? "
+                "ORDER BY m.seq",
+                stretch,
+            )
+            rows |= {row[0]: _row("message", row) for row in found}
+        return sorted(rows.values(), key=lambda row: (row.conversation_id, row.position))
 
     def message_senders(self, conversation_ids: Sequence[int] | None) -> list[str]:
         where, order, values = _newest_first("message", Filter(_as_tuple(conversation_ids)))
