@@ -15,6 +15,7 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 _LOOK_EVERY_S = 2.0
+_REFUSAL = "FATAL:"
 _SESSION = "SELECT state FROM pg_stat_activity WHERE pid = %s"
 
 
@@ -87,6 +88,8 @@ class PatientConnection(psycopg.Connection[tuple[Any, ...]]):
             with self.dial() as other:
                 found = other.execute(_SESSION, (self.info.backend_pid,)).fetchone()
         except psycopg.Error as error:
+            if _REFUSAL in str(error):
+                return False  # somebody is there, who has too many connections already
             raise self._given_up(begun, "and no new connection can be made", error) from None
         if not self.direct or (found is not None and found[0] == "active"):
             return False
