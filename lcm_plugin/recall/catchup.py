@@ -18,6 +18,8 @@ BACKGROUND_BATCH, BACKGROUND_LAG = 100, 500
 
 def index_in_background(store: Store, events: EventBus, stop: Callable[[], bool]) -> int:
     """Indexes what is pending once enough has gathered, in batches that keep no turn waiting."""
+    if not store.indexes_late:
+        return 0
     try:
         with store.read() as reader:
             state = reader.index_state()
@@ -43,6 +45,8 @@ def index_all(
     what is not indexed can be scanned. An index that cannot be written is thrown away, so that the next
     call builds it again.
     """
+    if not store.indexes_late:
+        return 0
     deadline = None if seconds is None else time.monotonic() + seconds
     done = 0
     with store.read() as reader:

@@ -289,6 +289,10 @@ class Store(Protocol):
     def location(self) -> str:
         """The path, or the URL without its password."""
 
+    @property
+    def indexes_late(self) -> bool:
+        """Whether rows are indexed for search only after they are stored (`SearchWriter.index_pending`)."""
+
     def read(self) -> AbstractContextManager[Reader]:
         """A read transaction: one consistent view."""
 

@@ -106,6 +106,11 @@ class PostgresStore:
         """The URL without its password."""
         return self._connections.location
 
+    @property
+    def indexes_late(self) -> bool:
+        """No: the database indexes each row as it is written."""
+        return False
+
     @contextmanager
     def read(self) -> Iterator[PostgresReader]:
         """One consistent view of the database."""

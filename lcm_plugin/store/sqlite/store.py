@@ -86,6 +86,11 @@ class SqliteStore:
         """The file's path."""
         return str(self.path)
 
+    @property
+    def indexes_late(self) -> bool:
+        """Yes: indexing would take longer than all else that a turn stores."""
+        return True
+
     @contextmanager
     def read(self) -> Iterator[SqliteTransaction]:
         """One consistent view of the database."""
