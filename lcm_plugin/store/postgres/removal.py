@@ -184,6 +184,9 @@ class RemovalChanges(RemovalQueries, VectorChanges):
             is None
         ):
             return []
+        # A turn writes the row of its run before it stores payloads: in that order here, too, so that none waits for
+        # the other.
+        self._all("SELECT FROM session_runs WHERE conversation_id = %s FOR UPDATE", (conversation_id,))
         self._run(HOLD_FILES)
         rows = self._all(
             f"SELECT {FILE_COLUMNS} FROM large_files f WHERE conversation_id = %s AND NOT EXISTS "
