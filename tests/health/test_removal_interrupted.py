@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,9 +16,11 @@ from databases import FreshDatabase, open_raw
 from messages import assistant, user
 
 from lcm_plugin import Engine, LcmConfig, Session
+from lcm_plugin.errors import StoreBusy
 from lcm_plugin.health.files import FileChecks
 from lcm_plugin.health.lanes import LaneKind, Selection
 from lcm_plugin.health.redact_targets import MatchingTexts
+from lcm_plugin.store.records import FileRecord
 
 pytestmark = pytest.mark.both_stores
 
@@ -195,3 +197,28 @@ def test_a_payload_that_is_removed_while_a_check_looks_at_it_is_no_finding(
     checks = FileChecks(engine.store, engine.payloads)
     assert list(checks.records(1, removes_after_the_records_were_read)) == []
     assert asked > 2
+
+
+def test_bytes_that_a_turn_is_about_to_refer_to_again_are_not_removed_under_it(
+    open_engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = open_engine(large_file_token_threshold=1_000)
+    cleaner = open_engine(large_file_token_threshold=1_000, busy_timeout_ms=50)
+    long = "\n".join(f"line {n} of a long text" for n in range(500))
+    host.ingest(LIVE, [user(long), assistant("read")])
+    host.reset_session(LIVE)
+    plan, holds, refused = cleaner.retention.plan(ARCHIVED), host.payloads.holds, []
+
+    def removes_within_the_turn(records: Sequence[FileRecord]) -> bool:
+        with pytest.raises(StoreBusy) as caught:
+            cleaner.retention.apply(plan, "a person")
+        refused.append(caught.value)
+        return holds(records)
+
+    monkeypatch.setattr(host.payloads, "holds", removes_within_the_turn)
+    host.ingest(LIVE, [user(long), assistant("read again")])
+    assert refused
+    assert host.messages(LIVE)[0]["content"] == long
+    cleaner.retention.apply(cleaner.retention.plan(ARCHIVED), "a person")
+    assert host.messages(LIVE)[0]["content"] == long
+    assert errors(host) == []
