@@ -11,6 +11,7 @@ LcmError
 │   │       ├── ConnectionLost   it went away within a transaction, of which nothing was written; retry
 │   │       └── OutcomeUnknown   it went away at a commit and cannot tell: all is written, or nothing; look
 │   ├── StoreBusy         another writer held the lock for longer than the busy timeout; retry
+│   │   └── StoreDeadlock two writers waited for each other, and this one was undone; retry at once
 │   ├── StoreConflict     a compare-and-swap lost its race; nothing was written; retry
 │   └── SchemaError       written by a newer version, or not a database of this package
 └── ModelError            a model call gave no usable text
@@ -39,6 +40,7 @@ __all__ = [
     "ServerAway",
     "StoreBusy",
     "StoreConflict",
+    "StoreDeadlock",
     "StoreError",
     "StoreUnavailable",
 ]
@@ -89,6 +91,10 @@ class OutcomeUnknown(ServerAway):
 
 class StoreBusy(StoreError):
     """Another writer held the lock for too long."""
+
+
+class StoreDeadlock(StoreBusy):
+    """Two writers waited for each other, and this one's transaction was undone: it can be run again at once."""
 
 
 class StoreConflict(StoreError):

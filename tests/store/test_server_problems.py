@@ -5,9 +5,11 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 
 import psycopg
 import pytest
@@ -19,6 +21,7 @@ from tcp_proxy import TcpProxy
 
 from lcm_plugin import Engine, LcmConfig, Session
 from lcm_plugin.errors import StoreBusy, StoreError, StoreUnavailable
+from lcm_plugin.store.again import again
 from lcm_plugin.store.postgres.store import PostgresStore
 from lcm_plugin.store.postgres.url import split_schema
 from lcm_plugin.store.search_base import Filter
@@ -63,7 +66,7 @@ class Standby(PostgresServer):
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[PostgresServer]:
-    with PostgresServer(tcp=True, hba=HBA) as running:
+    with PostgresServer(tcp=True, hba=HBA, settings={"deadlock_timeout": "100ms"}) as running:
         with psycopg.connect(running.url, autocommit=True) as administrator:
             for statement in (
                 f"CREATE ROLE asked LOGIN PASSWORD '{PASSWORD}'",
@@ -251,6 +254,36 @@ def test_a_table_that_another_session_holds(server: PostgresServer) -> None:
         other.execute("LOCK TABLE ready.messages")
         with pytest.raises(StoreBusy, match=r"another session holds the rows .*lock timeout.*try again"):
             engine.ingest(Session("agent:main:main"), [user("hello")])
+
+
+def test_two_writers_that_wait_for_each_other_both_get_through(server: PostgresServer) -> None:
+    store = PostgresStore(f"{server.tcp_url()}&schema=ready")
+    both_hold_one = threading.Barrier(2)
+    runs: list[str] = []
+
+    def write(first: str, second: str) -> None:
+        with store.write() as writer:
+            writer.save_guard(first, {"by": first})
+            runs.append(first)
+            if runs.count(first) == 1:
+                both_hold_one.wait(5)
+            writer.save_guard(second, {"by": first})
+
+    try:
+        threads = [
+            threading.Thread(target=again, args=(partial(write, *pair),))
+            for pair in (("left", "right"), ("right", "left"))
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(10)
+        with store.read() as reader:
+            states = [reader.guard(key) for key in ("left", "right")]
+        assert len(runs) == 3
+        assert states[0] == states[1]
+    finally:
+        store.close()
 
 
 def test_a_disk_that_is_full(server: PostgresServer) -> None:

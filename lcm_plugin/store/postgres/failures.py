@@ -12,9 +12,16 @@ from typing import Any
 import psycopg
 from psycopg import errors as pg
 
-from lcm_plugin.errors import ConnectionLost, ServerAway, StoreBusy, StoreError, StoreUnavailable
+from lcm_plugin.errors import (
+    ConnectionLost,
+    ServerAway,
+    StoreBusy,
+    StoreDeadlock,
+    StoreError,
+    StoreUnavailable,
+)
 
-_RETRY = (pg.LockNotAvailable, pg.DeadlockDetected, pg.SerializationFailure)
+_UNDONE = (pg.DeadlockDetected, pg.SerializationFailure)
 _REMEDIES: tuple[tuple[str, str], ...] = (
     ("password authentication failed|no password supplied", "check user and password in the database URL"),
     ('role ".*" does not exist', "check the user in the database URL, or create the role"),
@@ -32,7 +39,11 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
 def store_error(error: psycopg.Error, location: str, schema: str) -> StoreError:
     """Our error for one that a statement got."""
     text = first_line(error)
-    if isinstance(error, _RETRY):
+    if isinstance(error, _UNDONE):
+        return StoreDeadlock(
+            f"{location}: another session came first ({text}); nothing was written, try again"
+        )
+    if isinstance(error, pg.LockNotAvailable):
         return StoreBusy(
             f"{location}: another session holds the rows ({text}); nothing was written, try again"
         )
