@@ -70,12 +70,12 @@ SELECT conversation_id, message_id, 0, 'text', 'content',
         CASE WHEN total %% 2 = 0 THEN 'common' END,
         CASE WHEN total %% 4000 = 7 THEN 'zebrafish my-lamp' END, CASE WHEN total %% 3000 = 5 THEN '静默模式' END,
         translate(md5((total * 31)::text), '0123456789', 'qrstuvwxyz')),
-    CASE WHEN seq %% 4 = 3 THEN 'shell' END, CASE WHEN total %% 50 = 0 THEN 'file_' || to_hex(total) END
+    CASE WHEN seq %% 4 = 3 THEN 'shell' END, CASE WHEN total %% 50 = 0 THEN 'file_' || lpad(to_hex(total), 16, '0') END
 FROM places""",
     """
 INSERT INTO large_files (conversation_id, file_id, sha256, storage_uri, byte_size, created_at)
-SELECT conversation_id, 'file_' || to_hex(total), encode(sha256(total::text::bytea), 'hex'), 'db:', length(total::text),
-    %(now)s
+SELECT conversation_id, 'file_' || lpad(to_hex(total), 16, '0'), encode(sha256(total::text::bytea), 'hex'), 'db:',
+    length(total::text), %(now)s
 FROM places WHERE total %% 50 = 0""",
     """
 INSERT INTO file_blobs SELECT encode(sha256(total::text::bytea), 'hex'), total::text::bytea FROM places

@@ -22,6 +22,7 @@ from lcm_plugin.plugin import LcmPlugin
 from lcm_plugin.store.postgres import conversations
 from lcm_plugin.store.postgres.patience import PatientConnection
 from lcm_plugin.store.postgres.store import PostgresStore
+from lcm_plugin.store.search_base import Clause, Filter
 from lcm_plugin.types import Turn
 
 NOW = 1_780_000_000_000
@@ -128,6 +129,20 @@ def _session_switch(engine: Engine) -> None:
     engine.end_session(lane, "deleted")
 
 
+def _share(engine: Engine) -> None:
+    with engine.store.read() as reader:
+        assert 0.3 < reader.document_shares("message", [Clause("word", "common")], Filter((1,)))[0] < 0.9
+
+
+def _by_host_id(engine: Engine) -> None:
+    with engine.store.read() as reader:
+        assert reader.heads_with_host_ids(1, ["host-9000", "host-9001"])
+        assert reader.conversation_holding(large_history.KEY, "host-9000")
+        assert reader.conversation_of_run(MAIN)
+        assert reader.session_key_of("run-0") == large_history.KEY
+        assert reader.users_within(1, [(100, 200), (15_000, 15_100)])
+
+
 def _worker(engine: Engine) -> None:
     engine.integrity_jobs.request(8, "asked")
     engine.work(threading.Event(), until_idle=True)
@@ -140,8 +155,12 @@ HOT: dict[str, Callable[[Engine], object]] = {
     "assembly": lambda engine: engine.assemble(MAIN, 50_000),
     "compaction": _compaction,
     "session switch": _session_switch,
-    "describe": _tool("lcm_describe", id="msg_9000, sum_0000000000000009, sum_0000000002000003, file_32"),
+    "describe": _tool(
+        "lcm_describe", id="msg_9000, sum_0000000000000009, sum_0000000002000003, file_0000000000000032"
+    ),
     "expand": _tool("lcm_expand", summary_ids=["sum_0000000002000003"], depth=2),
+    "share of a common word": _share,
+    "message by the host's id": _by_host_id,
     "status": lambda engine: engine.command(MAIN, "/lcm status"),
     "worker": _worker,
     "check of one conversation": lambda engine: engine.check(SMALL),

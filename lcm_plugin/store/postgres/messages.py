@@ -76,8 +76,9 @@ class MessageQueries(Handle):
 
     def heads_with_host_ids(self, conversation_id: int, host_ids: Sequence[str]) -> dict[str, MessageHead]:
         rows = self._all(
-            f"SELECT {HEAD_COLUMNS} FROM messages m WHERE m.conversation_id = %s AND m.host_id = ANY(%s)",
-            (conversation_id, list(host_ids)),
+            f"SELECT {HEAD_COLUMNS} FROM unnest(%s::text[]) AS h (id) CROSS JOIN LATERAL "
+            "(SELECT * FROM messages WHERE conversation_id = %s AND host_id = h.id LIMIT 1) m",
+            (list(host_ids), conversation_id),
         )
         return {str(head.host_id): head for head in map(message_head, rows)}
 
@@ -107,9 +108,9 @@ class MessageQueries(Handle):
 
     def users_within(self, conversation_id: int, spans: Sequence[tuple[int, int]]) -> set[tuple[int, int]]:
         rows = self._all(
-            "SELECT s.low, s.high FROM unnest(%s::bigint[], %s::bigint[]) AS s (low, high) WHERE EXISTS "
-            "(SELECT 1 FROM messages m WHERE m.conversation_id = %s AND m.seq > s.low AND m.seq <= s.high "
-            f"AND {_USER_SPEAKS})",
+            "SELECT s.low, s.high FROM unnest(%s::bigint[], %s::bigint[]) AS s (low, high) CROSS JOIN LATERAL "
+            "(SELECT FROM messages m WHERE m.conversation_id = %s AND m.seq > s.low AND m.seq <= s.high "
+            f"AND {_USER_SPEAKS} LIMIT 1) spoken",
             ([low for low, _ in spans], [high for _, high in spans], conversation_id),
         )
         return {(row[0], row[1]) for row in rows}

@@ -35,7 +35,7 @@ from lcm_plugin.store.search_base import (
 
 MAX_SENDERS = 300
 SENDERS_FROM_NEWEST = 2_000
-COUNT_EXACTLY = 2_000
+COUNT_EXACTLY = 1_000
 SHARE_FROM_NEWEST = 500
 _END = 1 << 62
 _FETCH = 200
