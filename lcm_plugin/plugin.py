@@ -95,12 +95,12 @@ class LcmPlugin:
         """Stores what is new and assembles; on any failure the host's own list comes back unchanged."""
         # What is stored by then is not stored again, so all of it may be run again.
         work = partial(again, lambda: self._before(turn))
-        return self._guard("before_turn", turn.session, work, lambda: _own_list(turn))
+        return self._guard("before_turn", turn.session, work, lambda: _own_list(turn), turn)
 
     @hookimpl
     def after_turn(self, turn: Turn) -> None:
         """Stores what happened and starts compaction that is due."""
-        self._guard("after_turn", turn.session, lambda: self._after(turn), lambda: None)
+        self._guard("after_turn", turn.session, lambda: self._after(turn), lambda: None, turn)
 
     @hookimpl
     def before_reset(self, reset: Reset) -> CommandResult | None:
@@ -180,6 +180,17 @@ class LcmPlugin:
         self._store(turn)
         end_turn(engine, turn)
 
+    def _opened_for(self, turn: Turn) -> Engine:
+        """The engine; a delta waits for the next turn when it cannot be opened just now."""
+        try:
+            return self.engine
+        except (StoreBusy, StoreUnavailable):
+            waiting = self._memory.keep(turn, self._memory.unseen(turn))
+            if waiting:
+                fields = {"messages": waiting}
+                self._tell_host(Event("ingest.waiting", logging.WARNING, None, turn.session.key, fields))
+            raise
+
     def _store(self, turn: Turn) -> None:
         if turn.window is not None and turn.window < 1:
             self.engine.events.emit(
@@ -216,10 +227,18 @@ class LcmPlugin:
         self._memory.forget(session)
         self.engine.end_session(session, reason)
 
-    def _guard(self, hook: str, session: Session, work: Callable[[], _T], fallback: Callable[[], _T]) -> _T:
+    def _guard(
+        self,
+        hook: str,
+        session: Session,
+        work: Callable[[], _T],
+        fallback: Callable[[], _T],
+        turn: Turn | None = None,
+    ) -> _T:
         """The work's result; on any exception an event, one clear log line, and the fallback."""
         try:
-            with self.engine.background.foreground():
+            engine = self.engine if turn is None else self._opened_for(turn)
+            with engine.background.foreground():
                 return work()
         except Exception as error:  # noqa: BLE001 - no exception may leave a hook
             lane, kind = session.key or session.id, type(error).__name__

@@ -51,6 +51,30 @@ def test_a_delta_host_gets_the_whole_context(host: tuple[pluggy.PluginManager, L
     assert [message["content"] for message in context.messages] == ["one", "uno", "two"]
 
 
+def test_what_a_delta_host_says_before_the_database_can_be_opened_is_stored_when_it_can(
+    tmp_path: Path,
+) -> None:
+    heard: list[Event] = []
+
+    class Listener:
+        @hookimpl
+        def lcm_event(self, event: Event) -> None:
+            heard.append(event)
+
+    manager = pluggy.PluginManager("lcm")
+    (tmp_path / "away").write_text("where the folder will be")
+    plugin = register(manager, LcmConfig(database=str(tmp_path / "away" / "lcm.db")))
+    manager.register(Listener())
+    manager.hook.before_turn(turn=turn([user("one")], mode="append"))
+    manager.hook.after_turn(turn=turn([assistant("uno")], mode="append"))
+    assert [event.fields["messages"] for event in heard if event.name == "ingest.waiting"] == [1, 2]
+    (tmp_path / "away").unlink()
+    context = manager.hook.before_turn(turn=turn([user("two")], mode="append"))
+    assert [message["content"] for message in context.messages] == ["one", "uno", "two"]
+    assert [message["content"] for message in plugin.engine.messages(KEY)] == ["one", "uno", "two"]
+    plugin.close()
+
+
 def test_a_hook_called_twice_with_the_same_delta_stores_it_once(
     host: tuple[pluggy.PluginManager, LcmPlugin],
 ) -> None:
@@ -117,8 +141,9 @@ def test_a_failing_store_leaves_the_host_its_own_list(
     assert not hook.before_reset(reset=Reset(KEY, "new")).ok
     assert not hook.lcm_run_command(session=KEY, text="/lcm").ok
     assert "error" in hook.lcm_call_tool(session=KEY, name="lcm_grep", arguments={"pattern": "x"})
-    assert {event.name for event in broken.events} == {"hook.failed"}
-    assert len(broken.events) == len(caplog.records) == 7
+    names = [event.name for event in broken.events]
+    assert names.count("hook.failed") == len(caplog.records) == 7
+    assert names.count("ingest.waiting") == len(names) - 7 == 1
 
 
 def test_bad_messages_leave_the_host_its_own_list(host: tuple[pluggy.PluginManager, LcmPlugin]) -> None:
