@@ -181,7 +181,9 @@ def _proven_alignment(
     """The best alignment that passes over no user's message without proof that it is an old one.
 
     Calls with ids that a model made, their results and small talk recur from turn to turn. Behind a
-    user's message that aligns with nothing they prove nothing, and the message is a new one.
+    user's message that aligns with nothing they prove nothing, and the message is a new one. That it is old
+    is proven, too, by a stored row near by with its words, which the host has in another order: it does
+    when several turns go on at the same time.
     """
     end = len(items)
     while True:
@@ -189,10 +191,23 @@ def _proven_alignment(
         aligned = {position for position, _ in pairs}
         proofs = [position for position, column in pairs if _is_proof(items[position], stored[column])]
         doubtful = range(proofs[-1] + 1 if proofs else 0, pairs[-1][0] if pairs else 0)
-        passed = [at for at in doubtful if at not in aligned and _is_said(items[at])]
+        moved = _left_over(pairs, stored, proofs[-1] if proofs else 0)
+        passed = [
+            at
+            for at in doubtful
+            if at not in aligned and _is_said(items[at]) and items[at].identity not in moved
+        ]
         if not passed:
             return pairs
         end = min(position for position in aligned if position > passed[-1])
+
+
+def _left_over(pairs: Sequence[tuple[int, int]], stored: Sequence[MessageHead], proven: int) -> set[int]:
+    """The identities of the rows that nothing aligns with, from a little before the last proof to the end."""
+    columns = {column for _, column in pairs}
+    last_proof = max((column for position, column in pairs if position <= proven), default=0)
+    near = range(max(0, last_proof - _CONTIGUOUS), max(columns, default=0))
+    return {stored[column].identity for column in near if column not in columns}
 
 
 def _is_said(item: Incoming) -> bool:

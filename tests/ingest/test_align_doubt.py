@@ -106,3 +106,23 @@ def test_a_decorated_message_is_known_though_its_words_are_said_again(
     second = [*run("go on")[:-1], assistant("Now I have removed the oldest logs.")]
     assert engine.ingest(session, [decorated, first[-1], *second], "sync").stored == 4
     assert engine.messages(session) == [*first, *second]
+
+
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        ["ask one", "ask two", "ask three", "ask four", "to one", "to three", "to two", "to four"],
+        ["ask one", "ask two", "ask four", "ask three", "to one", "to three", "to two", "to four"],
+    ],
+)
+def test_turns_that_go_on_at_the_same_time_and_that_the_host_has_in_another_order_are_the_same(
+    engine: Engine, session: Session, theirs: list[str]
+) -> None:
+    def talk(texts: list[str]) -> list[Message]:
+        return [user(f"{text} of the disks") if text.startswith("ask") else assistant(text) for text in texts]
+
+    ours = ["ask one", "ask two", "to one", "ask three", "ask four", "to three", "to two", "to four"]
+    begun, new = [user("hello"), assistant("hello, what is it?")], user("and now?")
+    engine.ingest(session, [*begun, *talk(ours)])
+    assert engine.ingest(session, [*begun, *talk(theirs), new], "sync").stored == 1
+    assert engine.messages(session) == [*begun, *talk(ours), new]

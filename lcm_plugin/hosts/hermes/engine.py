@@ -21,8 +21,8 @@ from lcm_plugin.errors import StoreBusy, StoreConflict, StoreError
 from lcm_plugin.events import log_failure
 from lcm_plugin.hosts.hermes.builtin import HostCompressor
 from lcm_plugin.hosts.hermes.counters import Counters, positive
-from lcm_plugin.hosts.hermes.messages import inherited
-from lcm_plugin.hosts.hermes.pieces import pieces_of
+from lcm_plugin.hosts.hermes.messages import Merges, inherited
+from lcm_plugin.hosts.hermes.pieces import pieces_of, replies_of
 from lcm_plugin.hosts.hermes.seen import SeenList
 from lcm_plugin.hosts.hermes.settings import profile_name
 from lcm_plugin.hosts.hermes.shrink import Shrinker
@@ -53,7 +53,7 @@ class HermesEngine(Counters):
     def __init__(self, runtime: Runtime) -> None:
         super().__init__()
         self.runtime = runtime
-        self.seen = SeenList(self._pieces)
+        self.seen = SeenList(lambda: Merges(self._pieces, self._replies))
         self.shrinker = Shrinker(self)
         self.bound_at = 0
         self.gateway_key = ""
@@ -356,6 +356,12 @@ class HermesEngine(Counters):
         if not (engine and session):
             return None
         return self._guarded(lambda: pieces_of(engine, session, said, self._recorded))
+
+    def _replies(self, reply: Message) -> Sequence[Message] | None:
+        engine, session = self.runtime.engine(), self.session
+        if not (engine and session):
+            return None
+        return self._guarded(lambda: replies_of(engine, session, reply, self._recorded))
 
     def _recorded(self) -> Sequence[Message]:
         load = getattr(self._session_db, "get_messages_as_conversation", lambda session_id: ())

@@ -17,6 +17,7 @@ from lcm_plugin.markup import is_notice, summary_id_of
 from lcm_plugin.types import Message
 
 FOLD = "\n\n"
+REPLY_FOLD = "\n"
 SUMMARY_MARK = "_compressed_summary"
 _SENT = "api_content"
 _INHERITED = "From the conversation that this one branched off:"
@@ -37,15 +38,22 @@ _TASK_LIST = re.compile(
 
 
 class Merges:
-    """User messages that the host merged because nobody had answered the first of them.
+    """Messages that the host merged because they follow each other and are of one role.
 
-    It does so in place, so what was one message when it was stored comes back with more behind it. ``earlier``
-    tells what a text was in an earlier process; None when that cannot be told now.
+    It does so in place, so what was one message when it was stored comes back with more behind it. The user's
+    are seen to grow in this process; ``earlier`` tells what a text was in an earlier one, and ``replies``
+    which messages of the model a merged one is made of. Both say None when that cannot be told now.
     """
 
-    def __init__(self, earlier: Callable[[str], tuple[str, ...] | None] = lambda said: None) -> None:
+    def __init__(
+        self,
+        earlier: Callable[[str], tuple[str, ...] | None] = lambda said: None,
+        replies: Callable[[Message], Sequence[Message] | None] = lambda reply: None,
+    ) -> None:
         self._earlier = earlier
+        self._find_replies = replies
         self._pieces: dict[str, tuple[str, ...]] = {}
+        self._replies: dict[tuple[str, tuple[str, ...]], Sequence[Message]] = {}
         self._unanswered: str | None = None
 
     def take_apart(self, said: str) -> tuple[str, ...]:
@@ -58,11 +66,26 @@ class Merges:
             self._pieces[said] = pieces
         return self._pieces.get(said, (said,))
 
+    def replies(self, reply: Message) -> Sequence[Message]:
+        """What the model said one after the other."""
+        said = said_and_called(reply)
+        if said not in self._replies and (REPLY_FOLD in said[0] or len(said[1]) > 1):
+            self._replies[said] = self._find_replies(reply) or ()
+        return self._replies.get(said) or (reply,)
+
     def list_ends(self, messages: Sequence[Any]) -> None:
         """Looks whether the host's list ends with a user message, to which it may add the next."""
         last = messages[-1] if messages else None
         is_open = isinstance(last, dict) and _foldable(last) and not _is_scaffolding(last)
         self._unanswered = words_of(last) or None if is_open else None
+
+
+def said_and_called(reply: Message) -> tuple[str, tuple[str, ...]]:
+    """The words of a message of the model's and the ids of its calls."""
+    content = reply.get("content")
+    calls = reply.get("tool_calls") or ()
+    ids = tuple(str(call.get("id")) for call in calls if isinstance(call, dict))
+    return content.strip() if isinstance(content, str) else "", ids
 
 
 def words_of(message: Any) -> str | None:
@@ -73,13 +96,22 @@ def words_of(message: Any) -> str | None:
 def from_host(messages: Sequence[Any], merges: Merges | None = None) -> list[Message]:
     """The conversation that the host's list stands for; the list is not changed."""
     known = merges or Merges()
-    listing = [out for message in messages if isinstance(message, dict) for out in _unfold(message, known)]
+    newest = messages[-1] if messages else None
+    listing = [
+        out
+        for message in messages
+        if isinstance(message, dict)
+        for out in _unfold(message, known, message is newest)
+    ]
     known.list_ends(messages)
     return listing
 
 
-def _unfold(message: Message, merges: Merges) -> Iterator[Message]:
+def _unfold(message: Message, merges: Merges, is_newest: bool) -> Iterator[Message]:
     if _is_scaffolding(message):
+        return
+    if message.get("role") == "assistant" and not is_newest:
+        yield from map(_clean, merges.replies(message))
         return
     content = message.get("content")
     if message.get("role") != "user" or not isinstance(content, str):

@@ -1,8 +1,11 @@
-"""User messages that the host merged in another process, told apart by what the host and the store have.
+"""Messages that the host merged in another process, told apart by what the host and the store have.
 
 A process that dies before the model has answered leaves a user message without a reply. The next one
 reads it from the host's own records, merged with what the user says then. The records keep the two apart,
 also when the first process died before it told of the message; the store does when it was told.
+
+Requests of one session that are answered at the same time leave several replies in a row, which are merged
+for the next request.
 """
 
 from __future__ import annotations
@@ -10,17 +13,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lcm_plugin.hosts.hermes.messages import FOLD, words_of
+from lcm_plugin.hosts.hermes.messages import FOLD, REPLY_FOLD, said_and_called, words_of
 from lcm_plugin.ingest.identity import identity_of
 from lcm_plugin.store.base import Reader
 from lcm_plugin.store.records import MessageHead
-from lcm_plugin.types import Session
+from lcm_plugin.types import Message, Session
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
     from lcm_plugin.library import Library
 
 _MOST_BREAKS = 64
+_LAST = float("inf")
 
 Recorded = Callable[[], Sequence[Any]]
 
@@ -67,6 +71,41 @@ def recorded_pieces(records: Sequence[Any], said: str) -> tuple[str, ...]:
             rest = rest[len(text + FOLD) :]
         else:
             return (*pieces, rest)
+    return ()
+
+
+def replies_of(engine: Engine, session: Session, reply: Message, recorded: Recorded) -> Sequence[Message]:
+    """The model's messages that the host merged into ``reply``; none when the store knows it as one.
+
+    They come in the store's order: of replies that came at the same time the host may have written down
+    another one first.
+    """
+    with engine.store.read() as reader:
+        conversation = reader.find_conversation(session)
+        of = conversation.conversation_id if conversation else None
+        if of is not None and reader.heads_with_identity(of, [identity_of(reply)], limit=1):
+            return ()
+        replies = recorded_replies(recorded(), reply)
+        if of is None or not replies:
+            return replies
+        identities = [identity_of(one) for one in replies]
+        rows = reader.heads_with_identity(of, identities, limit=_MOST_BREAKS)
+    seqs = {head.identity: head.seq for head in rows}
+    return sorted(replies, key=lambda one: seqs.get(identity_of(one), _LAST))
+
+
+def recorded_replies(records: Sequence[Any], reply: Message) -> Sequence[Message]:
+    """The messages that follow each other in the host's records and are ``reply`` when they are merged."""
+    wanted = said_and_called(reply)
+    for start in reversed(range(len(records))):
+        run: list[Message] = []
+        for record in records[start:]:
+            if not isinstance(record, dict) or record.get("role") != "assistant":
+                break
+            run.append(record)
+            said, calls = zip(*map(said_and_called, run), strict=True)
+            if len(run) > 1 and (REPLY_FOLD.join(filter(None, said)), sum(calls, ())) == wanted:
+                return run
     return ()
 
 

@@ -8,8 +8,6 @@ from typing import Any
 from lcm_plugin.hosts.hermes.messages import Merges, from_host
 from lcm_plugin.types import Message
 
-Pieces = Callable[[str], tuple[str, ...] | None]
-
 
 class SeenList:
     """The newest list of one agent's session, and the one of the session before.
@@ -19,13 +17,13 @@ class SeenList:
     very dicts they hold.
     """
 
-    def __init__(self, earlier: Pieces = lambda said: None) -> None:
+    def __init__(self, new_merges: Callable[[], Merges] = Merges) -> None:
         self.raw: list[Any] = []
         self.listing: list[Message] = []
         self._before_session: list[Any] = []
         self._compacted: Any = None
-        self._earlier = earlier
-        self._merges = Merges(earlier)
+        self._new_merges = new_merges
+        self._merges = new_merges()
 
     def look(self, messages: Sequence[Any]) -> list[Message]:
         """Takes the list in and returns the conversation that it stands for."""
@@ -41,7 +39,7 @@ class SeenList:
         """The agent goes to another session; what it has shown so far belongs to the one it leaves."""
         self._before_session = self.raw or self._before_session
         self.raw, self.listing, self._compacted = [], [], None
-        self._merges = Merges(self._earlier)
+        self._merges = self._new_merges()
 
     def is_stale(self, messages: Sequence[Any]) -> bool:
         """Whether a list handed over at a session's end is one of the wrong ones."""

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from lcm_plugin import Engine, LcmConfig, Session
-from lcm_plugin.hosts.hermes.pieces import pieces_of
+from lcm_plugin.hosts.hermes.messages import Merges, from_host
+from lcm_plugin.hosts.hermes.pieces import pieces_of, replies_of
 
 LANE = Session("agent:main:cli:s1", "s1")
 
@@ -95,3 +96,43 @@ def test_a_recorded_message_that_begins_like_the_newest_one_is_another(engine: E
 def test_a_new_session_asks_the_host_too(tmp_path: Path) -> None:
     with Engine.open(LcmConfig(database=str(tmp_path / "new.db"))) as opened:
         assert pieces_of_text(opened, "one\n\ntwo", user("one"), user("two")) == ("one", "two")
+
+
+def calling(*ids: str, text: str = "") -> dict[str, Any]:
+    calls = [{"id": one, "type": "function", "function": {"name": "todo", "arguments": "{}"}} for one in ids]
+    return {"role": "assistant", "content": text, "tool_calls": calls}
+
+
+def test_replies_that_the_host_merged_are_the_ones_it_recorded_in_the_stores_order(engine: Engine) -> None:
+    engine.ingest(LANE, [user("two"), user("three"), reply("to three"), reply("to two\nin two lines")])
+    told = [user("two"), user("three"), reply("to two\nin two lines"), reply("to three ")]
+    merged = reply("to two\nin two lines\nto three")
+    assert replies_of(engine, LANE, merged, lambda: told) == [told[3], told[2]]
+    assert replies_of(engine, Session("agent:main:cli:s2", "s2"), merged, lambda: told) == told[2:]
+
+
+def test_calls_that_the_host_merged_are_taken_apart_too(engine: Engine) -> None:
+    told = [user("two"), calling("a"), calling("b", text="and that")]
+    assert replies_of(engine, LANE, calling("a", "b", text="and that"), lambda: told) == told[1:]
+
+
+def test_a_reply_that_is_stored_or_recorded_as_one_stays_one(engine: Engine) -> None:
+    engine.ingest(LANE, [user("two"), reply("in\nlines")])
+    told = [user("two"), reply("in"), reply("lines")]
+    assert not replies_of(engine, LANE, reply("in\nlines"), lambda: told)
+    assert not replies_of(engine, LANE, reply("other\nlines"), lambda: told)
+
+
+def test_a_list_with_merged_replies_stands_for_the_talk_they_came_from() -> None:
+    apart = [reply("one"), reply("two")]
+    asked: list[str] = []
+
+    def replies(merged: dict[str, Any]) -> list[dict[str, Any]]:
+        asked.append(merged["content"])
+        return apart
+
+    merges = Merges(replies=replies)
+    listing = [user("both"), reply("one\ntwo"), user("and now"), reply("a new one\nin two lines")]
+    for _ in range(2):
+        assert from_host(listing, merges) == [user("both"), *apart, *listing[2:]]
+    assert asked == ["one\ntwo"]

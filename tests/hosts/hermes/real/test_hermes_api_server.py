@@ -85,6 +85,22 @@ def test_parallel_sessions_are_kept_apart_and_stored_without_any_goodbye(world: 
     assert home.server.invalid == []
 
 
+def test_requests_of_one_session_at_the_same_time_are_each_stored_once(world: Make) -> None:
+    home = world()
+    rounds, at_once = 3, 3
+    with api_server(home) as port, ThreadPoolExecutor(at_once) as pool:
+        assert say(port, "shared", "hello there") == "Noted: hello there"
+        for number in range(rounds):
+            asked = [f"round {number} request {each}" for each in range(at_once)]
+            answers = pool.map(lambda text: say(port, "shared", text), asked)
+            assert list(answers) == [f"Noted: {text}" for text in asked]
+    said = ["hello there", *(f"round {n} request {each}" for n in range(rounds) for each in range(at_once))]
+    rows = home.stored("agent:main:api_server:shared")
+    assert sorted(texts(rows)) == sorted(line for text in said for line in (text, f"Noted: {text}"))
+    assert home.server.invalid == []
+    assert home.problems() == []
+
+
 def test_a_session_of_many_requests_is_compacted_and_stays_whole(world: Make) -> None:
     home = world(lcm={"contextThreshold": 0.35, "freshTailCount": 8, "leafChunkTokens": 3000})
     said = [turn(number, 500) for number in range(1, 25)]
