@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +22,7 @@ from lcm_plugin.cli.app import app
 from lcm_plugin.events import Event
 from lcm_plugin.health.jobs import LEASE_MS
 from lcm_plugin.store.base import Store
+from lcm_plugin.store.holders import new_holder
 
 pytestmark = pytest.mark.both_stores
 
@@ -58,6 +62,50 @@ def test_a_job_is_taken_once_and_again_when_its_holder_died(store: Store) -> Non
         assert writer.due_integrity_jobs(10_000) == []
         (done,) = [one for one in writer.finished_integrity_jobs() if one.conversation_id == here]
     assert (done.state, done.finished_at, done.result, done.owner) == ("done", 220, '{"ok": true}', None)
+
+
+def test_a_held_job_is_renewed_by_its_holder_alone(store: Store) -> None:
+    here = conversation(store, "renewed")
+    with store.write() as writer:
+        writer.request_integrity(here, "scan", "manual", 5)
+        assert not writer.renew_integrity(here, "one", 10, 100)
+        assert writer.held_integrity_jobs() == []
+        assert writer.claim_integrity(here, "one", 10, 100) is not None
+        assert writer.renew_integrity(here, "one", 90, 100)
+        assert not writer.renew_integrity(here, "two", 90, 1_000)
+        assert writer.claim_integrity(here, "two", 150, 100) is None
+        (held,) = writer.held_integrity_jobs()
+        assert (held.conversation_id, held.owner, held.lease_until) == (here, "one", 190)
+        writer.release_integrity(here, "two")
+        assert len(writer.held_integrity_jobs()) == 1
+        writer.release_integrity(here, "one")
+        assert writer.held_integrity_jobs() == []
+        assert writer.claim_integrity(here, "two", 160, 100) is not None
+
+
+def test_a_worker_takes_what_a_dead_process_of_this_machine_holds(open_engine: Open) -> None:
+    engine = open_engine(**SETTINGS)
+    session = Session("agent:main:dead", "run-1")
+    engine.ingest(session, [user(f"bed {n}: water the lilies at dusk " + "slowly " * 60) for n in range(40)])
+    here = conversation(engine.store, session.key)
+    dead = new_holder().replace(f"|{os.getpid()}|", f"|{_number_of_the_dead()}|")
+    with engine.store.write() as writer:
+        writer.request_integrity(here, "scan", "manual", 5)
+        assert writer.claim_integrity(here, dead, engine.clock(), 900_000) is not None
+        writer.request_compaction(here, "over_threshold", 2_000, engine.clock())
+        assert writer.claim_debt(here, dead, engine.clock(), 900_000) is not None
+        assert [debt.owner for debt in writer.held_debts()] == [dead]
+    report = engine.work(threading.Event(), until_idle=True)
+    assert (report.integrity_checks, report.compactions > 0) == (1, True)
+    with engine.store.read() as reader:
+        assert reader.held_debts() == []
+
+
+def _number_of_the_dead() -> int:
+    """The number of a process that has ended."""
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    return ended.pid
 
 
 def test_what_waits_keeps_its_time_and_the_more_thorough_mode(store: Store) -> None:
