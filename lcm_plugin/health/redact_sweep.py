@@ -193,11 +193,12 @@ class Sweep:
             return
         with self._store.write() as writer:
             for change, prepared in made:
+                # The message first, as in a turn: the other way round the two could wait for each other.
+                writer.replace_message(change.stored.head.message_id, prepared.row, removal_id)
                 for record in prepared.files:
                     writer.add_file(replace(record, conversation_id=self._id))
                 for digest, data in (prepared.blobs or {}).items():
                     writer.put_blob(digest, data)
-                writer.replace_message(change.stored.head.message_id, prepared.row, removal_id)
         for change, prepared in made:
             self._renamed |= _renamed(change.stored.parts, prepared.row.parts)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from databases import RawDatabase
 from messages import user
 
 from lcm_plugin import CompletionRequest, Engine, Session
+from lcm_plugin.store.records import FileRecord
 from lcm_plugin.store.transfer_base import table_hashes
 
 pytestmark = pytest.mark.both_stores
@@ -148,3 +151,23 @@ def test_the_chat_command_mends_and_says_what_it_did(damaged: Damaged, session: 
     assert "`counters`" in result.text
     assert (result.data["backup"] != "") is has_copies(engine)
     assert not engine.command(session, "/lcm doctor everything").ok
+
+
+def test_what_a_turn_stores_while_its_conversation_is_mended_is_counted(
+    damaged: Damaged, open_engine: Open, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, damage = damaged
+    host = open_engine(**SETTINGS)
+    damage.change("UPDATE conversations SET raw_tokens = raw_tokens + 1")
+    plan, holds = engine.plan_repairs(engine.check()), host.payloads.holds
+    mending = threading.Thread(target=engine.repair, args=(plan,), kwargs={"backup": False})
+
+    def mended_within_the_turn(records: Sequence[FileRecord]) -> bool:
+        mending.start()
+        time.sleep(0.3)
+        return holds(records)
+
+    monkeypatch.setattr(host.payloads, "holds", mended_within_the_turn)
+    host.ingest(session, [user("one more bed")])
+    mending.join(30)
+    assert engine.check().findings == ()

@@ -36,6 +36,16 @@ class Handle:
     def _run(self, query: str, values: Sequence[Any] | dict[str, Any] = ()) -> int:
         return self.db.execute(query.encode(), values).rowcount
 
+    def _take(self, conversation_id: int) -> None:
+        """Locks a conversation's row, as each change of what it holds must before all else.
+
+        Then writers of one conversation go one after another: none counts what another is changing, and no two
+        wait for each other's rows.
+        """
+        self._one(
+            "SELECT 1 FROM conversations WHERE conversation_id = %s FOR NO KEY UPDATE", (conversation_id,)
+        )
+
     def _many(self, query: str, rows: Sequence[Sequence[Any]]) -> None:
         if rows:
             with self.db.cursor() as cursor:

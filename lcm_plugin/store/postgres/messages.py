@@ -161,6 +161,7 @@ class MessageChanges(MessageQueries):
         return [row[0] for row in stored]
 
     def hide(self, conversation_id: int, message_ids: Sequence[int], now: int) -> None:
+        self._take(conversation_id)
         ids = list(message_ids)
         self._run(
             "UPDATE messages SET hidden = true WHERE conversation_id = %s AND message_id = ANY(%s)",
@@ -180,6 +181,7 @@ class MessageChanges(MessageQueries):
         )
 
     def show(self, conversation_id: int, message_ids: Sequence[int], now: int) -> None:
+        self._take(conversation_id)
         ids = list(message_ids)
         regained = self._one(
             "WITH regained AS (UPDATE context_items i SET tokens = CASE WHEN m.role = 'system' THEN 0 ELSE m.tokens END "

@@ -37,6 +37,7 @@ class RepairChanges(SearchChanges, Handle):
     """Repairs of one conversation."""
 
     def drop_dangling_items(self, conversation_id: int, refs: Sequence[str]) -> int:
+        self._take(conversation_id)
         return self._run(
             f"DELETE FROM context_items WHERE conversation_id = %(here)s AND {_NAMED} AND NOT EXISTS (SELECT 1 FROM "
             "messages m WHERE m.message_id = context_items.message_id AND m.conversation_id = %(here)s) AND NOT EXISTS "
@@ -46,6 +47,7 @@ class RepairChanges(SearchChanges, Handle):
         )
 
     def drop_covered_items(self, conversation_id: int, refs: Sequence[str]) -> int:
+        self._take(conversation_id)
         return self._run(
             f"DELETE FROM context_items WHERE conversation_id = %(here)s AND {_NAMED} AND message_id IN "
             "(SELECT message_id FROM summary_messages)",
@@ -53,6 +55,7 @@ class RepairChanges(SearchChanges, Handle):
         )
 
     def restore_items(self, conversation_id: int, refs: Sequence[str]) -> int:
+        self._take(conversation_id)
         wanted = set(refs)
         lost = self._all(AUDITS["message_uncovered"], {"here": conversation_id, "now": 0})
         return self._run(
@@ -63,6 +66,7 @@ class RepairChanges(SearchChanges, Handle):
         )
 
     def restore_summary(self, summary: Summary, item_tokens: int) -> int:
+        self._take(summary.conversation_id)
         return self._run(
             "INSERT INTO context_items (conversation_id, ordinal, item_type, summary_id, tokens) "
             "SELECT %(here)s, %(first)s, 'summary', %(id)s, %(tokens)s WHERE NOT EXISTS (SELECT FROM context_items c "
@@ -79,6 +83,7 @@ class RepairChanges(SearchChanges, Handle):
         )
 
     def reorder_items(self, conversation_id: int, refs: Sequence[str]) -> int:
+        self._take(conversation_id)
         misplaced = self._all(
             "SELECT c.ordinal, coalesce(m.seq, s.first_seq) FROM context_items c "
             "LEFT JOIN messages m ON m.message_id = c.message_id LEFT JOIN summaries s ON s.summary_id = c.summary_id "
@@ -96,6 +101,7 @@ class RepairChanges(SearchChanges, Handle):
         )
 
     def copy_item_tokens(self, conversation_id: int, refs: Sequence[str]) -> int:
+        self._take(conversation_id)
         return self._run(
             "UPDATE context_items SET tokens = m.cost FROM (SELECT message_id, CASE WHEN hidden OR role = 'system' "
             "THEN 0 ELSE tokens END AS cost FROM messages WHERE conversation_id = %(here)s) m "
@@ -105,6 +111,7 @@ class RepairChanges(SearchChanges, Handle):
         )
 
     def recount(self, conversation_id: int) -> int:
+        self._take(conversation_id)
         return self._run(
             "UPDATE conversations v SET raw_items = c.raw_items, raw_tokens = c.raw_tokens, "
             "summary_items = c.summary_items, summary_tokens = c.summary_tokens, message_count = m.messages, "
@@ -118,6 +125,7 @@ class RepairChanges(SearchChanges, Handle):
         )
 
     def recount_sources(self, conversation_id: int) -> int:
+        self._take(conversation_id)
         values = {"here": conversation_id, "depth": 0}
         changed = self._run(_COVERED.format(source=_FROM_MESSAGES), values)
         for depth in range(1, self._deepest(conversation_id) + 1):
@@ -125,6 +133,7 @@ class RepairChanges(SearchChanges, Handle):
         return changed
 
     def relink(self, conversation_id: int, refs: Sequence[str]) -> int:
+        self._take(conversation_id)
         mended = 0
         for ref in refs:
             values = {"ref": ref, "here": conversation_id}
@@ -147,6 +156,7 @@ class RepairChanges(SearchChanges, Handle):
         return mended
 
     def recount_depths(self, conversation_id: int) -> int:
+        self._take(conversation_id)
         changed = 0
         for _ in range(self._deepest(conversation_id) + 1):
             now = self._run(
@@ -197,6 +207,7 @@ class RepairChanges(SearchChanges, Handle):
         return True
 
     def rewrite_summary(self, summary: Summary, item_tokens: int) -> None:
+        self._take(summary.conversation_id)
         self.unindex_summaries([summary.summary_id])
         self._run(
             "UPDATE summaries SET content = %s, tokens = %s, level = %s, model = %s, prompt_version = %s, fallback = %s, "

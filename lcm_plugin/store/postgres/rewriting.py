@@ -20,13 +20,15 @@ class RewritingChanges(SearchChanges):
     """Changes of texts, with everything that is counted from them."""
 
     def replace_message(self, message_id: int, message: NewMessage, removal_id: int) -> None:
+        conversation_id = self._conversation_of(message_id)
+        self._take(conversation_id)
         row = self._one(
-            "SELECT conversation_id, tokens, identity, hidden FROM messages WHERE message_id = %s FOR UPDATE",
-            (message_id,),
+            "SELECT tokens, identity, hidden FROM messages WHERE conversation_id = %s AND message_id = %s",
+            (conversation_id, message_id),
         )
         if row is None:
             raise NotFound(f"no message {message_ref(message_id)}")
-        conversation_id, tokens, identity, hidden = row
+        tokens, identity, hidden = row
         if self._one("SELECT 1 FROM removed_messages WHERE message_id = %s AND whole", (message_id,)):
             return
         self.unindex_messages([message_id])
@@ -63,6 +65,7 @@ class RewritingChanges(SearchChanges):
         self._bump_with_snapshots(conversation_id)
 
     def replace_summary(self, summary: Summary, item_tokens: int, token_change: int) -> None:
+        self._take(summary.conversation_id)
         self._run(
             "UPDATE summaries SET content = %s, tokens = %s WHERE conversation_id = %s AND summary_id = %s",
             (summary.content, summary.tokens, summary.conversation_id, summary.summary_id),
@@ -84,6 +87,7 @@ class RewritingChanges(SearchChanges):
         self._bump_with_snapshots(summary.conversation_id)
 
     def rename_files(self, conversation_id: int, names: Mapping[str, str]) -> None:
+        self._take(conversation_id)
         rows = self._all(
             "SELECT summary_id, file_ids FROM summaries WHERE conversation_id = %s AND file_ids IS NOT NULL",
             (conversation_id,),
@@ -113,6 +117,12 @@ class RewritingChanges(SearchChanges):
 
     def scrub_debt(self, conversation_id: int) -> None:
         self._run("UPDATE compaction_debt SET last_error = '' WHERE conversation_id = %s", (conversation_id,))
+
+    def _conversation_of(self, message_id: int) -> int:
+        row = self._one("SELECT conversation_id FROM messages WHERE message_id = %s", (message_id,))
+        if row is None:
+            raise NotFound(f"no message {message_ref(message_id)}")
+        return int(row[0])
 
     def _replace_parts(self, conversation_id: int, message_id: int, message: NewMessage) -> None:
         here = (conversation_id, message_id)
