@@ -611,8 +611,12 @@ def test_the_server_says_how_a_transaction_ended(server: PostgresServer) -> None
         assert ask_outcome(dial, committed, incarnation, 1) is Outcome.COMMITTED
         assert ask_outcome(dial, aborted, incarnation, 1) is Outcome.ABORTED
         assert ask_outcome(dial, str(int(still_open) + 1_000_000), incarnation, 1) is Outcome.ABORTED
-        assert ask_outcome(dial, still_open, incarnation, 1) is Outcome.ABORTED, "it was ended"
         assert ask_outcome(dial, committed, "another start of the server", 1) is Outcome.UNKNOWN
+        assert ask_outcome(dial, still_open, "another start of the server", 1) is Outcome.ABORTED
+        assert connection.execute("SELECT 1").fetchone() == (1,), (
+            "the number is somebody else's, who is let be"
+        )
+        assert ask_outcome(dial, still_open, incarnation, 1) is Outcome.ABORTED, "it was ended"
         with pytest.raises(psycopg.OperationalError):
             connection.execute("SELECT 1")
     server.restart("immediate")

@@ -129,9 +129,9 @@ class Connections:
         end = time.monotonic() + self._wait_s
         while True:
             connection = self._take(end)
+            connection.number = ""
             try:
-                cursor = connection.execute(begin)
-                connection.number = _last_value(cursor)
+                connection.number = _last_value(connection.execute(begin))
                 return connection
             except psycopg.Error as error:
                 dead = is_dead(connection, error)
@@ -200,8 +200,8 @@ class Connections:
             begun = time.monotonic()
             try:
                 with suppress(psycopg.Error), self._dial() as connection:
-                    for number in self._outage.ends():
-                        end_session_of(connection, number)
+                    for number, incarnation in self._outage.ends():
+                        end_session_of(connection, number, incarnation)
                 return
             except ServerAway as error:
                 now = time.monotonic()
@@ -218,7 +218,9 @@ class Connections:
     def _lost(self, connection: PatientConnection, error: psycopg.Error) -> None:
         """Whatever ended one connection has ended the older ones, too."""
         waited = error.waited if isinstance(error, NoAnswer) else 0.0
-        if self._outage.lost(connection.made_at, connection.number, waited):
+        if connection.number:
+            self._outage.left_open(connection.number, connection.incarnation)
+        if self._outage.lost(connection.made_at, waited):
             self._pool.drain()
         if isinstance(error, NoAnswer) and error.problem is not None:
             self._outage.goes_on(unreachable(error, self.location), waited)

@@ -26,7 +26,7 @@ class Outage:
         self._lost_before = 0.0
         self._told: ServerAway | None = None
         self._believed_until = 0.0
-        self._left_open: set[str] = set()
+        self._left_open: set[tuple[str, str]] = set()
 
     @property
     def lasts(self) -> bool:
@@ -41,19 +41,19 @@ class Outage:
                 return None
             return ServerAway(str(self._told))
 
-    def lost(self, made_at: float, number: str, waited: float) -> bool:
-        """A connection made at a time was lost after ``waited`` seconds, in the write transaction ``number`` if any.
-
-        False when a later one was lost before.
-        """
+    def lost(self, made_at: float, waited: float) -> bool:
+        """A connection made at a time was lost after ``waited`` seconds; false when a later one was lost before."""
         with self._lock:
-            if number:
-                self._left_open.add(number)
             if made_at <= self._lost_before:
                 return False
             now = time.monotonic()
             self._lost_before, self._begun = now, self._begun or now - waited
             return True
+
+    def left_open(self, number: str, incarnation: str) -> None:
+        """A write transaction that the server may still take for open, and the start of the server it belongs to."""
+        with self._lock:
+            self._left_open.add((number, incarnation))
 
     def suspected(self) -> None:
         """No connection could be had."""
@@ -68,8 +68,8 @@ class Outage:
             self._believed_until = time.monotonic() + believed
             return not self._is_long()
 
-    def ends(self) -> set[str]:
-        """The server was reached; the transactions that it may still take for open."""
+    def ends(self) -> set[tuple[str, str]]:
+        """The server was reached; what was left open."""
         with self._lock:
             self._begun = self._told = None
             left, self._left_open = self._left_open, set()

@@ -54,9 +54,10 @@ def ask_outcome(
         time.sleep(_PAUSE_S)
 
 
-def end_session_of(connection: psycopg.Connection[tuple[Any, ...]], number: str) -> None:
+def end_session_of(connection: psycopg.Connection[tuple[Any, ...]], number: str, incarnation: str) -> None:
     """Ends the session whose transaction is still open: the server may not know yet that nobody is there."""
-    connection.execute(_END_IT, (number,))
+    if _is_same(connection, incarnation):
+        connection.execute(_END_IT, (number,))
 
 
 def _ask(connection: psycopg.Connection[tuple[Any, ...]], number: str, incarnation: str) -> Outcome | None:
@@ -65,13 +66,17 @@ def _ask(connection: psycopg.Connection[tuple[Any, ...]], number: str, incarnati
         status = _value(connection, _STATUS, number)
     except pg.InvalidParameterValue:
         return Outcome.ABORTED  # a number that the server never gave, or forgot in a crash
+    if not _is_same(connection, incarnation):
+        # What is open now is somebody else's, who was given the number anew; what is committed may be.
+        return Outcome.UNKNOWN if status in ("committed", None) else Outcome.ABORTED
     if status == "in progress":
-        end_session_of(connection, number)
+        end_session_of(connection, number, incarnation)
         return None
-    if status == "committed":
-        same = connection.execute(INCARNATION).fetchone() == (incarnation,)
-        return Outcome.COMMITTED if same else Outcome.UNKNOWN
-    return Outcome.ABORTED if status == "aborted" else Outcome.UNKNOWN
+    return Outcome(status) if status else Outcome.UNKNOWN
+
+
+def _is_same(connection: psycopg.Connection[tuple[Any, ...]], incarnation: str) -> bool:
+    return connection.execute(INCARNATION).fetchone() == (incarnation,)
 
 
 def _value(connection: psycopg.Connection[tuple[Any, ...]], query: str, number: str) -> Any:
