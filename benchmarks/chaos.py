@@ -165,7 +165,7 @@ class Chaos:
         while time.monotonic() < end:
             busy = [one for one in self._processes if self._place.in_hook[one.number % SLOTS]]
             if busy:
-                time.sleep(self._rng.uniform(0.0, 0.03))
+                time.sleep(self._rng.uniform(0.0, 0.012))
                 return self._rng.choice(busy)
             time.sleep(0.001)
         return None

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_kills_and_a_server_that_goes_away_lose_and_double_nothing() -> None:
     seed = 1 if os.environ.get("CI") else int.from_bytes(os.urandom(3))
     command = [sys.executable, str(ROOT / "benchmarks" / "chaos.py"), "--json", "--seed", str(seed)]
-    size = ["--seconds", "11", "--processes", "4", "--conversations", "20"]
+    size = ["--seconds", "8", "--processes", "4", "--conversations", "20"]
     done = subprocess.run([*command, *size], capture_output=True, text=True, timeout=150, check=False)
     assert done.stdout, done.stderr
     report = json.loads(done.stdout)
