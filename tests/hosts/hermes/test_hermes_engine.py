@@ -34,9 +34,9 @@ class Summaries(AuxiliaryCompleter):
 def make_runtime(tmp_path: Path) -> Iterator[Callable[..., Runtime]]:
     made: list[Runtime] = []
 
-    def make(**settings: Any) -> Runtime:
+    def make(patience: float = 30, **settings: Any) -> Runtime:
         values = {"database": str(tmp_path / "lcm.db"), "fresh_tail_count": 4, "leaf_chunk_tokens": 2_000}
-        made.append(Runtime(lambda: LcmConfig(**{**values, **settings}), Summaries(), patience=30))
+        made.append(Runtime(lambda: LcmConfig(**{**values, **settings}), Summaries(), patience=patience))
         return made[-1]
 
     yield make
@@ -177,6 +177,41 @@ def test_a_list_that_cannot_shrink_comes_back_itself_and_is_not_asked_about_agai
     if engine.should_compress(50_000):
         assert engine.compress(messages, current_tokens=50_000) is messages
     assert engine.should_compress(50_100) is False
+
+
+def test_the_host_reads_the_counts_of_the_newest_call(runtime: Runtime) -> None:
+    engine = agent(runtime)
+    engine.awaiting_real_usage_after_compression, engine.last_prompt_tokens = True, -1
+    assert engine.should_defer_preflight_to_real_usage(50_000) is False
+    assert engine.get_active_compression_failure_cooldown() is None
+    engine.update_from_response({})
+    assert (engine.awaiting_real_usage_after_compression, engine.last_prompt_tokens) == (False, -1)
+    engine.update_from_response({"prompt_tokens": 70, "completion_tokens": 9, "cache_read_tokens": 5})
+    counts = (engine.last_prompt_tokens, engine.last_completion_tokens, engine.last_total_tokens)
+    assert (*counts, engine.last_real_prompt_tokens) == (70, 9, 79, 70)
+    engine.on_session_reset()
+    assert engine.last_total_tokens == engine.compression_count == 0
+
+
+def test_a_compaction_under_a_lock_gives_the_very_list_back_and_tells_the_host_why(
+    make_runtime: Callable[..., Runtime], tmp_path: Path
+) -> None:
+    engine = agent(make_runtime(patience=0.2))
+    messages = [*talk(60), {"role": "user", "content": "and now?"}]
+    engine.before_request(messages[:2], {})
+    lock = sqlite3.connect(tmp_path / "lcm.db", isolation_level=None)
+    lock.execute("BEGIN IMMEDIATE")
+    assert engine.compress(messages, current_tokens=60_000) is messages
+    assert engine._last_compress_aborted
+    assert "locked" in str(engine._last_summary_error)
+    assert not engine._last_compression_made_progress
+    assert engine.compression_count == 0
+    lock.execute("ROLLBACK")
+    lock.close()
+    assert engine.runtime.outbox.drain(30)
+    assert len(engine.compress(messages, current_tokens=60_000, force=True)) < len(messages)
+    assert not engine._last_compress_aborted
+    assert engine._last_summary_error is None
 
 
 def test_a_reply_that_ends_the_list_is_kept(runtime: Runtime) -> None:
