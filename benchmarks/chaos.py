@@ -186,15 +186,18 @@ class Chaos:
             code = _ended(process)
             if code is None:
                 continue
-            # A worker that finds no server when it starts says so and ends; whoever keeps it running starts it again.
-            found_none = process.worker is not None and code == DATABASE and self._was_just_away()
-            if not found_none:
+            if not self._found_no_server(process, code):
                 self._report.faults.append(f"process {process.number} ended by itself with code {code}")
             self._processes.remove(process)
             self._start(worker=process.worker is not None)
 
-    def _was_just_away(self) -> bool:
-        return self.away[0] <= time.monotonic() <= self.away[1] + _GRACE_S
+    def _found_no_server(self, process: _Process, code: int) -> bool:
+        """A worker that starts while there is none says so and ends; whoever keeps it running starts it again."""
+        return (
+            process.worker is not None
+            and code == DATABASE
+            and self.away[0] - _GRACE_S <= process.started <= self.away[1]
+        )
 
     def _end(self) -> None:
         for process in self._processes:
@@ -203,7 +206,7 @@ class Chaos:
             code = _wait(process)
             # One that has only just begun does not listen yet.
             early = code == -signal.SIGTERM and time.monotonic() - process.started < _GRACE_S
-            if code != 0 and not early:
+            if code != 0 and not early and not self._found_no_server(process, code):
                 self._report.faults.append(f"process {process.number} ended with code {code} after SIGTERM")
 
     def _catch_up(self) -> None:

@@ -42,7 +42,8 @@ from fakes.validity import problems_of
 _T = TypeVar("_T")
 SETTINGS: dict[str, Any] = {
     "fresh_tail_count": 6,
-    "leaf_chunk_tokens": 600,
+    "leaf_chunk_tokens": 400,
+    "leaf_min_fanout": 4,
     "leaf_target_tokens": 96,
     "condensed_target_tokens": 128,
     "large_file_token_threshold": 1_000,
@@ -204,7 +205,7 @@ class ChaosHost:
 
     def _some_turn(self) -> None:
         """A turn in some talk, oftener in the first ones; in one that nobody else is working on, unless it is a room."""
-        number = int(self._place.talks * self._rng.random() ** 2)
+        number = int(self._place.talks * self._rng.random() ** 3)
         if self._place.style(number) == "room":
             self._room_turn(number)
             return
