@@ -142,12 +142,12 @@ class SearchQueries(VectorQueries):
         return {row_id: by_id[row_id] for row_id in row_ids if row_id in by_id}
 
     def rows_within(self, stretches: Sequence[Stretch]) -> list[SearchRow]:
+        # Place by place: of a range the planner would expect a good part of the conversation.
+        places = {(number, seq) for number, first, last in stretches for seq in range(first, last + 1)}
         found = self._all(
-            f"SELECT {_COLUMNS['message']} FROM (SELECT DISTINCT m.conversation_id, m.seq FROM "
-            "unnest(%s::bigint[], %s::bigint[], %s::bigint[]) AS s (id, first, last) JOIN messages m "
-            "ON m.conversation_id = s.id AND m.seq BETWEEN s.first AND s.last) near "
+            f"SELECT {_COLUMNS['message']} FROM unnest(%s::bigint[], %s::bigint[]) AS place (conversation_id, seq) "
             "JOIN messages m USING (conversation_id, seq) ORDER BY conversation_id, seq",
-            [list(column) for column in zip(*stretches, strict=True)] if stretches else [[], [], []],
+            ([number for number, _ in places], [seq for _, seq in places]),
         )
         return [_row("message", row) for row in found]
 
