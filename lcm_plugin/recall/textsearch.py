@@ -84,9 +84,11 @@ class TextSearch:
         """The best rows, at least ``wanted`` when there are as many."""
         gathered = self._gather("relevance", wanted)
         best = list(gathered.candidates.values())
-        ranked = rank(
-            self._query, best, self._corpus(best), self._neighbours, self._matcher.find, self._closeness
-        )
+        ranked: list[Ranked] = []
+        if best:
+            ranked = rank(
+                self._query, best, self._corpus(best), self._neighbours, self._matcher.find, self._closeness
+            )
         ranked = by_recency_too(ranked) if hybrid else ranked
         # Past the pool the store's own order holds, so that a later page never reorders an earlier one.
         shown = {one.row.row_id for one in ranked}
