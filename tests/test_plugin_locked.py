@@ -25,7 +25,7 @@ KEY = Session("agent:main:main", "run-1")
 BUSY_MS = 30
 # One wait for the lock and what the call does besides, on a machine that does much else.
 BOUND_S = 3.0
-EXAMPLES = {"sqlite": 8, "postgres": 6}
+EXAMPLES = {"sqlite": 5, "postgres": 5}
 held = st.sampled_from([None, None, "rows", "writes", "everything"])
 
 

@@ -28,7 +28,7 @@ from lcm_plugin.types import CompletionRequest
 
 pytestmark = pytest.mark.both_stores
 
-EXAMPLES = {"sqlite": 20, "postgres": 12}
+EXAMPLES = {"sqlite": 20, "postgres": 10}
 SETTINGS: dict[str, Any] = {
     "fresh_tail_count": 4,
     "leaf_chunk_tokens": 300,

@@ -40,7 +40,7 @@ def grown(
         condensed_min_fanout=2,
         large_files_dir=str(tmp_path / "lcm-files"),
     )
-    engine.ingest(session, [message for number in range(28) for message in turn(number)])
+    engine.ingest(session, [message for number in range(16) for message in turn(number)])
     engine.ingest(session, [user("A" * 4 + "long text " * 30_000)])
     for _ in range(20):
         if not engine.compact(session, force=True).compacted:

@@ -34,8 +34,8 @@ from lcm_plugin.types import Message
 
 pytestmark = pytest.mark.both_stores
 
-EXAMPLES = {"sqlite": 300, "postgres": 12}
-LEAST_STEPS = {"sqlite": 10_000, "postgres": 250}
+EXAMPLES = {"sqlite": 300, "postgres": 10}
+LEAST_STEPS = {"sqlite": 10_000, "postgres": 200}
 PLAIN, WITH_IDS = Session("agent:main:plain", "run-1"), Session("agent:main:ids", "run-2")
 SMALL_TALK = st.sampled_from(["ok", "yes", "go on", "é漢 \x00", "a\ud83d", '{"status": "ok"}'])
 TASKS = "\n\n[Your active task list:\n- step {number}]"
