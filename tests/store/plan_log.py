@@ -50,8 +50,11 @@ class Plan:
                 found.append(f"reads all of {table}")
             elif kind in _READS and table in large and rows > most_rows:
                 found.append(f"reads {rows:,} rows of {table}")
-            elif kind in ("Sort", "Incremental Sort") and rows > most_rows:
-                found.append(f"sorts {rows:,} rows")
+            elif (
+                kind in ("Sort", "Incremental Sort")
+                and (taken := sum(map(_given, node["Plans"]))) > most_rows
+            ):
+                found.append(f"sorts {taken:,} rows")
         return [f"{fault}: {self.text}" for fault in found]
 
 
@@ -81,6 +84,12 @@ def explaining(url: str, **settings: str) -> str:
     return f"{url}{'&' if '?' in url else '?'}options={quote(options)}"
 
 
+def _given(node: dict[str, Any]) -> int:
+    """Rows that a node hands on."""
+    return int(node["Actual Rows"] * node["Actual Loops"])
+
+
 def _rows(node: dict[str, Any]) -> int:
+    """Rows that a node looks at."""
     lost = sum(node.get(name, 0) for name in ("Rows Removed by Filter", "Rows Removed by Index Recheck"))
     return int((node["Actual Rows"] + lost) * node["Actual Loops"])

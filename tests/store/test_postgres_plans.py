@@ -216,3 +216,23 @@ def _require_short(plans: list[Plan], large_tables: set[str]) -> None:
     judged = [plan for plan in plans if not plan.text.startswith(COUNTED)]
     faults = [fault for plan in judged for fault in plan.faults(large_tables, MOST_ROWS)]
     assert not faults, "\n".join(faults)
+
+
+@pytest.mark.parametrize("engine", ["auto"], indirect=True)
+@pytest.mark.parametrize(
+    ("statement", "fault"),
+    [
+        ("SELECT message_id FROM message_parts WHERE text LIKE '%x'", "reads all of message_parts"),
+        ("SELECT seq FROM messages WHERE conversation_id = 1 ORDER BY tokens, seq LIMIT 1", "sorts"),
+        ("SELECT max(tokens) FROM context_items WHERE conversation_id > 0", "context_items"),
+    ],
+)
+def test_what_reads_too_much_is_told(
+    engine: Engine, log: PlanLog, large_tables: set[str], statement: str, fault: str
+) -> None:
+    def read() -> None:
+        with engine.store.read() as reader:
+            reader.db.execute(statement.encode()).fetchall()
+
+    found = [told for plan in log.of(read) for told in plan.faults(large_tables, MOST_ROWS)]
+    assert any(fault in told for told in found)
