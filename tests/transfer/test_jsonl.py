@@ -22,8 +22,6 @@ from lcm_plugin.transfer.jsonl_read import Loaded, is_export, load_jsonl
 from lcm_plugin.transfer.jsonl_write import Exported, write_jsonl
 from lcm_plugin.transfer.payloads import PayloadPlace
 
-pytestmark = pytest.mark.both_stores
-
 
 def place(engine: Engine) -> PayloadPlace:
     return PayloadPlace(payload_folder(engine.config, engine.store))
