@@ -94,6 +94,7 @@ def test_keeping_summaries_is_said(engine: Engine) -> None:
     assert "6 messages of these are in no summary" in text
 
 
+@pytest.mark.sqlite_only
 def test_a_size_is_reached(engine: Engine) -> None:
     for number in range(6):
         session = Session(f"agent:main:lane{number}")
