@@ -102,7 +102,9 @@ def _do(engine: Engine, session: Session, act: str, number: int, size: int) -> N
 def _hide_or_show(engine: Engine, session: Session, act: str, back: int) -> None:
     with engine.store.write() as writer:
         conversation = writer.find_conversation(session)
-        if conversation is None or not (heads := writer.heads(conversation.conversation_id, limit=back % 6 + 1)):
+        if conversation is None or not (
+            heads := writer.heads(conversation.conversation_id, limit=back % 6 + 1)
+        ):
             return
         change = writer.hide if act == "hide" else writer.show
         change(conversation.conversation_id, [heads[0].message_id], conversation.updated_at)
