@@ -293,11 +293,11 @@ def register(
 
 def next_context(engine: Engine, turn: Turn) -> Context:
     """The context of a turn whose messages are stored; compaction that is due then goes on behind it."""
-    full = _make_room(engine, turn)
+    due = _make_room(engine, turn)
     context = engine.assemble(
         turn.session, turn_budget(turn), turn.overhead_tokens, turn.prompt, model=turn.model
     )
-    if not full:
+    if due:
         # Only now, so that what a turn sees does not depend on how fast a thread is.
         engine.schedule_compaction(turn.session, **_call_of(turn), wait=False)
     return context
@@ -311,15 +311,16 @@ def end_turn(engine: Engine, turn: Turn) -> None:
 
 
 def _make_room(engine: Engine, turn: Turn) -> bool:
-    """Compacts before the model call if the context is too large for one; whether it was."""
+    """Compacts before the model call if the context is too large for one; whether less is due, which can wait."""
     call = _call_of(turn)
     if overflow_reported(turn.metadata):
         engine.recover_overflow(turn.session, **call)
-        return True
-    if engine.evaluate(turn.session, **call).reason is not Reason.OVER_HARD_LIMIT:
         return False
+    decision = engine.evaluate(turn.session, **call)
+    if decision.reason is not Reason.OVER_HARD_LIMIT:
+        return decision.due
     engine.schedule_compaction(turn.session, **call, wait=True)
-    return True
+    return False
 
 
 def _call_of(turn: Turn) -> dict[str, Any]:
