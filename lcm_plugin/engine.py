@@ -256,13 +256,18 @@ class Engine:
         model: str | None = None,
         window: int | None = None,
         wait: bool = True,
+        decision: CompactionDecision | None = None,
     ) -> CompactionDecision:
         """Starts compaction that is due, and indexing for search, on a worker thread.
 
-        Past the hard limit it waits, once and at most ``hard_wait_ms``, unless ``wait`` is false.
+        Past the hard limit it waits, once and at most ``hard_wait_ms``, unless ``wait`` is false. ``decision`` is
+        what `evaluate` said a moment ago; when nothing was due, the conversation is not looked at again.
         """
         self._check_open()
         self.background.submit("search-index", self._index)
+        if decision is not None and not decision.due:
+            self._compaction.drain_now_and_then()
+            return decision
         call = self._call(budget, overhead_tokens, model, window)
         outlook = self._look(session, call)
         if outlook is None:

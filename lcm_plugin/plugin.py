@@ -27,6 +27,7 @@ from lcm_plugin.store.again import again
 from lcm_plugin.turns import TurnMemory, rough_tokens, turn_budget, with_live_copies
 from lcm_plugin.types import (
     CommandResult,
+    CompactionDecision,
     Completer,
     CompletionRequest,
     CompletionResult,
@@ -293,13 +294,13 @@ def register(
 
 def next_context(engine: Engine, turn: Turn) -> Context:
     """The context of a turn whose messages are stored; compaction that is due then goes on behind it."""
-    due = _make_room(engine, turn)
+    decision = _make_room(engine, turn)
     context = engine.assemble(
         turn.session, turn_budget(turn), turn.overhead_tokens, turn.prompt, model=turn.model
     )
-    if due:
+    if decision is not None:
         # Only now, so that what a turn sees does not depend on how fast a thread is.
-        engine.schedule_compaction(turn.session, **_call_of(turn), wait=False)
+        engine.schedule_compaction(turn.session, **_call_of(turn), wait=False, decision=decision)
     return context
 
 
@@ -310,17 +311,17 @@ def end_turn(engine: Engine, turn: Turn) -> None:
     again(lambda: engine.schedule_compaction(turn.session, **_call_of(turn), wait=False))
 
 
-def _make_room(engine: Engine, turn: Turn) -> bool:
-    """Compacts before the model call if the context is too large for one; whether less is due, which can wait."""
+def _make_room(engine: Engine, turn: Turn) -> CompactionDecision | None:
+    """Compacts before the model call if the context is too large for one; else what may wait until it is assembled."""
     call = _call_of(turn)
     if overflow_reported(turn.metadata):
         engine.recover_overflow(turn.session, **call)
-        return False
+        return None
     decision = engine.evaluate(turn.session, **call)
     if decision.reason is not Reason.OVER_HARD_LIMIT:
-        return decision.due
+        return decision
     engine.schedule_compaction(turn.session, **call, wait=True)
-    return False
+    return None
 
 
 def _call_of(turn: Turn) -> dict[str, Any]:

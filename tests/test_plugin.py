@@ -18,6 +18,7 @@ from lcm_plugin import CompletionRequest, Engine, LcmConfig, LcmPlugin, Reset, S
 from lcm_plugin.events import Event
 from lcm_plugin.hookspecs import HostHooks, PluginHooks
 from lcm_plugin.plugin import register
+from lcm_plugin.recall.catchup import BACKGROUND_LAG
 
 KEY = Session("agent:main:main", "run-1")
 
@@ -49,6 +50,19 @@ def test_a_delta_host_gets_the_whole_context(host: tuple[pluggy.PluginManager, L
     manager.hook.after_turn(turn=turn([assistant("uno")], mode="append"))
     context = manager.hook.before_turn(turn=turn([user("two")], mode="append"))
     assert [message["content"] for message in context.messages] == ["one", "uno", "two"]
+
+
+def test_a_host_that_only_asks_for_contexts_is_indexed_too(
+    host: tuple[pluggy.PluginManager, LcmPlugin],
+) -> None:
+    manager, plugin = host
+    context = manager.hook.before_turn(
+        turn=turn([user(f"row {number}") for number in range(BACKGROUND_LAG)], mode="append")
+    )
+    assert not plugin.engine.evaluate(KEY, budget=32_000).due, context.tokens
+    assert plugin.engine.wait_idle(20)
+    with plugin.engine.store.read() as reader:
+        assert reader.index_state().message_lag == 0
 
 
 def test_what_a_delta_host_says_before_the_database_can_be_opened_is_stored_when_it_can(

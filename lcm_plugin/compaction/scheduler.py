@@ -52,10 +52,7 @@ class Scheduler:
     def schedule(
         self, conversation_id: int, limits: Limits, decision: CompactionDecision, *, wait: bool
     ) -> None:
-        """Starts what is due for a conversation; with ``wait``, waits past the hard limit.
-
-        Once in a while it also starts what other conversations still owe.
-        """
+        """Starts what is due for a conversation; with ``wait``, waits past the hard limit."""
         if decision.reason is not Reason.OVER_HARD_LIMIT:
             self._waited.discard(conversation_id)
         if decision.due:
@@ -64,6 +61,10 @@ class Scheduler:
             if wait and _is_worth_waiting(decision, limits):
                 with self._background.waited_for():
                     self._wait(conversation_id, limits)
+        self.drain_now_and_then()
+
+    def drain_now_and_then(self) -> None:
+        """Starts what conversations still owe, if that was not done for a while."""
         if time.monotonic() >= self._next_drain:
             self._next_drain = time.monotonic() + _DRAIN_EVERY_S
             self._drain()

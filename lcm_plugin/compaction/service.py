@@ -109,6 +109,10 @@ class Compaction:
                 self._calls.popitem(last=False)
         self._scheduler.schedule(conversation_id, outlook.limits, outlook.decision, wait=wait)
 
+    def drain_now_and_then(self) -> None:
+        """Starts what conversations still owe, if that was not done for a while."""
+        self._scheduler.drain_now_and_then()
+
     def recover_overflow(self, conversation: Conversation, call: Call) -> CompactionResult:
         """Compacts for a provider that refused the last context as too long, at most three times in a row."""
         conversation_id = conversation.conversation_id
