@@ -183,7 +183,13 @@ def test_control_c_ends_quietly(tmp_path: Path) -> None:
     # The command stands in a read of a pipe that nobody writes to.
     command = program("replay", "-", "--json")
     child = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
+        # A test run in the background ignores Ctrl-C, and its children would inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     time.sleep(1.5)
     os.kill(child.pid, signal.SIGINT)
