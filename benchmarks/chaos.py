@@ -42,7 +42,7 @@ from fakes.model_server import Failure, ModelServer, Outcome, Reply
 from postgres_server import PostgresServer
 
 from lcm_plugin import Engine, LcmConfig, Session
-from lcm_plugin.cli.exits import DATABASE
+from lcm_plugin.cli.errors import DATABASE
 
 Restart = Literal["fast", "immediate", "crash"]
 # Shorter and longer than hosts wait for a server (`SETTINGS`).

@@ -30,8 +30,8 @@ from cost_rules import RULES, Entry
 from locomo_messages import chats
 
 from lcm_plugin import Engine, LcmConfig, Session
+from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.plugin import LcmPlugin
-from lcm_plugin.tokens import TokenCounter
 from lcm_plugin.types import CompletionRequest, Turn
 
 Message = dict[str, Any]

@@ -26,8 +26,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from corpus import Corpus, Message
 
 from lcm_plugin import Engine, LcmConfig
-from lcm_plugin.importers.importing import find_sources, load, look_over
-from lcm_plugin.importers.report import FileReport
+from lcm_plugin.interchange.importers.importing import find_sources, load, look_over
+from lcm_plugin.interchange.importers.report import FileReport
 
 LINEAR, FLAT_BYTES = 0.75, 1_500
 START = 1_700_000_000

@@ -34,12 +34,12 @@ from postgres_server import running_server
 from turns import Passes, Summaries, six_messages
 
 from lcm_plugin import Engine, LcmConfig, Session
+from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.plugin import LcmPlugin
 from lcm_plugin.recall.query import parse_query
 from lcm_plugin.recall.regexsearch import RegexSearch
 from lcm_plugin.recall.textsearch import TextSearch
 from lcm_plugin.store.search_base import Filter
-from lcm_plugin.tokens import TokenCounter
 from lcm_plugin.types import Turn
 
 BUDGET = 128_000

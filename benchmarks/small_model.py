@@ -24,9 +24,9 @@ from summary_retention import KINDS, Facts, blocks_of, chunks_of, facts, words_o
 from lcm_plugin.cli.transcripts import read_transcripts
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.events import Event, EventBus
+from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.summarize.base import SourceBlock, SummaryDraft, SummaryTask
 from lcm_plugin.summarize.summarizer import Summarizer
-from lcm_plugin.tokens import TokenCounter
 from lcm_plugin.types import CompletionRequest, CompletionResult
 
 WINDOW = 8_192

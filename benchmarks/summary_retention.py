@@ -26,9 +26,9 @@ import tiktoken
 from lcm_plugin.cli.transcripts import read_transcripts
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.events import EventBus
+from lcm_plugin.messages.tokens import ENCODING, TokenCounter
 from lcm_plugin.summarize.base import SourceBlock, SummaryTask
 from lcm_plugin.summarize.summarizer import Summarizer
-from lcm_plugin.tokens import ENCODING, TokenCounter
 
 KINDS = ("identifiers", "numbers", "names")
 START = 1_715_785_200_000

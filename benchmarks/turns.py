@@ -32,8 +32,8 @@ from floor import Floor
 
 from lcm_plugin import Engine, LcmConfig, Session
 from lcm_plugin.events import Event
+from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.plugin import LcmPlugin
-from lcm_plugin.tokens import TokenCounter
 from lcm_plugin.types import CompletionRequest, Turn
 
 BUDGET = 128_000

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from lcm_plugin.config import LcmConfig, shown_keys
-from lcm_plugin.config_source import spellings, variables_of
-from lcm_plugin.config_words import allowed
+from lcm_plugin.config.explain import allowed
+from lcm_plugin.config.sources import spellings, variables_of
 
 HEAD = """\
 # Settings

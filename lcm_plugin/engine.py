@@ -15,17 +15,17 @@ from typing import Any, Self
 
 from lcm_plugin.assembly.assembler import Request
 from lcm_plugin.assembly.recall_note import recall_note
-from lcm_plugin.assembly.telling import tell_assembled
-from lcm_plugin.calibration import SentContext
+from lcm_plugin.assembly.report import tell_assembled
+from lcm_plugin.compaction.calibration import SentContext
 from lcm_plugin.compaction.policy import Call
 from lcm_plugin.compaction.service import Outlook
 from lcm_plugin.compaction.worker import WorkReport
 from lcm_plugin.config import DEFAULT_BUDGET, LcmConfig
 from lcm_plugin.errors import EngineClosed, InputError
 from lcm_plugin.events import Listener
-from lcm_plugin.ingest.messages import rebuild
+from lcm_plugin.messages.parts import rebuild
 from lcm_plugin.services import build_services
-from lcm_plugin.sessions.gate import Access
+from lcm_plugin.sessions.access import Access
 from lcm_plugin.sessions.lifecycle import Pruned
 from lcm_plugin.store.base import Store, iterate_messages
 from lcm_plugin.store.open import open_store
@@ -192,7 +192,7 @@ class Engine:
         self._check_open()
         if not self.config.enabled or self.access(session) is Access.NONE:
             return ""
-        from lcm_plugin.tools import TOOL_NAMES
+        from lcm_plugin.recall.tools import TOOL_NAMES
 
         return recall_note(TOOL_NAMES)
 
@@ -387,7 +387,7 @@ class Engine:
     def call_tool(self, session: Session, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Runs one of the recall tools; what goes wrong comes back as ``{"error": …}``."""
         self._check_open()
-        from lcm_plugin.tools import call_tool
+        from lcm_plugin.recall.tools import call_tool
 
         return call_tool(self, session, name, arguments)
 
@@ -410,7 +410,7 @@ class Engine:
     def plan_repairs(self, report: IntegrityReport) -> RepairPlan:
         """What ``doctor apply`` would do about a report's findings."""
         self._check_open()
-        from lcm_plugin.health.repair import plan_repairs
+        from lcm_plugin.maintenance.repair import plan_repairs
 
         return plan_repairs(report)
 
@@ -429,7 +429,7 @@ class Engine:
         Returns its path. Raises `StoreUnavailable` for a server's database, which is copied with its own tools.
         """
         self._check_open()
-        from lcm_plugin.health.backup import back_up, copy_name
+        from lcm_plugin.maintenance.backup import back_up, copy_name
 
         name = target or copy_name(self.store.location, self.clock())
         return back_up(self.store, self.payloads.folder, name).path

@@ -23,11 +23,11 @@ from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
 from lcm_plugin.config import DEFAULT_BUDGET, LcmConfig
-from lcm_plugin.config_file import load_config
+from lcm_plugin.config.file import load_config
 from lcm_plugin.engine import Engine
 from lcm_plugin.errors import InputError
 from lcm_plugin.plugin import end_turn, next_context
-from lcm_plugin.tools import TOOL_NAMES, tool_schemas
+from lcm_plugin.recall.tools import TOOL_NAMES, tool_schemas
 from lcm_plugin.types import Completer, Context, Message, Session, Turn, Usage
 
 _P = ParamSpec("_P")

@@ -16,14 +16,14 @@ import pluggy
 
 from lcm_plugin.compaction.overflow import overflow_reported
 from lcm_plugin.config import LcmConfig
-from lcm_plugin.config_file import load_config
+from lcm_plugin.config.file import load_config
 from lcm_plugin.engine import Engine, system_clock
 from lcm_plugin.errors import ConfigError, LcmError, StoreBusy, StoreError, StoreUnavailable
 from lcm_plugin.events import Event, log_failure
 from lcm_plugin.hookspecs import PROJECT, HostHooks, PluginHooks, hookimpl
-from lcm_plugin.sessions.gate import Access
+from lcm_plugin.sessions.access import Access
 from lcm_plugin.sessions.subagents import PARENT_KEY
-from lcm_plugin.store.again import again
+from lcm_plugin.store.retry import again
 from lcm_plugin.turns import TurnMemory, rough_tokens, turn_budget, with_live_copies
 from lcm_plugin.types import (
     CommandResult,
@@ -116,7 +116,7 @@ class LcmPlugin:
     @hookimpl
     def lcm_tools(self) -> list[dict[str, Any]]:
         """The recall tools' schemas."""
-        from lcm_plugin.tools import tool_schemas
+        from lcm_plugin.recall.tools import tool_schemas
 
         return tool_schemas()
 
@@ -125,7 +125,7 @@ class LcmPlugin:
         self, session: Session, name: str, arguments: Mapping[str, Any]
     ) -> dict[str, Any] | None:
         """Runs a recall tool; None for a tool that is not ours."""
-        from lcm_plugin.tools import TOOL_NAMES
+        from lcm_plugin.recall.tools import TOOL_NAMES
 
         if name not in TOOL_NAMES:
             return None

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any
 
-from lcm_plugin.assembly.validate import validate
-from lcm_plugin.ingest.identity import identity_of, text_of
-from lcm_plugin.ingest.messages import calls_answered, calls_made
-from lcm_plugin.markup import is_notice, plain_text, summary_id_of
+from lcm_plugin.messages.identity import identity_of, text_of
+from lcm_plugin.messages.markup import is_notice, plain_text, summary_id_of
+from lcm_plugin.messages.parts import calls_answered, calls_made
+from lcm_plugin.messages.validate import validate
 from lcm_plugin.types import Context, Message, Session, Turn
 
 _SESSIONS = 256

@@ -29,10 +29,8 @@ from lcm_plugin.assembly.pairing import FindCall, pair
 from lcm_plugin.assembly.relevance import scorer
 from lcm_plugin.assembly.render import Rendered, Renderer
 from lcm_plugin.assembly.select import Wanted, select
-from lcm_plugin.assembly.shape import copy_message, only_call
 from lcm_plugin.assembly.stubs import shortened
-from lcm_plugin.assembly.validate import Rules
-from lcm_plugin.assembly.window import (
+from lcm_plugin.assembly.view import (
     MOST_ITEMS,
     View,
     Views,
@@ -42,10 +40,12 @@ from lcm_plugin.assembly.window import (
     own_turn_spans,
 )
 from lcm_plugin.errors import LcmError
-from lcm_plugin.markup import notice_block
+from lcm_plugin.messages.markup import notice_block
+from lcm_plugin.messages.shape import copy_message, only_call
+from lcm_plugin.messages.tokens import TokenCounter
+from lcm_plugin.messages.validate import Rules
 from lcm_plugin.store.base import Reader
 from lcm_plugin.store.records import Conversation
-from lcm_plugin.tokens import TokenCounter
 from lcm_plugin.types import Context, Message
 
 _STEPS = 8

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from lcm_plugin.assembly.render import Rendered
-from lcm_plugin.assembly.shape import only_results
+from lcm_plugin.messages.shape import only_results
 from lcm_plugin.types import Message
 
 _SYNTHETIC = ("[lcm: no result", "[lossless-claw] missing tool result")

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from lcm_plugin.assembly.entries import Answer, Caller, Direct, Entry, Orphans, Paired, Placed
 from lcm_plugin.assembly.ids import UniqueIds
 from lcm_plugin.assembly.render import Rendered
-from lcm_plugin.assembly.shape import answer_like, only_results, rename_calls, words_beside_results
-from lcm_plugin.markup import notice_block
+from lcm_plugin.messages.markup import notice_block
+from lcm_plugin.messages.shape import answer_like, only_results, rename_calls, words_beside_results
 
 NO_RESULT = "[lcm: no result of this call was recorded]"
 

@@ -19,7 +19,7 @@ from dataclasses import replace
 from lcm_plugin.assembly.entries import Answer, Caller, Direct, Entry, Orphans, Paired
 from lcm_plugin.assembly.output import Output
 from lcm_plugin.assembly.render import Rendered
-from lcm_plugin.assembly.shape import only_call
+from lcm_plugin.messages.shape import only_call
 from lcm_plugin.types import Message
 
 FindCall = Callable[[Rendered, str], Message | None]

@@ -8,7 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from lcm_plugin.assembly.shape import (
+from lcm_plugin.assembly.stubs import shortened
+from lcm_plugin.ingest.shown import holds_media, shown_to_models
+from lcm_plugin.messages.markup import summary_block
+from lcm_plugin.messages.shape import (
     answer_ids,
     call_ids,
     presentable,
@@ -17,12 +20,9 @@ from lcm_plugin.assembly.shape import (
     without_reasoning,
     words_beside_results,
 )
-from lcm_plugin.assembly.stubs import shortened
-from lcm_plugin.ingest.shown import holds_media, shown_to_models
-from lcm_plugin.markup import summary_block
+from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.store.base import Reader
 from lcm_plugin.store.records import Item, MessageHead, Part, StoredMessage, Summary
-from lcm_plugin.tokens import TokenCounter
 from lcm_plugin.types import Message
 
 _CACHE_TOKENS = 1_000_000

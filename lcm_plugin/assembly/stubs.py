@@ -9,8 +9,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from lcm_plugin.assembly.shape import CALL_BLOCKS, RESULT_BLOCKS
-from lcm_plugin.markup import stub_line
+from lcm_plugin.messages.markup import stub_line
+from lcm_plugin.messages.shape import CALL_BLOCKS, RESULT_BLOCKS
 from lcm_plugin.types import Message
 
 STUB_TOKENS = 256

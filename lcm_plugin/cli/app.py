@@ -22,7 +22,7 @@ from lcm_plugin.cli.commands import (
     status,
     worker,
 )
-from lcm_plugin.cli.exits import GuardedGroup
+from lcm_plugin.cli.errors import GuardedGroup
 
 app = typer.Typer(
     cls=GuardedGroup,

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lcm_plugin.commands.texts import DEFERRED, DONE, FAILED, NOOP, inline, size
-from lcm_plugin.sessions.gate import Access
+from lcm_plugin.sessions.access import Access
+from lcm_plugin.text import plural
 from lcm_plugin.types import CommandResult, CompactionResult, Reason, Session
-from lcm_plugin.wording import plural
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from lcm_plugin.commands.texts import DONE, FAILED, NOOP, inline, size
 from lcm_plugin.errors import InputError
-from lcm_plugin.health.amounts import parse_age, parse_size
-from lcm_plugin.health.lanes import USUAL_KINDS, LaneKind, Selection
-from lcm_plugin.health.retention import PruneOutcome, PrunePlan
+from lcm_plugin.maintenance.lanes import USUAL_KINDS, LaneKind, Selection
+from lcm_plugin.maintenance.prune import PruneOutcome, PrunePlan
+from lcm_plugin.maintenance.units import parse_age, parse_size
 from lcm_plugin.recall.scope import within_reach
+from lcm_plugin.text import plural
 from lcm_plugin.types import CommandResult, Session
-from lcm_plugin.wording import plural
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine

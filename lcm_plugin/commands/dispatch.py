@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from lcm_plugin.commands import care, cleaning, doctor, reading, resets, settings, status, tree
 from lcm_plugin.commands.texts import FAILED
 from lcm_plugin.errors import LcmError
-from lcm_plugin.sessions.gate import Access
+from lcm_plugin.sessions.access import Access
 from lcm_plugin.types import CommandResult, Session
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from lcm_plugin.commands.cleaning import clean
 from lcm_plugin.commands.texts import DEFERRED, DONE, FAILED, NOOP, inline
 from lcm_plugin.errors import InputError
+from lcm_plugin.text import plural
 from lcm_plugin.types import CommandResult, Finding, IntegrityReport, RepairResult, Session, Severity
-from lcm_plugin.wording import plural
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine

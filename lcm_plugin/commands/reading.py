@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lcm_plugin.commands.texts import DONE, FAILED, NOOP, fenced, inline
+from lcm_plugin.text import plural
 from lcm_plugin.types import CommandResult, Session
-from lcm_plugin.wording import plural
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine

@@ -6,10 +6,10 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from lcm_plugin.commands.texts import DONE, FAILED, NOOP
-from lcm_plugin.sessions.gate import Access
-from lcm_plugin.sessions.lanes import find_conversation
+from lcm_plugin.sessions.access import Access
+from lcm_plugin.sessions.kinds import find_conversation
+from lcm_plugin.text import plural
 from lcm_plugin.types import CommandResult, Reset, Session
-from lcm_plugin.wording import plural
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine

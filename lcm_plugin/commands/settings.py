@@ -9,8 +9,8 @@ from pydantic import BaseModel
 
 from lcm_plugin.commands.texts import FAILED
 from lcm_plugin.config import LcmConfig, setting_names, shown_keys
-from lcm_plugin.config_source import variables_of
-from lcm_plugin.config_words import allowed, masked, nearest
+from lcm_plugin.config.explain import allowed, masked, nearest
+from lcm_plugin.config.sources import variables_of
 from lcm_plugin.types import CommandResult, Session
 
 if TYPE_CHECKING:

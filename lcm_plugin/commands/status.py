@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import lcm_plugin
 from lcm_plugin.commands.texts import depths, inline, moment, size
 from lcm_plugin.compaction.policy import Call, limits_for
-from lcm_plugin.sessions.gate import Access
-from lcm_plugin.sessions.lanes import find_conversation
+from lcm_plugin.sessions.access import Access
+from lcm_plugin.sessions.kinds import find_conversation
 from lcm_plugin.store.base import Reader
 from lcm_plugin.store.records import Conversation
+from lcm_plugin.text import plural
 from lcm_plugin.types import CommandResult, Session
-from lcm_plugin.wording import plural
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine

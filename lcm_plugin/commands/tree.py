@@ -8,12 +8,12 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from lcm_plugin.commands.texts import FAILED, NOOP, moment
-from lcm_plugin.markup import shorten_ids
-from lcm_plugin.sessions.lanes import find_conversation
+from lcm_plugin.messages.markup import shorten_ids
+from lcm_plugin.sessions.kinds import find_conversation
 from lcm_plugin.store.base import Reader
 from lcm_plugin.store.records import Item, Summary, message_ref
+from lcm_plugin.text import plural
 from lcm_plugin.types import CommandResult, Session
-from lcm_plugin.wording import plural
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from lcm_plugin.groups import MAX_SPAN, legal_cut, next_legal_cut
+from lcm_plugin.compaction.tail import Tail
+from lcm_plugin.messages.groups import MAX_SPAN, legal_cut, next_legal_cut
 from lcm_plugin.store.base import Reader
 from lcm_plugin.store.records import Item
-from lcm_plugin.tail import Tail
 
 _PAGE = 128
 

@@ -9,18 +9,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from uuid import uuid4
 
-from lcm_plugin.calibration import Calibration
+from lcm_plugin.compaction.calibration import Calibration
 from lcm_plugin.compaction.chunks import raw_tokens_outside
-from lcm_plugin.compaction.lease import Lease
+from lcm_plugin.compaction.leases import Lease
 from lcm_plugin.compaction.policy import EMERGENCY_TAIL_SHARES, Call, Limits, decide, limits_for
 from lcm_plugin.compaction.sweep import Bounds, Pressure, Progress, Sweeper
+from lcm_plugin.compaction.tail import Tail
 from lcm_plugin.compaction.tails import RecentTails
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.errors import EngineClosed, LcmError, ModelError, StoreError
 from lcm_plugin.events import EventBus, event_scope
 from lcm_plugin.store.base import Reader, Store
 from lcm_plugin.store.records import Conversation
-from lcm_plugin.tail import Tail
 from lcm_plugin.types import CompactionDecision, CompactionResult, Reason
 
 _RETRY_FIRST_MS = 60_000

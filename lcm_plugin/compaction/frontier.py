@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lcm_plugin.compaction.chunks import Chunk
+from lcm_plugin.compaction.tail import Tail
 from lcm_plugin.store.base import Reader
 from lcm_plugin.store.records import Item
-from lcm_plugin.tail import Tail
 
 _PAGE = 1_000
 

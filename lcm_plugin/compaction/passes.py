@@ -13,14 +13,14 @@ from lcm_plugin.compaction.chunks import Chunk
 from lcm_plugin.compaction.sources import Source, read_source, source_refs
 from lcm_plugin.errors import StoreError
 from lcm_plugin.events import EventBus
-from lcm_plugin.groups import next_legal_cut
-from lcm_plugin.markup import summary_block
-from lcm_plugin.store.again import again
+from lcm_plugin.messages.groups import next_legal_cut
+from lcm_plugin.messages.markup import summary_block
+from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.store.base import Store
 from lcm_plugin.store.records import Conversation, Item, Publication, Summary
+from lcm_plugin.store.retry import again
 from lcm_plugin.summarize.base import SummaryDraft, SummaryTask
 from lcm_plugin.summarize.summarizer import Summarizer
-from lcm_plugin.tokens import TokenCounter
 
 _KEPT_DRAFTS = 64
 

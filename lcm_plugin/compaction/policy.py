@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lcm_plugin.config import DEFAULT_BUDGET, LcmConfig, ThresholdMatch, ThresholdOverride
-from lcm_plugin.globs import matches
+from lcm_plugin.sessions.globs import matches
 from lcm_plugin.store.records import Conversation, Debt
 from lcm_plugin.types import CompactionDecision, Reason
 

@@ -8,8 +8,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from lcm_plugin.calibration import Calibration
 from lcm_plugin.compaction.background import Background
+from lcm_plugin.compaction.calibration import Calibration
 from lcm_plugin.compaction.compactor import Compactor
 from lcm_plugin.compaction.overflow import MOST_TRIES, OverflowTries
 from lcm_plugin.compaction.passes import PassRunner
@@ -20,10 +20,10 @@ from lcm_plugin.compaction.worker import Worker, WorkReport
 from lcm_plugin.config import DEFAULT_BUDGET, LcmConfig
 from lcm_plugin.errors import StoreError
 from lcm_plugin.events import EventBus
+from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.store.base import Reader, Store
 from lcm_plugin.store.records import Conversation
 from lcm_plugin.summarize.summarizer import Summarizer
-from lcm_plugin.tokens import TokenCounter
 from lcm_plugin.types import CompactionDecision, CompactionResult, Reason
 
 _MOST_NEW_MESSAGES = 256

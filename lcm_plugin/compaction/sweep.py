@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 
 from lcm_plugin.compaction.chunks import Chunk, leaf_chunk
 from lcm_plugin.compaction.frontier import CondensationRule, Frontier
+from lcm_plugin.compaction.incompressible import Unshrinkable
 from lcm_plugin.compaction.passes import PassRequest, PassResult, PassRunner
 from lcm_plugin.compaction.policy import Limits, can_wait
-from lcm_plugin.compaction.unshrinkable import Unshrinkable
+from lcm_plugin.compaction.tail import Tail, fresh_tail
 from lcm_plugin.errors import StoreConflict
 from lcm_plugin.store.base import Reader, Store
 from lcm_plugin.store.records import Conversation, Item
-from lcm_plugin.tail import Tail, fresh_tail
 from lcm_plugin.types import Reason
 
 _RETRIES = 3

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from lcm_plugin.compaction.tail import PAGE, Tail, fresh_tail
 from lcm_plugin.store.base import Reader
 from lcm_plugin.store.records import Conversation, Item
-from lcm_plugin.tail import PAGE, Tail, fresh_tail
 
 _REMEMBERED = 64
 _Key = tuple[int, int, int, int, int, int | None]

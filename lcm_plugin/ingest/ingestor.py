@@ -14,7 +14,8 @@ from typing import Any
 
 from lcm_plugin.errors import InputError, OutcomeUnknown
 from lcm_plugin.events import EventBus
-from lcm_plugin.ingest.align import (
+from lcm_plugin.files.externalise import PayloadStore
+from lcm_plugin.ingest.alignment import (
     WINDOW_SLACK,
     Incoming,
     new_in_delta,
@@ -22,22 +23,21 @@ from lcm_plugin.ingest.align import (
     replayed_head,
     replayed_turn,
 )
-from lcm_plugin.ingest.externalise import PayloadStore
 from lcm_plugin.ingest.heartbeat import idle_heartbeat_rows
-from lcm_plugin.ingest.identity import identity_of, text_of
-from lcm_plugin.ingest.messages import calls_answered, check_message, rebuild
-from lcm_plugin.ingest.past import past_of
-from lcm_plugin.ingest.redact import Redactor
+from lcm_plugin.ingest.history import past_of
+from lcm_plugin.ingest.host_noise import StandingTexts
+from lcm_plugin.ingest.pending_commits import UnsureMessages
+from lcm_plugin.ingest.redaction import Redactor
 from lcm_plugin.ingest.rows import PreparedRow, RowMaker, append_rows, incoming_of
 from lcm_plugin.ingest.shown import shown_to_models
-from lcm_plugin.ingest.standing import StandingTexts
-from lcm_plugin.ingest.unsure import UnsureMessages
-from lcm_plugin.markup import is_notice, plain_text, stub_id_of, summary_id_of
-from lcm_plugin.sessions.lanes import open_conversation
-from lcm_plugin.store.again import again
+from lcm_plugin.messages.identity import identity_of, text_of
+from lcm_plugin.messages.markup import is_notice, plain_text, stub_id_of, summary_id_of
+from lcm_plugin.messages.parts import calls_answered, check_message, rebuild
+from lcm_plugin.messages.tokens import TokenCounter
+from lcm_plugin.sessions.kinds import open_conversation
 from lcm_plugin.store.base import Reader, Store, Writer
 from lcm_plugin.store.records import Conversation, FileRecord, MessageHead
-from lcm_plugin.tokens import TokenCounter
+from lcm_plugin.store.retry import again
 from lcm_plugin.types import IngestMode, IngestReport, Message, Session
 
 _CYCLE = 4

@@ -6,11 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lcm_plugin.groups import GroupLinker
-from lcm_plugin.ingest.align import Incoming
-from lcm_plugin.ingest.externalise import PayloadStore
-from lcm_plugin.ingest.identity import channel_of, host_id_of, identity_of, sender_of, text_of, time_of
-from lcm_plugin.ingest.messages import (
+from lcm_plugin.files.externalise import PayloadStore
+from lcm_plugin.files.find import mentions_reference
+from lcm_plugin.ingest.alignment import Incoming
+from lcm_plugin.ingest.host_noise import StandingTexts
+from lcm_plugin.ingest.toolnames import name_results
+from lcm_plugin.messages.groups import GroupLinker
+from lcm_plugin.messages.identity import channel_of, host_id_of, identity_of, sender_of, text_of, time_of
+from lcm_plugin.messages.parts import (
     calls_answered,
     calls_made,
     has_reasoning,
@@ -19,12 +22,9 @@ from lcm_plugin.ingest.messages import (
     make_parts,
     skeleton_of,
 )
-from lcm_plugin.ingest.payloads import mentions_reference
-from lcm_plugin.ingest.standing import StandingTexts
-from lcm_plugin.ingest.toolnames import name_results
+from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.store.base import Writer
 from lcm_plugin.store.records import Conversation, FileRecord, NewMessage
-from lcm_plugin.tokens import TokenCounter
 from lcm_plugin.types import Message
 
 _RECENT_CALLS = 128

@@ -7,7 +7,7 @@ from typing import Any
 
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.errors import InputError
-from lcm_plugin.ingest.externalise import PayloadStore
+from lcm_plugin.files.externalise import PayloadStore
 from lcm_plugin.recall.arguments import DescribeArguments
 from lcm_plugin.recall.filesearch import decode_text
 from lcm_plugin.recall.refs import Ref, parse_refs

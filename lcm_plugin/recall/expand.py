@@ -8,7 +8,7 @@ from typing import Any
 
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.errors import InputError
-from lcm_plugin.ingest.externalise import PayloadStore
+from lcm_plugin.files.externalise import PayloadStore
 from lcm_plugin.recall.arguments import ExpandArguments
 from lcm_plugin.recall.describe import find_message, find_summary
 from lcm_plugin.recall.query import parse_query

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from lcm_plugin.errors import LcmError
-from lcm_plugin.recall.matching import Matcher, Span
+from lcm_plugin.recall.match import Matcher, Span
 from lcm_plugin.recall.query import ParsedQuery
 from lcm_plugin.recall.regexsearch import RegexSearch
 from lcm_plugin.store.base import Reader

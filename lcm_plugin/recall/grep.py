@@ -11,11 +11,11 @@ from lcm_plugin.recall.arguments import GrepArguments
 from lcm_plugin.recall.cursor import Cursor, decode, fingerprint
 from lcm_plugin.recall.filesearch import FilesFound, ReadFile, files_in, search_files
 from lcm_plugin.recall.query import ParsedQuery, any_of, inside_words, parse_query, words_only
-from lcm_plugin.recall.ranking import Ranked
+from lcm_plugin.recall.rank import Ranked
 from lcm_plugin.recall.regexsearch import RegexSearch
 from lcm_plugin.recall.results import Page, file_hit, row_hit
 from lcm_plugin.recall.scope import Scope, not_found
-from lcm_plugin.recall.semantics import Semantics
+from lcm_plugin.recall.semantic import Semantics
 from lcm_plugin.recall.textsearch import TextSearch
 from lcm_plugin.recall.times import format_instant, parse_time
 from lcm_plugin.store.base import Reader

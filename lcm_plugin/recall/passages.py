@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from lcm_plugin.recall.matching import Matcher
+from lcm_plugin.recall.match import Matcher
 from lcm_plugin.recall.query import ParsedQuery, parse_query
 
 QUOTE_CHARS = 300

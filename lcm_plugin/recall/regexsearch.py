@@ -6,8 +6,8 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from lcm_plugin.recall.matching import Matches, Span
-from lcm_plugin.recall.ranking import Ranked
+from lcm_plugin.recall.match import Matches, Span
+from lcm_plugin.recall.rank import Ranked
 from lcm_plugin.recall.regex import compile_regex, required_condition
 from lcm_plugin.store.base import Reader
 from lcm_plugin.store.search_base import Filter, IndexUnusable, RowKind, SearchRow

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lcm_plugin.recall.filesearch import LineHit
-from lcm_plugin.recall.ranking import Ranked
+from lcm_plugin.recall.rank import Ranked
 from lcm_plugin.recall.scope import Scope
 from lcm_plugin.recall.snippet import make_snippet, shorten
 from lcm_plugin.recall.times import format_instant

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lcm_plugin.errors import NotFound
-from lcm_plugin.sessions.lanes import find_conversation, is_isolated
+from lcm_plugin.sessions.kinds import find_conversation, is_isolated
 from lcm_plugin.store.base import Reader
 from lcm_plugin.store.records import Conversation
 from lcm_plugin.types import Session

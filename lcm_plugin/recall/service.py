@@ -9,7 +9,7 @@ from typing import Any
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.errors import InputError, LcmError, NotFound
 from lcm_plugin.events import EventBus
-from lcm_plugin.ingest.externalise import PayloadStore
+from lcm_plugin.files.externalise import PayloadStore
 from lcm_plugin.recall.arguments import (
     DescribeArguments,
     ExpandArguments,
@@ -24,8 +24,8 @@ from lcm_plugin.recall.expand import Expander
 from lcm_plugin.recall.grep import Clockwork, Grep
 from lcm_plugin.recall.schemas import TOOL_NAMES
 from lcm_plugin.recall.scope import Grant, Scope, scope_of
-from lcm_plugin.recall.semantics import Semantics
-from lcm_plugin.sessions.gate import Access, SessionGate
+from lcm_plugin.recall.semantic import Semantics
+from lcm_plugin.sessions.access import Access, SessionGate
 from lcm_plugin.store.base import Reader, Store
 from lcm_plugin.summarize.completers import Completions
 from lcm_plugin.types import Session

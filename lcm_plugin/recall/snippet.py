@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lcm_plugin.recall.matching import Span
+from lcm_plugin.recall.match import Span
 
 OPEN, CLOSE = "**", "**"
 ELLIPSIS = "…"

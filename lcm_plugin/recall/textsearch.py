@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from lcm_plugin.recall.matching import Matcher
+from lcm_plugin.recall.match import Matcher
 from lcm_plugin.recall.query import ParsedQuery, Unit
-from lcm_plugin.recall.ranking import Candidate, Corpus, Ranked, by_recency_too, rank
-from lcm_plugin.recall.semantics import Semantics
+from lcm_plugin.recall.rank import Candidate, Corpus, Ranked, by_recency_too, rank
+from lcm_plugin.recall.semantic import Semantics
 from lcm_plugin.recall.words import WORD
 from lcm_plugin.store.base import Reader
 from lcm_plugin.store.search_base import (

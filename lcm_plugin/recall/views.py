@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lcm_plugin.ingest.messages import rebuild
-from lcm_plugin.markup import shorten_ids
+from lcm_plugin.messages.markup import shorten_ids
+from lcm_plugin.messages.parts import rebuild
 from lcm_plugin.recall.times import format_instant
 from lcm_plugin.store.base import Reader
 from lcm_plugin.store.records import Part, StoredMessage, Summary, message_ref

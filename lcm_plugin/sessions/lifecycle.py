@@ -11,10 +11,10 @@ from typing import Any
 
 from lcm_plugin.errors import InputError
 from lcm_plugin.events import EventBus
-from lcm_plugin.sessions.lanes import find_conversation, open_conversation
-from lcm_plugin.store.again import again
+from lcm_plugin.sessions.kinds import find_conversation, open_conversation
 from lcm_plugin.store.base import Reader, Store, Writer
 from lcm_plugin.store.records import ArchiveCause, Conversation
+from lcm_plugin.store.retry import again
 from lcm_plugin.types import Session
 
 # All other reasons (restart, shutdown, idle, rollover, new, reset, unknown …) end a run, not its lane.

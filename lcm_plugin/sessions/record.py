@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from lcm_plugin.errors import InputError
-from lcm_plugin.sessions.directory import SessionDirectory
+from lcm_plugin.sessions.conversations import SessionDirectory
 from lcm_plugin.store.base import Store
 from lcm_plugin.store.records import StoredMessage
 from lcm_plugin.types import Message, Session

@@ -13,9 +13,9 @@ from collections.abc import Callable
 
 from lcm_plugin.events import EventBus
 from lcm_plugin.ingest.ingestor import Ingestor
-from lcm_plugin.ingest.messages import rebuild
-from lcm_plugin.sessions.gate import Access, SessionGate
-from lcm_plugin.sessions.lanes import find_conversation
+from lcm_plugin.messages.parts import rebuild
+from lcm_plugin.sessions.access import Access, SessionGate
+from lcm_plugin.sessions.kinds import find_conversation
 from lcm_plugin.store.base import Reader, Store
 from lcm_plugin.store.records import Item, Part, StoredMessage
 from lcm_plugin.types import Session

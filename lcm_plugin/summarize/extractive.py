@@ -11,12 +11,12 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
+from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.summarize.base import SourceBlock
 from lcm_plugin.summarize.cues import DECISION, ERROR, OUTCOME, REQUEST
 from lcm_plugin.summarize.facts import Vocabulary
 from lcm_plugin.summarize.selection import UNIT_COST, Choice, Scored
 from lcm_plugin.summarize.units import EXPAND_PREFIX, Unit, units
-from lcm_plugin.tokens import TokenCounter
 
 _ATTEMPTS = 5
 _FILLED = 0.95

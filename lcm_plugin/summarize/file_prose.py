@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.events import EventBus
+from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.summarize.completers import Completions
 from lcm_plugin.summarize.facts import Vocabulary
 from lcm_plugin.summarize.gate import Gate, Limits
-from lcm_plugin.tokens import TokenCounter
 from lcm_plugin.types import CompletionRequest, Message
 
 TARGET_TOKENS = 160

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.summarize.facts import NAME, Vocabulary
-from lcm_plugin.summarize.refusals import CHAT, ERROR, REFUSAL
+from lcm_plugin.summarize.rejections import CHAT, ERROR, REFUSAL
 from lcm_plugin.summarize.source import CUT_MARK
 from lcm_plugin.summarize.units import EXPAND_PREFIX
 from lcm_plugin.summarize.unwrap import thinks_aloud, unwrap
-from lcm_plugin.tokens import TokenCounter
 
 _SHORT_TOKENS = 90
 _GROUNDED_FACTS = 4

@@ -17,6 +17,7 @@ from typing import Any
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.errors import ModelError
 from lcm_plugin.events import EventBus
+from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.summarize.base import GuardStore, Level, SourceBlock, SummaryDraft, SummaryTask
 from lcm_plugin.summarize.completers import Completions, NotAsked, Route
 from lcm_plugin.summarize.extractive import ExtractiveSummarizer
@@ -27,7 +28,6 @@ from lcm_plugin.summarize.litellm_client import REASONING_TOKENS, ContextTooLong
 from lcm_plugin.summarize.prompts import VERSION, PromptParts, frame, prompt
 from lcm_plugin.summarize.source import CUT_MARK, SourceText
 from lcm_plugin.summarize.units import EXPAND_PREFIX
-from lcm_plugin.tokens import TokenCounter
 from lcm_plugin.types import Completer, CompletionRequest, CompletionResult
 
 EXTRACTIVE_VERSION = "extractive-1"

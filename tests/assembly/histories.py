@@ -10,8 +10,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from lcm_plugin import Engine, Session
-from lcm_plugin.assembly.validate import validate
-from lcm_plugin.markup import is_notice, summary_id_of
+from lcm_plugin.messages.markup import is_notice, summary_id_of
+from lcm_plugin.messages.validate import validate
 from lcm_plugin.store.records import Item, Publication, Summary
 from lcm_plugin.types import Context, Message
 

@@ -13,7 +13,7 @@ from messages import assistant, call, result, user
 
 from lcm_plugin import Engine, Session
 from lcm_plugin.assembly.stubs import shortened
-from lcm_plugin.markup import is_notice, stub_id_of, summary_id_of
+from lcm_plugin.messages.markup import is_notice, stub_id_of, summary_id_of
 from lcm_plugin.types import Context
 
 pytestmark = pytest.mark.both_stores
@@ -329,7 +329,7 @@ def test_a_greeting_before_the_first_request_is_opened_with_a_notice(
 
 
 def test_the_system_note_names_registered_tools_and_never_changes(engine: Engine, session: Session) -> None:
-    from lcm_plugin.tools import TOOL_NAMES
+    from lcm_plugin.recall.tools import TOOL_NAMES
 
     note = engine.system_note(session)
     long_talk(engine, session, 5)

@@ -11,7 +11,7 @@ from messages import assistant, call, calls, result, user
 
 from lcm_plugin import Engine, Session
 from lcm_plugin.assembly.output import NO_RESULT
-from lcm_plugin.assembly.validate import validate
+from lcm_plugin.messages.validate import validate
 
 pytestmark = pytest.mark.both_stores
 

@@ -15,7 +15,7 @@ from assembly.histories import Cut, compact
 from messages import assistant, call, result, user
 
 from lcm_plugin import Engine, Session
-from lcm_plugin.assembly.validate import validate
+from lcm_plugin.messages.validate import validate
 
 Message = dict[str, Any]
 Transform = Callable[[list[Message]], list[Message]]

@@ -12,7 +12,7 @@ from types import ModuleType
 
 import pytest
 
-from lcm_plugin.tokens import TokenCounter
+from lcm_plugin.messages.tokens import TokenCounter
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 

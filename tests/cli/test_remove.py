@@ -14,7 +14,7 @@ from fakes.shell import run_here
 from messages import assistant, call, result, user
 
 from lcm_plugin import Engine, LcmConfig, Session
-from lcm_plugin.health.backup import remove_copy
+from lcm_plugin.maintenance.backup import remove_copy
 
 KEY = "agent:main:main"
 LANE = Session(KEY, "run-1")

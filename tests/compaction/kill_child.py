@@ -23,7 +23,7 @@ if __name__ == "__main__":
 from small_talk import Model
 
 from lcm_plugin import Engine, LcmConfig, Session
-from lcm_plugin.tokens import TokenCounter
+from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.types import CompletionRequest
 
 SESSION = Session("agent:kill:main")

@@ -12,8 +12,8 @@ from messages import assistant, call, result, user
 from small_talk import Clock, Model, text_of, tool_turn, turns
 
 from lcm_plugin import Engine, Session
-from lcm_plugin.assembly.validate import validate
 from lcm_plugin.errors import ModelAuthError
+from lcm_plugin.messages.validate import validate
 from lcm_plugin.types import CompletionRequest, Reason, Turn, Usage
 
 SMALL: dict[str, Any] = {

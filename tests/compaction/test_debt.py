@@ -14,7 +14,7 @@ from small_talk import Clock, GatedModel, Model, turns
 
 from lcm_plugin import Engine, LcmConfig, Session
 from lcm_plugin.compaction import scheduler
-from lcm_plugin.compaction.lease import LEASE_MS, Lease
+from lcm_plugin.compaction.leases import LEASE_MS, Lease
 from lcm_plugin.store.records import Debt
 from lcm_plugin.types import CompletionRequest, Reason
 
@@ -50,7 +50,7 @@ def test_a_dead_holders_lease_expires_and_the_work_goes_on(
 def test_a_live_holder_keeps_its_lease_through_a_call_longer_than_the_lease(
     open_engine: Open, session: Session, clock: Clock, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr("lcm_plugin.compaction.lease.LEASE_MS", 90)
+    monkeypatch.setattr("lcm_plugin.compaction.leases.LEASE_MS", 90)
     model = GatedModel()
     engine = open_engine(model, **SMALL)
     engine.ingest(session, turns(7))
@@ -71,7 +71,7 @@ def test_a_live_holder_keeps_its_lease_through_a_call_longer_than_the_lease(
 
 
 def test_a_holder_that_lost_its_lease_stops(open_engine: Open, session: Session, monkeypatch: Any) -> None:
-    monkeypatch.setattr("lcm_plugin.compaction.lease.LEASE_MS", 60)
+    monkeypatch.setattr("lcm_plugin.compaction.leases.LEASE_MS", 60)
     engine_box: list[Engine] = []
 
     def robbed(request: CompletionRequest) -> str:

@@ -22,8 +22,8 @@ from messages import assistant, call, result, user
 from small_talk import Clock, Model, text_of
 
 from lcm_plugin import Engine, LcmConfig, Session
-from lcm_plugin.assembly.validate import validate
-from lcm_plugin.compaction.lease import LEASE_MS
+from lcm_plugin.compaction.leases import LEASE_MS
+from lcm_plugin.messages.validate import validate
 from lcm_plugin.types import CompletionRequest
 
 pytestmark = pytest.mark.both_stores

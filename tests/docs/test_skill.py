@@ -9,7 +9,7 @@ import pytest
 
 from lcm_plugin.commands import command_list
 from lcm_plugin.config import LcmConfig, setting_names
-from lcm_plugin.tools import tool_schemas
+from lcm_plugin.recall.tools import tool_schemas
 
 SKILL = Path(__file__).resolve().parents[2] / "skills" / "lcm"
 PAGES = sorted(SKILL.rglob("*.md"))

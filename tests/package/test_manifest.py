@@ -64,6 +64,6 @@ def test_the_wheel_carries_plugin_json_the_skill_and_the_entry_point(tmp_path: P
     assert carried == manifest()
     assert "[lcm.plugins]\nlcm = lcm_plugin.plugin:plugin" in points
     assert {"lcm_plugin/py.typed", "lcm_plugin/skills/lcm/SKILL.md"} <= set(names)
-    page = sorted((ROOT / "lcm_plugin" / "export" / "page").iterdir())
+    page = sorted((ROOT / "lcm_plugin" / "interchange" / "export" / "page").iterdir())
     assert {str(part.relative_to(ROOT)) for part in page} <= set(names)
     assert not any(name.startswith(("tests/", "benchmarks/")) for name in names)

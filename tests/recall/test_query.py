@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lcm_plugin.recall.matching import Matcher
+from lcm_plugin.recall.match import Matcher
 from lcm_plugin.recall.query import parse_query, words_only
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lcm_plugin.recall.matching import Matcher
+from lcm_plugin.recall.match import Matcher
 from lcm_plugin.recall.query import parse_query
 from lcm_plugin.recall.snippet import make_snippet
 

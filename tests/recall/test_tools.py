@@ -16,7 +16,7 @@ from lcm_plugin.recall.arguments import (
     GrepArguments,
 )
 from lcm_plugin.recall.prompts import DELEGATE_RULES
-from lcm_plugin.tools import TOOL_NAMES, tool_schemas
+from lcm_plugin.recall.tools import TOOL_NAMES, tool_schemas
 
 pytestmark = pytest.mark.both_stores
 

@@ -12,7 +12,7 @@ from fakes.shell import run_here
 from messages import user
 
 from lcm_plugin import Engine, LcmConfig, Session
-from lcm_plugin.config_words import masked
+from lcm_plugin.config.explain import masked
 from lcm_plugin.errors import LcmError
 from lcm_plugin.plugin import LcmPlugin
 from lcm_plugin.types import Turn

@@ -12,7 +12,7 @@ import pytest
 from messages import assistant, call, result, user
 
 from lcm_plugin import Engine, Session
-from lcm_plugin.markup import HISTORY_LABEL
+from lcm_plugin.messages.markup import HISTORY_LABEL
 from lcm_plugin.types import CompletionRequest
 
 pytestmark = pytest.mark.both_stores

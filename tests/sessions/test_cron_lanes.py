@@ -6,7 +6,7 @@ import pytest
 from messages import assistant, user
 
 from lcm_plugin import Engine, Session
-from lcm_plugin.sessions.lanes import is_isolated
+from lcm_plugin.sessions.kinds import is_isolated
 
 pytestmark = pytest.mark.both_stores
 

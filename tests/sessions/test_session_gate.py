@@ -9,7 +9,7 @@ import pytest
 from messages import assistant, user
 
 from lcm_plugin import Engine, LcmConfig, LcmPlugin, Reset, Session, Turn
-from lcm_plugin.sessions.gate import Access, SessionGate
+from lcm_plugin.sessions.access import Access, SessionGate
 
 pytestmark = pytest.mark.both_stores
 

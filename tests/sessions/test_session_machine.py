@@ -25,7 +25,7 @@ from hypothesis.stateful import (
 from messages import assistant, user
 
 from lcm_plugin import Engine, LcmConfig, Session
-from lcm_plugin.sessions.lanes import find_conversation
+from lcm_plugin.sessions.kinds import find_conversation
 from lcm_plugin.types import Message
 
 pytestmark = pytest.mark.both_stores

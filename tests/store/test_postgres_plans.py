@@ -20,8 +20,8 @@ from plan_log import Plan, PlanLog, explaining
 from lcm_plugin import Engine, LcmConfig, Session
 from lcm_plugin.plugin import LcmPlugin
 from lcm_plugin.store.postgres import conversations
-from lcm_plugin.store.postgres.patience import PatientConnection
 from lcm_plugin.store.postgres.store import PostgresStore
+from lcm_plugin.store.postgres.watchdog import PatientConnection
 from lcm_plugin.store.search_base import Clause, Filter
 from lcm_plugin.types import Turn
 

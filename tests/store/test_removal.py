@@ -10,8 +10,8 @@ import pytest
 from messages import assistant, call, result, user
 
 from lcm_plugin import Engine, LcmConfig, Session
-from lcm_plugin.health.lanes import LaneKind, Selection
-from lcm_plugin.health.redact_targets import MatchingTexts, NamedThings
+from lcm_plugin.maintenance.lanes import LaneKind, Selection
+from lcm_plugin.maintenance.redact_targets import MatchingTexts, NamedThings
 from lcm_plugin.store.base import Store
 from lcm_plugin.store.sqlite.schema import SCHEMA_VERSION
 from lcm_plugin.store.sqlite.store import SqliteStore

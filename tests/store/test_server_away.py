@@ -19,10 +19,10 @@ from postgres_server import PostgresServer
 from tcp_proxy import TcpProxy
 
 from lcm_plugin import Engine, LcmConfig, Session
-from lcm_plugin.compaction.lease import Lease
+from lcm_plugin.compaction.leases import Lease
 from lcm_plugin.errors import ConnectionLost, ServerAway, StoreBusy
 from lcm_plugin.plugin import LcmPlugin
-from lcm_plugin.store.postgres.outcome import INCARNATION, Outcome, ask_outcome
+from lcm_plugin.store.postgres.commit_status import INCARNATION, Outcome, ask_outcome
 from lcm_plugin.store.postgres.store import PostgresStore
 from lcm_plugin.types import Message, Reason, Turn
 
@@ -35,9 +35,9 @@ CUT_STEP = 4
 def quick_to_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server is waited for as long as a lock, and an answer a little longer."""
     monkeypatch.setattr("lcm_plugin.store.postgres.connection._LEAST_WAIT_S", 0.1)
-    monkeypatch.setattr("lcm_plugin.store.postgres.dialling._BEYOND_LOCKS_S", 0.2)
-    monkeypatch.setattr("lcm_plugin.store.postgres.outage._LONGEST_BELIEF_S", 0.3)
-    monkeypatch.setattr("lcm_plugin.store.postgres.patience._LOOK_EVERY_S", 0.2)
+    monkeypatch.setattr("lcm_plugin.store.postgres.connect_options._BEYOND_LOCKS_S", 0.2)
+    monkeypatch.setattr("lcm_plugin.store.postgres.server_health._LONGEST_BELIEF_S", 0.3)
+    monkeypatch.setattr("lcm_plugin.store.postgres.watchdog._LOOK_EVERY_S", 0.2)
 
 
 @pytest.fixture(scope="module")
@@ -509,7 +509,7 @@ def test_a_compaction_whose_commits_are_not_answered_publishes_each_summary_once
 def test_a_lease_outlasts_a_server_that_is_away_for_a_moment(
     lane: Session, through: str, proxy: TcpProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lcm_plugin.compaction.lease.LEASE_MS", 3_000)
+    monkeypatch.setattr("lcm_plugin.compaction.leases.LEASE_MS", 3_000)
     store, conversation_id = store_with_conversation(through, lane)
     try:
         lease = Lease.take(store, conversation_id, now_ms)
@@ -531,7 +531,7 @@ def test_a_lease_outlasts_a_server_that_is_away_for_a_moment(
 def test_a_lease_that_cannot_be_renewed_is_lost_when_it_has_run_out(
     lane: Session, through: str, proxy: TcpProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lcm_plugin.compaction.lease.LEASE_MS", 600)
+    monkeypatch.setattr("lcm_plugin.compaction.leases.LEASE_MS", 600)
     store, conversation_id = store_with_conversation(through, lane)
     try:
         begun = time.monotonic()

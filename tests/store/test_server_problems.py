@@ -21,9 +21,9 @@ from tcp_proxy import TcpProxy
 
 from lcm_plugin import Engine, LcmConfig, Session
 from lcm_plugin.errors import StoreBusy, StoreError, StoreUnavailable
-from lcm_plugin.store.again import again
 from lcm_plugin.store.postgres.store import PostgresStore
 from lcm_plugin.store.postgres.url import split_schema
+from lcm_plugin.store.retry import again
 from lcm_plugin.store.search_base import Filter
 
 PASSWORD = "correct-horse"

@@ -10,8 +10,8 @@ import pytest
 from fakes.model_server import ModelServer
 from model_bench import Bench, work
 
+from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.summarize.base import SourceBlock, SummaryTask
-from lcm_plugin.tokens import TokenCounter
 
 
 @pytest.fixture(scope="session")

@@ -8,9 +8,9 @@ from fakes.model_server import Failure, ModelServer, Outcome
 
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.events import Event, EventBus
+from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.summarize.base import SourceBlock, SummaryDraft, SummaryTask
 from lcm_plugin.summarize.summarizer import Summarizer
-from lcm_plugin.tokens import TokenCounter
 
 START = 1_715_785_200_000  # 2024-05-15 15:00 UTC
 MINUTE = 60_000

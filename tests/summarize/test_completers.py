@@ -274,7 +274,7 @@ def test_cancelling_ends_a_waiting_call_at_once() -> None:
 def test_importing_and_making_a_summariser_imports_no_litellm() -> None:
     script = (
         "import sys; from lcm_plugin.summarize.summarizer import Summarizer; from lcm_plugin.config import LcmConfig\n"
-        "from lcm_plugin.events import EventBus; from lcm_plugin.tokens import TokenCounter\n"
+        "from lcm_plugin.events import EventBus; from lcm_plugin.messages.tokens import TokenCounter\n"
         "Summarizer(LcmConfig(summary_model='openai/x'), TokenCounter(), EventBus()).status('lane')\n"
         "print('litellm' in sys.modules)"
     )

@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from model_bench import MINUTE, START, block, work
 
+from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.summarize.base import SourceBlock, SummaryTask
 from lcm_plugin.summarize.extractive import ExtractiveSummarizer
 from lcm_plugin.summarize.units import EXPAND_PREFIX
-from lcm_plugin.tokens import TokenCounter
 
 MakeTask = Callable[..., SummaryTask]
 FILLER = "Then a little time passed and nothing much was said about anything in particular."
@@ -164,7 +164,7 @@ def test_it_is_the_same_in_every_process_and_hash_seed() -> None:
         "from model_bench import work\n"
         "from test_extractive import SAMPLES, mixed\n"
         "from lcm_plugin.summarize.extractive import ExtractiveSummarizer\n"
-        "from lcm_plugin.tokens import TokenCounter\n"
+        "from lcm_plugin.messages.tokens import TokenCounter\n"
         "text, tokens = ExtractiveSummarizer(TokenCounter()).summarize(mixed(), 400)\n"
         "print(hashlib.sha256(text.encode()).hexdigest())"
     )

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from model_bench import GOOD, work
 
+from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.summarize.facts import Vocabulary
 from lcm_plugin.summarize.gate import Gate, Limits, Verdict, cut_at_sentence
 from lcm_plugin.summarize.prompts import PromptParts, frame
 from lcm_plugin.summarize.source import CUT_MARK
 from lcm_plugin.summarize.unwrap import unwrap
-from lcm_plugin.tokens import TokenCounter
 
 SOURCE = "\n".join(item.text for item in work(12))
 FRAME = frame(PromptParts(depth=0, aggressive=False, target=300, span="", source=""))

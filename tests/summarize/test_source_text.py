@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from model_bench import GOOD, MINUTE, START, Bench, block, work
 
+from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.summarize.base import SourceBlock, SummaryTask
 from lcm_plugin.summarize.prompts import PromptParts, prompt
 from lcm_plugin.summarize.source import CUT_MARK, SourceText
-from lcm_plugin.tokens import TokenCounter
 
 MakeTask = Callable[..., SummaryTask]
 BINARY = "iVBORw0KGgoAAAANSUhEUgAA" * 40

@@ -13,9 +13,9 @@ from test_model_behaviours import ERRORS, REFUSALS, USELESS
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.errors import ModelAuthError, ModelError, ModelTimeout
 from lcm_plugin.events import EventBus
+from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.summarize.base import SummaryTask
 from lcm_plugin.summarize.summarizer import Summarizer
-from lcm_plugin.tokens import TokenCounter
 from lcm_plugin.types import CompletionRequest
 
 COUNTER = TokenCounter()

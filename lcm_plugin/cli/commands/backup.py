@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lcm_plugin.cli.exits import INTERNAL, complain
-from lcm_plugin.cli.opening import reading
+from lcm_plugin.cli.errors import INTERNAL, complain
+from lcm_plugin.cli.open_engine import reading
 from lcm_plugin.cli.options import AsJson, Database
 from lcm_plugin.cli.output import print_json, size, working
-from lcm_plugin.wording import plural
+from lcm_plugin.text import plural
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
@@ -35,7 +35,7 @@ def backup(
 
     Examples: `lcm backup` · `lcm backup /srv/copies/lcm.db`
     """
-    from lcm_plugin.health.backup import back_up, copy_name
+    from lcm_plugin.maintenance.backup import back_up, copy_name
 
     with reading(database) as engine, working("copying") as tell:
         name = target or copy_name(engine.store.location, engine.clock())
@@ -88,10 +88,10 @@ def _restore(
     copy: Path, current: Path, messages: int, database: str | None, *, force: bool, as_json: bool
 ) -> None:
     """Puts ``current``, the copy with the present schema, in the database's place."""
-    from lcm_plugin.config_file import load_config
+    from lcm_plugin.config.file import load_config
     from lcm_plugin.engine import Engine
     from lcm_plugin.errors import InputError
-    from lcm_plugin.health.backup import restored_files
+    from lcm_plugin.maintenance.backup import restored_files
     from lcm_plugin.services import payload_folder_at
 
     config = load_config(**({"database": database} if database else {}))
@@ -135,7 +135,7 @@ def _opened_copy(copy: Path, current: Path) -> Iterator[Engine]:
     """An engine on ``current`` with the files that lie beside the copy."""
     from lcm_plugin.config import LcmConfig
     from lcm_plugin.engine import Engine
-    from lcm_plugin.health.backup import files_beside
+    from lcm_plugin.maintenance.backup import files_beside
 
     files = files_beside(copy).root
     config = LcmConfig(database=str(current), large_files_dir=str(files) if files.is_dir() else "")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from lcm_plugin.cli.opening import reading
+from lcm_plugin.cli.open_engine import reading
 from lcm_plugin.cli.options import AsJson, ConversationName, Database, Limit
 from lcm_plugin.cli.output import console, moment, print_json, print_table, print_text
 from lcm_plugin.errors import NotFound
@@ -54,7 +54,7 @@ def conversations(
     Examples: `lcm conversations` · `lcm conversations 'agent:main:**' --active` · `lcm conversations --since 7d`
     """
     from lcm_plugin.cli.times import parse_moment
-    from lcm_plugin.export.selection import EVERYTHING, chosen_conversations
+    from lcm_plugin.interchange.export.selection import EVERYTHING, chosen_conversations
 
     first, end = parse_moment(since), parse_moment(until)
 
@@ -323,7 +323,7 @@ def _fields(row: Any) -> dict[str, Any]:
 
 
 def _gist(message: dict[str, Any]) -> str:
-    from lcm_plugin.ingest.identity import text_of
+    from lcm_plugin.messages.identity import text_of
 
     calls = [call.get("function", {}).get("name", "?") for call in message.get("tool_calls") or ()]
     return text_of(message)[:400] or (f"calls {', '.join(calls)}" if calls else "")

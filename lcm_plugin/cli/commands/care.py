@@ -11,7 +11,7 @@ import typer
 
 from lcm_plugin.cli.commands.backup import backup, restore
 from lcm_plugin.cli.commands.doctor import doctor, rescue
-from lcm_plugin.cli.opening import writing
+from lcm_plugin.cli.open_engine import writing
 from lcm_plugin.cli.options import AsJson, ConversationName, Database
 from lcm_plugin.cli.output import print_json, working
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from lcm_plugin.cli.exits import USAGE, complain
+from lcm_plugin.cli.errors import USAGE, complain
 
 _Model = Annotated[
     str, typer.Option("--model", "-m", envvar="LCM_CHAT_MODEL", help="litellm's name of a model.")

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lcm_plugin.cli.exits import GuardedGroup
+from lcm_plugin.cli.errors import GuardedGroup
 from lcm_plugin.cli.options import AsJson
 from lcm_plugin.cli.output import print_json, print_table
 
@@ -36,7 +36,7 @@ def list_all(as_json: AsJson = False) -> None:
 
     Example: `lcm config list`
     """
-    from lcm_plugin.config_file import settings
+    from lcm_plugin.config.file import settings
 
     found = list(settings())
     if as_json:
@@ -57,7 +57,7 @@ def get(key: _Key, as_json: AsJson = False) -> None:
 
     Example: `lcm config get contextThreshold`
     """
-    from lcm_plugin.config_file import json_key, settings
+    from lcm_plugin.config.file import json_key, settings
 
     wanted = json_key(key)
     setting = next(setting for setting in settings() if setting.key == wanted)
@@ -94,7 +94,7 @@ def path(as_json: AsJson = False) -> None:
 
     Example: `cat "$(lcm config path)"`
     """
-    from lcm_plugin.config_file import config_path
+    from lcm_plugin.config.file import config_path
 
     place = config_path()
     if as_json:
@@ -104,8 +104,8 @@ def path(as_json: AsJson = False) -> None:
 
 
 def _write(key: str, value: Any, as_json: bool) -> None:
-    from lcm_plugin.config_file import json_key, write_value
-    from lcm_plugin.config_words import masked
+    from lcm_plugin.config.explain import masked
+    from lcm_plugin.config.file import json_key, write_value
 
     place, backup = write_value(key, value)
     if as_json:

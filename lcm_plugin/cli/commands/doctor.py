@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lcm_plugin.cli.exits import INTERNAL
-from lcm_plugin.cli.opening import reading, writing
+from lcm_plugin.cli.errors import INTERNAL
+from lcm_plugin.cli.open_engine import reading, writing
 from lcm_plugin.cli.options import AsJson, Database
 from lcm_plugin.cli.output import print_json, print_table, working
 from lcm_plugin.errors import InputError
+from lcm_plugin.text import plural
 from lcm_plugin.types import Finding, IntegrityReport, RepairOutcome, RepairPlan, Severity
-from lcm_plugin.wording import plural
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
@@ -145,7 +145,7 @@ def _payloads_of(source: str) -> dict[str, str]:
     """The rescued database goes on using the payload files beside the old one, unless a setting names a folder."""
     from pathlib import Path
 
-    from lcm_plugin.config_file import load_config
+    from lcm_plugin.config.file import load_config
 
     if load_config().large_files_dir:
         return {}
@@ -163,7 +163,7 @@ class _Check:
         self._seconds = seconds
         self._conversations = None
         if only is not None:
-            from lcm_plugin.health.rules import RULES
+            from lcm_plugin.maintenance.rules import RULES
 
             if only not in RULES:
                 raise InputError(

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
-from lcm_plugin.cli.exits import complain
-from lcm_plugin.cli.opening import reading
+from lcm_plugin.cli.errors import complain
+from lcm_plugin.cli.open_engine import reading
 from lcm_plugin.cli.options import AsJson, Database
 from lcm_plugin.cli.output import print_json, progress, size
-from lcm_plugin.wording import plural
+from lcm_plugin.text import plural
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
@@ -115,7 +115,7 @@ def _format_of(output: str) -> Format:
 
 def _chosen(engine: Engine, sessions: str, active: bool) -> list[Conversation]:
     from lcm_plugin.errors import NotFound
-    from lcm_plugin.export.selection import chosen_conversations
+    from lcm_plugin.interchange.export.selection import chosen_conversations
 
     if sessions:
         found = chosen_conversations(engine.library, sessions)
@@ -129,7 +129,7 @@ def _chosen(engine: Engine, sessions: str, active: bool) -> list[Conversation]:
 
 @contextmanager
 def _target(output: str, force: bool) -> Iterator[BinaryIO]:
-    from lcm_plugin.transfer.atomic import whole_file
+    from lcm_plugin.interchange.transfer.atomic import whole_file
 
     if output == _STANDARD_OUTPUT:
         yield sys.stdout.buffer
@@ -148,9 +148,9 @@ def _write_jsonl(
     *,
     whole: bool,
 ) -> dict[str, Any]:
+    from lcm_plugin.interchange.transfer.jsonl_write import write_jsonl
+    from lcm_plugin.interchange.transfer.payloads import PayloadPlace
     from lcm_plugin.services import payload_folder
-    from lcm_plugin.transfer.jsonl_write import write_jsonl
-    from lcm_plugin.transfer.payloads import PayloadPlace
 
     done = write_jsonl(
         reader,
@@ -178,7 +178,7 @@ def _write_html(
     *,
     whole: bool,
 ) -> dict[str, Any]:
-    from lcm_plugin.export.html import write_page
+    from lcm_plugin.interchange.export.html import write_page
 
     write_page(
         reader,
@@ -202,7 +202,7 @@ def _write_markdown(
     *,
     whole: bool,
 ) -> dict[str, Any]:
-    from lcm_plugin.export.markdown import write_markdown
+    from lcm_plugin.interchange.export.markdown import write_markdown
 
     write_markdown(reader, file.write, rows, zone=engine.config.timezone, now=engine.clock(), tell=tell)
     return {}

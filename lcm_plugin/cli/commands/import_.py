@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lcm_plugin.cli.opening import reading, writing
+from lcm_plugin.cli.open_engine import reading, writing
 from lcm_plugin.cli.options import AsJson, Database
 from lcm_plugin.cli.output import moment, print_json, print_pairs, print_table, print_text, progress, working
-from lcm_plugin.wording import plural
+from lcm_plugin.text import plural
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
-    from lcm_plugin.importers.importing import Source
-    from lcm_plugin.importers.native import NativeReport
-    from lcm_plugin.importers.report import FileReport, LaneReport
+    from lcm_plugin.interchange.importers.importing import Source
+    from lcm_plugin.interchange.importers.native import NativeReport
+    from lcm_plugin.interchange.importers.report import FileReport, LaneReport
 
 _MOST_SESSIONS = 20
 _MOST_FILES = 5
@@ -75,7 +75,7 @@ def import_(
     Examples: `lcm import ~/.claude/projects` · `lcm import conversations.zip --apply` ·
     `lcm import ~/.openclaw/lcm.db --apply` · `lcm import chat.jsonl --session agent:main:main --apply`
     """
-    from lcm_plugin.importers.native import NAME, holds_native_export
+    from lcm_plugin.interchange.importers.native import NAME, holds_native_export
 
     own = [
         path for path in files if format_name == NAME or (format_name == "auto" and holds_native_export(path))
@@ -129,8 +129,8 @@ def _foreign(
     engine: Engine | None,
     apply: bool,
 ) -> tuple[list[FileReport], list[str]]:
-    from lcm_plugin.importers.importing import check_broken, find_sources, look_over
-    from lcm_plugin.tokens import TokenCounter
+    from lcm_plugin.interchange.importers.importing import check_broken, find_sources, look_over
+    from lcm_plugin.messages.tokens import TokenCounter
 
     sources, unknown = find_sources(paths, format_name)
     count = None if apply else TokenCounter().message
@@ -147,7 +147,7 @@ def _foreign(
 
 
 def _load(engine: Engine, sources: Sequence[Source], session: str, total: int) -> list[FileReport]:
-    from lcm_plugin.importers.importing import load
+    from lcm_plugin.interchange.importers.importing import load
 
     done: list[FileReport] = []
     with progress("importing", total, "records") as update:
@@ -163,14 +163,14 @@ def _advance(update: Callable[[int], None], before: int, done: int) -> None:
 
 def _check_session(session: str, reports: Sequence[FileReport]) -> None:
     """One key takes one session, over all files."""
-    from lcm_plugin.importers.keys import Keys
+    from lcm_plugin.interchange.importers.keys import Keys
 
     names = {lane.session for report in reports for lane in report.lanes}
     Keys("", session).check(names)
 
 
 def _native(path: Path, engine: Engine | None) -> NativeReport:
-    from lcm_plugin.importers.native import load_native, look_over_native
+    from lcm_plugin.interchange.importers.native import load_native, look_over_native
 
     found = look_over_native(path)
     if engine is None:
@@ -180,7 +180,7 @@ def _native(path: Path, engine: Engine | None) -> NativeReport:
 
 
 def _index(engine: Engine) -> None:
-    from lcm_plugin.importers.importing import fill_index
+    from lcm_plugin.interchange.importers.importing import fill_index
 
     with working("filling the search index"):
         fill_index(engine)

@@ -37,7 +37,7 @@ def mcp(session: _Session = None, database: Database = None, write: _Write = Fal
 
     Examples: `claude mcp add lcm -- lcm mcp` · `lcm mcp agent:main:main --database talk.db`
     """
-    from lcm_plugin.config_file import load_config
+    from lcm_plugin.config.file import load_config
     from lcm_plugin.errors import ConfigError
     from lcm_plugin.hosts.mcp.history import History
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lcm_plugin.cli.exits import complain
+from lcm_plugin.cli.errors import complain
 from lcm_plugin.cli.options import AsJson
 from lcm_plugin.cli.output import print_json, progress, size
-from lcm_plugin.wording import plural
+from lcm_plugin.text import plural
 
 if TYPE_CHECKING:
-    from lcm_plugin.transfer.migrate import MigrationReport, Side
+    from lcm_plugin.interchange.transfer.migrate import MigrationReport, Side
 
 
 def add_to(app: typer.Typer) -> None:
@@ -50,7 +50,7 @@ def migrate_store(
 
     from lcm_plugin.engine import system_clock
     from lcm_plugin.errors import InputError, NotFound
-    from lcm_plugin.transfer.migrate import migrate
+    from lcm_plugin.interchange.transfer.migrate import migrate
 
     for database in (source, target):
         if "://" in database and not database.startswith(("postgresql://", "postgres://")):
@@ -75,12 +75,12 @@ def migrate_store(
 
 @contextmanager
 def _side(database: str, files: str | None, *, read_only: bool) -> Iterator[Side]:
-    from lcm_plugin.config_file import load_config
+    from lcm_plugin.config.file import load_config
     from lcm_plugin.engine import Engine
+    from lcm_plugin.interchange.transfer.migrate import Side
+    from lcm_plugin.interchange.transfer.payloads import PayloadPlace
     from lcm_plugin.services import payload_folder
     from lcm_plugin.store.open import open_store
-    from lcm_plugin.transfer.migrate import Side
-    from lcm_plugin.transfer.payloads import PayloadPlace
 
     chosen = {} if files is None else {"large_files_dir": files}
     config = load_config(database=database, **chosen)

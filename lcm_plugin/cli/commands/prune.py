@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lcm_plugin.cli.exits import INTERNAL
-from lcm_plugin.cli.opening import reading, writing
+from lcm_plugin.cli.errors import INTERNAL
+from lcm_plugin.cli.open_engine import reading, writing
 from lcm_plugin.cli.options import AsJson, Database, Limit
 from lcm_plugin.cli.output import moment, print_json, print_table, size, working
-from lcm_plugin.wording import plural
+from lcm_plugin.text import plural
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
-    from lcm_plugin.health.lanes import Selection
-    from lcm_plugin.health.retention import PruneOutcome, PrunePlan
+    from lcm_plugin.maintenance.lanes import Selection
+    from lcm_plugin.maintenance.prune import PruneOutcome, PrunePlan
 
 CONFIRMATION = "delete"
 _MOST_ROWS = 50
@@ -68,8 +68,8 @@ def prune(
     """
     from lcm_plugin.commands.cleaning import copy_before
     from lcm_plugin.errors import InputError
-    from lcm_plugin.health.amounts import parse_age, parse_size
-    from lcm_plugin.health.lanes import USUAL_KINDS, LaneKind, Selection
+    from lcm_plugin.maintenance.lanes import USUAL_KINDS, LaneKind, Selection
+    from lcm_plugin.maintenance.units import parse_age, parse_size
 
     if not (older_than or sessions or kind or max_size):
         raise InputError("say what is to go: --older-than, --sessions, --kind or --max-size")
@@ -129,7 +129,7 @@ def removed(database: Database = None, limit: Limit = 100, as_json: AsJson = Fal
 def _apply(
     engine: Engine, plan: PrunePlan, selection: Selection, most: int | None, no_vacuum: bool
 ) -> PruneOutcome:
-    from lcm_plugin.cli.people import user_name
+    from lcm_plugin.cli.user import user_name
 
     if most is None or no_vacuum:
         return engine.retention.apply(plan, user_name(), give_back_space=not no_vacuum)
@@ -137,7 +137,7 @@ def _apply(
 
 
 def _print_plan(plan: PrunePlan, selection: Selection, as_json: bool) -> None:
-    from lcm_plugin.health.lanes import LaneKind
+    from lcm_plugin.maintenance.lanes import LaneKind
 
     rows: list[dict[str, Any]] = [
         {

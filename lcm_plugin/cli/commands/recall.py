@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lcm_plugin.cli.opening import reading, writing
+from lcm_plugin.cli.open_engine import reading, writing
 from lcm_plugin.cli.options import AsJson, Database
 from lcm_plugin.cli.output import print_json, print_table, print_text
 from lcm_plugin.errors import InputError, LcmError, ModelError, NotFound

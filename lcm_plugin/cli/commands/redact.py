@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lcm_plugin.cli.exits import INTERNAL
-from lcm_plugin.cli.opening import reading, writing
+from lcm_plugin.cli.errors import INTERNAL
+from lcm_plugin.cli.open_engine import reading, writing
 from lcm_plugin.cli.options import AsJson, Database
 from lcm_plugin.cli.output import print_json, working
-from lcm_plugin.wording import plural
+from lcm_plugin.text import plural
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
-    from lcm_plugin.health.redact_copies import CopyResult
-    from lcm_plugin.health.redact_sweep import Redacted
-    from lcm_plugin.health.redact_targets import Target
+    from lcm_plugin.maintenance.redact_copies import CopyResult
+    from lcm_plugin.maintenance.redact_sweep import Redacted
+    from lcm_plugin.maintenance.redact_targets import Target
 
 CONFIRMATION = "redact"
 _MOST_PLACES = 20
@@ -101,7 +101,7 @@ def redact(
 def _target(what: list[str], literal: bool) -> tuple[Target, str | None]:
     """What is to go, and the expression when it is one."""
     from lcm_plugin.errors import InputError
-    from lcm_plugin.health.redact_targets import MatchingTexts, NamedThings, are_ids
+    from lcm_plugin.maintenance.redact_targets import MatchingTexts, NamedThings, are_ids
 
     if what == ["-"]:
         what = [sys.stdin.readline().rstrip("\n")]
@@ -117,8 +117,8 @@ def _target(what: list[str], literal: bool) -> tuple[Target, str | None]:
 def _apply(
     engine: Engine, target: Target, copies: Copies, found: Redacted
 ) -> tuple[Redacted, list[CopyResult]]:
-    from lcm_plugin.cli.people import user_name
-    from lcm_plugin.health.redact_copies import redact_copies
+    from lcm_plugin.cli.user import user_name
+    from lcm_plugin.maintenance.redact_copies import redact_copies
 
     # Copies first: they may refer to payloads that go with the database's own.
     results = redact_copies(engine.store, engine.redaction, target, copies.value, user_name())
@@ -130,7 +130,7 @@ def _apply(
 
 
 def _remember(expression: str) -> str:
-    from lcm_plugin.config_file import read_file, write_value
+    from lcm_plugin.config.file import read_file, write_value
 
     known = read_file().get("redactPatterns") or []
     patterns = [known] if isinstance(known, str) else list(known)

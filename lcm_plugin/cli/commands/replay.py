@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from lcm_plugin.cli.exits import INTERNAL, complain
+from lcm_plugin.cli.errors import INTERNAL, complain
 from lcm_plugin.cli.options import AsJson
 from lcm_plugin.cli.output import console, print_json, progress
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lcm_plugin.cli.opening import reading
+from lcm_plugin.cli.open_engine import reading
 from lcm_plugin.cli.options import AsJson, Database
 from lcm_plugin.cli.output import moment, print_json, print_pairs, size
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lcm_plugin.cli.opening import writing
+from lcm_plugin.cli.open_engine import writing
 from lcm_plugin.cli.options import AsJson, Database
 from lcm_plugin.cli.output import harmless, moment, print_json
 from lcm_plugin.events import Event
-from lcm_plugin.wording import plural
+from lcm_plugin.text import plural
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine

@@ -9,7 +9,6 @@ from typing import Protocol
 
 import pluggy
 
-from lcm_plugin.assembly.validate import validate
 from lcm_plugin.cli.replay.clock import TranscriptClock
 from lcm_plugin.cli.replay.proof import as_bytes
 from lcm_plugin.cli.replay.turns import TurnSlice
@@ -17,6 +16,7 @@ from lcm_plugin.cli.transcripts import Entry
 from lcm_plugin.errors import StoreError
 from lcm_plugin.events import Event
 from lcm_plugin.hookspecs import PROJECT, HostHooks, PluginHooks, hookimpl
+from lcm_plugin.messages.validate import validate
 from lcm_plugin.plugin import LcmPlugin
 from lcm_plugin.types import Context, Message, Session, Turn
 

@@ -17,7 +17,7 @@ from lcm_plugin.cli.replay.turns import split_turns
 from lcm_plugin.cli.transcripts import Entry
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.errors import InputError, ModelUnavailable, StoreUnavailable
-from lcm_plugin.sessions.gate import Access
+from lcm_plugin.sessions.access import Access
 from lcm_plugin.types import Message, Session
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Outcome:
 
 def run_replay(entries: Sequence[Entry], options: Options, progress: Callable[[int], None]) -> Outcome:
     """Plays all entries. Raises `InputError` before anything is written when that cannot work."""
-    from lcm_plugin.tokens import TokenCounter
+    from lcm_plugin.messages.tokens import TokenCounter
 
     _check_summarizer(options.summarizer)
     started = time.perf_counter()

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from lcm_plugin.library import Walked
+from lcm_plugin.recall.library import Walked
 from lcm_plugin.types import Message
 
 

@@ -87,7 +87,7 @@ class Core:
 
     def serves(self, session: Session) -> bool:
         """Whether the session's context is ours: not when it is ignored or stateless, or nothing works."""
-        from lcm_plugin.sessions.gate import Access
+        from lcm_plugin.sessions.access import Access
 
         served = self._ask(lambda engine: engine.access(session) is Access.FULL, False)
         if served:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Protocol
 
-from lcm_plugin.ingest.identity import host_id_of
+from lcm_plugin.messages.identity import host_id_of
 from lcm_plugin.types import HOST_DATA, Message
 
 _PAGE = 8

@@ -26,7 +26,7 @@ from lcm_plugin.hosts.hermes.pieces import pieces_of, replies_of
 from lcm_plugin.hosts.hermes.seen import SeenList
 from lcm_plugin.hosts.hermes.settings import profile_name
 from lcm_plugin.hosts.hermes.shrink import Shrinker
-from lcm_plugin.sessions.gate import Access
+from lcm_plugin.sessions.access import Access
 from lcm_plugin.types import Message, Session
 
 if TYPE_CHECKING:
@@ -245,7 +245,7 @@ class HermesEngine(Counters):
 
     def get_tool_schemas(self) -> list[dict[str, Any]]:
         """The recall tools as bare functions, as the host wants them."""
-        from lcm_plugin.tools import tool_schemas
+        from lcm_plugin.recall.tools import tool_schemas
 
         return [dict(schema.get("function", schema)) for schema in tool_schemas()]
 

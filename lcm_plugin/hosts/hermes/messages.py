@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from lcm_plugin.markup import is_notice, summary_id_of
+from lcm_plugin.messages.markup import is_notice, summary_id_of
 from lcm_plugin.types import Message
 
 FOLD = "\n\n"

@@ -14,14 +14,14 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lcm_plugin.hosts.hermes.messages import FOLD, REPLY_FOLD, said_and_called, words_of
-from lcm_plugin.ingest.identity import identity_of
+from lcm_plugin.messages.identity import identity_of
 from lcm_plugin.store.base import Reader
 from lcm_plugin.store.records import MessageHead
 from lcm_plugin.types import Message, Session
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
-    from lcm_plugin.library import Library
+    from lcm_plugin.recall.library import Library
 
 _MOST_BREAKS = 64
 _LAST = float("inf")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 
-from lcm_plugin.ingest.identity import identity_of
+from lcm_plugin.messages.identity import identity_of
 from lcm_plugin.types import Message
 
 

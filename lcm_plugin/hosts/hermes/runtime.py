@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from lcm_plugin.config_words import masked
+from lcm_plugin.config.explain import masked
 from lcm_plugin.errors import StoreBusy, StoreError
 from lcm_plugin.events import log_failure
 from lcm_plugin.hosts.hermes.completer import AuxiliaryCompleter

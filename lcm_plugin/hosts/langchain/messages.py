@@ -24,7 +24,7 @@ from langchain_core.messages import (
     messages_from_dict,
 )
 
-from lcm_plugin.assembly.shape import CALL_BLOCKS, RESULT_BLOCKS
+from lcm_plugin.messages.shape import CALL_BLOCKS, RESULT_BLOCKS
 from lcm_plugin.types import HOST_DATA, Message
 
 HOST = "langchain"

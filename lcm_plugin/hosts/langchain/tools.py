@@ -9,7 +9,7 @@ from typing import Any
 
 from langchain_core.tools import BaseTool, StructuredTool
 
-from lcm_plugin.tools import tool_schemas
+from lcm_plugin.recall.tools import tool_schemas
 
 Answer = Callable[[str, dict[str, Any]], dict[str, Any]]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage, SystemMessage
 
-from lcm_plugin.assembly.shape import presentable
 from lcm_plugin.hosts.langchain.messages import from_core, to_core
+from lcm_plugin.messages.shape import presentable
 from lcm_plugin.types import Message
 
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from lcm_plugin.errors import InputError
-from lcm_plugin.globs import matches
 from lcm_plugin.hosts.mcp.sessions import describe_sessions
 from lcm_plugin.hosts.mcp.tools import STATUS, Offered, offered
+from lcm_plugin.sessions.globs import matches
 from lcm_plugin.types import Session
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
-from lcm_plugin.tools import tool_schemas
+from lcm_plugin.recall.tools import tool_schemas
 
 STATUS = "lcm_status"
 ASKING = "lcm_expand_query"

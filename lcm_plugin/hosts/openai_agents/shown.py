@@ -10,8 +10,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from lcm_plugin.files.references import MARK
 from lcm_plugin.hosts.openai_agents.items import AS_BLOCK, HOST, NUMBER, WRAPS, Item, dumps
-from lcm_plugin.ingest.references import MARK
 from lcm_plugin.types import HOST_DATA, Message
 
 # Elsewhere a reference to a file may stand where an API wants the bytes themselves.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from agents import FunctionTool
 
-from lcm_plugin.tools import tool_schemas
+from lcm_plugin.recall.tools import tool_schemas
 
 if TYPE_CHECKING:
     from agents.tool_context import ToolContext

@@ -28,8 +28,8 @@ from lcm_plugin.hosts.pydantic_ai.recorder import Recorders
 from lcm_plugin.hosts.pydantic_ai.tools import recall_toolset
 from lcm_plugin.hosts.pydantic_ai.view import seen_by_model
 from lcm_plugin.plugin import LcmPlugin
-from lcm_plugin.sessions.gate import Access
-from lcm_plugin.tools import TOOL_NAMES
+from lcm_plugin.recall.tools import TOOL_NAMES
+from lcm_plugin.sessions.access import Access
 from lcm_plugin.types import Session, Turn, Usage
 
 if TYPE_CHECKING:
@@ -260,7 +260,7 @@ class _Run:
 def _config(database: str | os.PathLike[str] | None, config: LcmConfig | None) -> LcmConfig | None:
     if database is None:
         return config
-    from lcm_plugin.config_file import load_config
+    from lcm_plugin.config.file import load_config
 
     named = {"database": os.fspath(database)}
     return config.model_copy(update=named) if config else load_config(**named)

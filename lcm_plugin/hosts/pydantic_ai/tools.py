@@ -9,7 +9,7 @@ from pydantic_ai.tools import Tool
 from pydantic_ai.toolsets import FunctionToolset
 
 from lcm_plugin.hosts.pydantic_ai.content import dumps
-from lcm_plugin.tools import tool_schemas
+from lcm_plugin.recall.tools import tool_schemas
 
 Answer = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
 

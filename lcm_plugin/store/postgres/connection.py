@@ -25,12 +25,12 @@ from lcm_plugin.errors import (
     StoreError,
     StoreUnavailable,
 )
-from lcm_plugin.store.postgres.dialling import dialling, require_usable
-from lcm_plugin.store.postgres.failures import first_line, is_dead, lost_error, store_error, unreachable
-from lcm_plugin.store.postgres.outage import Outage
-from lcm_plugin.store.postgres.outcome import Outcome, ask_outcome, end_session_of
-from lcm_plugin.store.postgres.patience import NoAnswer, PatientConnection
+from lcm_plugin.store.postgres.commit_status import Outcome, ask_outcome, end_session_of
+from lcm_plugin.store.postgres.connect_options import dialling, require_usable
+from lcm_plugin.store.postgres.error_mapping import first_line, is_dead, lost_error, store_error, unreachable
+from lcm_plugin.store.postgres.server_health import Outage
 from lcm_plugin.store.postgres.url import without_password
+from lcm_plugin.store.postgres.watchdog import NoAnswer, PatientConnection
 
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 

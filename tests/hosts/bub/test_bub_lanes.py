@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lcm_plugin.globs import matches_any
 from lcm_plugin.hosts.bub.lanes import key_of, session_of
+from lcm_plugin.sessions.globs import matches_any
 
 
 def test_a_key_names_workspace_channel_and_chat(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from lcm_plugin.hosts.bub.step import answer_of, begin_step, step_of, usage_of
 from lcm_plugin.hosts.bub.tape import bare
-from lcm_plugin.ingest.identity import host_id_of
+from lcm_plugin.messages.identity import host_id_of
 from lcm_plugin.types import Usage
 
 SYSTEM = {"role": "system", "content": "be kind"}

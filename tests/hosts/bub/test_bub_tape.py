@@ -19,7 +19,7 @@ from lcm_plugin.hosts.bub.tape import (
     since_last_anchor,
     unseen,
 )
-from lcm_plugin.ingest.identity import host_id_of
+from lcm_plugin.messages.identity import host_id_of
 
 CALLS = [{"id": "call_1", "type": "function", "function": {"name": "bash", "arguments": "{}"}}]
 

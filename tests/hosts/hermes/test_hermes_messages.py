@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lcm_plugin.hosts.hermes.messages import Merges, from_host, to_host
 from lcm_plugin.hosts.hermes.presence import present
-from lcm_plugin.markup import HISTORY_LABEL, notice_block
+from lcm_plugin.messages.markup import HISTORY_LABEL, notice_block
 
 
 def summary(number: int, text: str = "They spoke of gardens.") -> dict[str, Any]:

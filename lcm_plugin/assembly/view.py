@@ -1,0 +1,205 @@
+"""The part of a conversation's context that an assembly looks at, kept between turns.
+
+A view is read once and then follows the conversation: a turn costs one query for what is new. It is read
+again after a compaction, and whenever the conversation's totals say that something else changed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from lcm_plugin.assembly.render import Rendered, Renderer
+from lcm_plugin.assembly.stubs import STUB_TOKENS
+from lcm_plugin.messages.identity import identity_of
+from lcm_plugin.store.base import Reader
+from lcm_plugin.store.records import Conversation, Item, MessageHead
+
+_PAGE = 256
+_VIEWS = 16
+_MOST_MEDIA = 4_000_000
+MOST_ITEMS = 4_096
+_OLDER_SUMMARIES = 64
+_STUB_COST = STUB_TOKENS + 64
+
+
+@dataclass(slots=True)
+class View:
+    """The newest items of one conversation, in order; ``shown`` has None where nothing can be shown."""
+
+    conversation: Conversation
+    items: list[Item]
+    shown: list[Rendered | None]
+    complete: bool
+    older_summaries: dict[int, list[Item]] = field(default_factory=dict)
+    users_within: dict[tuple[int, int], bool] = field(default_factory=dict)
+
+    @property
+    def media(self) -> int:
+        """Characters of images and other media in it."""
+        return sum(one.media for one in self.shown if one is not None)
+
+    @property
+    def hidden_request(self) -> int:
+        """The ordinal of the newest user's message that was shown and then hidden; 0 when none was."""
+        for item in reversed(self.items):
+            head = item.message
+            if head and head.hidden and head.role == "user" and not _was_blank(head):
+                return item.ordinal
+        return 0
+
+
+class Views:
+    """Keeps the views of the conversations assembled last. Thread-safe: a view has one user at a time."""
+
+    def __init__(self, renderer: Renderer) -> None:
+        self._renderer = renderer
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[int, View] = OrderedDict()
+
+    def open(self, reader: Reader, conversation: Conversation) -> View:
+        """A view that is current for this reader; give it back with `keep`."""
+        with self._lock:
+            view = self._kept.pop(conversation.conversation_id, None)
+        if view is not None and self._follow(reader, view, conversation):
+            return view
+        page = reader.newest_items(conversation.conversation_id, limit=_PAGE)
+        return View(conversation, page, self._renderer.render(reader, page), len(page) < _PAGE)
+
+    def keep(self, view: View) -> None:
+        """Keeps a view for the next turn, unless media would make it heavy."""
+        if view.media > _MOST_MEDIA:
+            return
+        with self._lock:
+            self._kept[view.conversation.conversation_id] = view
+            while len(self._kept) > _VIEWS:
+                self._kept.popitem(last=False)
+
+    def reach(self, reader: Reader, view: View) -> bool:
+        """Reads one more page of older items; False when there is none."""
+        if view.complete or not view.items:
+            return False
+        page = reader.newest_items(
+            view.conversation.conversation_id, before=view.items[0].ordinal, limit=_PAGE
+        )
+        view.items[:0] = page
+        view.shown[:0] = self._renderer.render(reader, page)
+        view.complete = len(page) < _PAGE
+        return bool(page)
+
+    def _follow(self, reader: Reader, view: View, now: Conversation) -> bool:
+        before = view.conversation
+        if before == now:
+            return True
+        if before.revision != now.revision or now.next_seq < before.next_seq or _is_too_long(view):
+            return False
+        new: list[Item] = []
+        after = before.next_seq - 1
+        while after < now.next_seq - 1 and (
+            page := reader.oldest_items(now.conversation_id, after=after, limit=_PAGE)
+        ):
+            new += page
+            after = page[-1].ordinal
+        tokens = before.context_tokens + sum(item.tokens for item in new)
+        if tokens != now.context_tokens or before.raw_items + len(new) != now.raw_items:
+            return False
+        view.items += new
+        view.shown += self._renderer.render(reader, new)
+        view.conversation = now
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Horizon:
+    """What a plan looks at: items from ``start`` to ``end``; what is newer is appended whole."""
+
+    start: int
+    end: int
+
+
+def find_horizon(views: Views, reader: Reader, view: View, *, step: int, room: int) -> Horizon:
+    """The horizon of a plan, a function of the stored rows up to its end alone.
+
+    The end is where the running total last passed a multiple of ``step`` tokens (the very end when
+    ``step`` is 0), so that plans change in steps and not with every turn. The start lies so far back
+    that what is between could fill the room, results counted as if they were shortened.
+    """
+    end = len(view.items) if step == 0 else _last_step(views, reader, view, step)
+    from_end = len(view.items) - end
+    seen, cost, at = 0, 0, from_end
+    while True:
+        while at < len(view.items):
+            if cost >= room or seen >= MOST_ITEMS:
+                return Horizon(len(view.items) - at, len(view.items) - from_end)
+            cost += _least_cost(view.shown[-1 - at], room)
+            seen, at = seen + 1, at + 1
+        if not views.reach(reader, view):
+            return Horizon(0, len(view.items) - from_end)
+
+
+def older_summaries(reader: Reader, view: View, before: int) -> list[Item]:
+    """The newest summaries before an ordinal: they are worth more than the raw messages between."""
+    if before not in view.older_summaries:
+        view.older_summaries[before] = reader.newest_summary_items(
+            view.conversation.conversation_id, before=before, limit=_OLDER_SUMMARIES
+        )
+    return view.older_summaries[before]
+
+
+def older_request(reader: Reader, view: View, before: int) -> Item | None:
+    """The newest user's message before an ordinal."""
+    while page := reader.newest_items(view.conversation.conversation_id, before=before, limit=_PAGE):
+        for item in reversed(page):
+            if is_request(item):
+                return item
+        before = page[0].ordinal
+    return None
+
+
+def is_request(item: Item) -> bool:
+    """Whether an item is a user's own message."""
+    head = item.message
+    return head is not None and head.role == "user" and not head.hidden and not head.answers
+
+
+def own_turn_spans(items: Sequence[Rendered]) -> dict[str, tuple[int, int]]:
+    """For each summary that follows a request, by id: from that request to where it reaches."""
+    spans: dict[str, tuple[int, int]] = {}
+    request: int | None = None
+    for item in items:
+        if item.is_request:
+            request = item.ordinal
+        elif item.kind == "summary" and request is not None:
+            spans[item.ref] = (request, item.last)
+    return spans
+
+
+def _last_step(views: Views, reader: Reader, view: View, step: int) -> int:
+    total, at = view.conversation.context_tokens, 0
+    while True:
+        while at < len(view.items):
+            before = total - view.items[-1 - at].tokens
+            if total // step > before // step:
+                return len(view.items) - at
+            total, at = before, at + 1
+        if not views.reach(reader, view):
+            return 0
+
+
+def _least_cost(shown: Rendered | None, room: int) -> int:
+    if shown is None:
+        return 0
+    if shown.answers:
+        return min(shown.tokens, _STUB_COST)
+    return shown.tokens if shown.tokens <= room else 0
+
+
+def _was_blank(head: MessageHead) -> bool:
+    """Whether a hidden message never had anything to show."""
+    return head.identity == identity_of({"role": head.role, "content": "", "sender": head.sender})
+
+
+def _is_too_long(view: View) -> bool:
+    return len(view.items) > 2 * MOST_ITEMS

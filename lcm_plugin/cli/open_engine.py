@@ -1,0 +1,35 @@
+"""Opening the database that a command is about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lcm_plugin.engine import Engine
+
+
+@contextmanager
+def reading(database: str | None, **settings: Any) -> Iterator[Engine]:
+    """An engine that cannot write: safe beside a running host."""
+    with _open(database, settings, read_only=True) as engine:
+        yield engine
+
+
+@contextmanager
+def writing(database: str | None, **settings: Any) -> Iterator[Engine]:
+    """An engine that may write; it does no work of its own accord."""
+    with _open(database, settings, read_only=False) as engine:
+        yield engine
+
+
+@contextmanager
+def _open(database: str | None, settings: dict[str, Any], *, read_only: bool) -> Iterator[Engine]:
+    from lcm_plugin.config.file import load_config
+    from lcm_plugin.engine import Engine
+
+    if database:
+        settings = settings | {"database": database}
+    with Engine.open(load_config(**settings), read_only=read_only) as engine:
+        yield engine

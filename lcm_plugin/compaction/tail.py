@@ -1,0 +1,131 @@
+"""The fresh tail: the newest messages, which compaction leaves alone.
+
+This module owns the rule. The tail holds whole groups, as many as count and tokens allow, and everything
+from the newest user message on. Under pressure it *yields*: then that message protects nothing after it,
+so that one very long turn cannot make a session die. A context still shows it word for word
+(`assembly.opening`), which is why a yielding tail leaves room for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from lcm_plugin.messages.groups import MAX_SPAN, next_legal_cut
+from lcm_plugin.store.base import Reader
+from lcm_plugin.store.records import Item, MessageHead
+
+PAGE = 96
+_END = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """What is protected: every item from ordinal ``start`` on. Hidden messages are not counted."""
+
+    start: int = _END
+    tokens: int = 0
+    messages: int = 0
+
+    def protects(self, ordinal: int) -> bool:
+        """Whether an item must be left alone."""
+        return ordinal >= self.start
+
+
+def fresh_tail(
+    reader: Reader,
+    conversation_id: int,
+    *,
+    count: int,
+    max_tokens: int | None = None,
+    yields: bool = False,
+    newest: Sequence[Item] = (),
+) -> Tail:
+    """The tail of a conversation, found by walking back from its newest item.
+
+    ``count`` and ``max_tokens`` bound it. Without ``yields`` the newest user message and all after it belong
+    to it whatever they cost; with ``yields`` only the newest group does. It ends at a summary. ``newest`` are
+    the newest items, oldest first, as far as they are known; what is older is read.
+    """
+    user = reader.newest_user(conversation_id)
+    room = _END if max_tokens is None else max_tokens
+    must = _END
+    if user is not None and yields:
+        room -= user.tokens
+    elif user is not None and _stands_raw(reader, conversation_id, user):
+        must = user.seq
+    taken, rest, for_tokens = _take(_newest_first(reader, conversation_id, newest), count, room, must)
+    if not taken:
+        return Tail()
+    whole = (_without_broken_group(taken, must) if for_tokens else None) or _with_whole_groups(taken, rest)
+    return Tail(
+        start=whole[-1].ordinal,
+        tokens=sum(item.tokens for item in whole),
+        messages=sum(1 for item in whole if item.message and not item.message.hidden),
+    )
+
+
+def _take(items: Iterator[Item], count: int, room: int, must: int) -> tuple[list[Item], Iterator[Item], bool]:
+    """What belongs to the tail, newest first; what is older; and whether tokens ended it, not the count."""
+    taken: list[Item] = []
+    messages = tokens = 0
+    for item in items:
+        if item.message is None:
+            if must == _END or item.ordinal < must:
+                break
+            continue
+        messages += not item.message.hidden
+        tokens += item.tokens
+        if taken and item.ordinal < must and (messages > count or tokens > room):
+            return taken, chain((item,), items), messages <= count
+        taken.append(item)
+    return taken, iter(()), False
+
+
+def _without_broken_group(taken: list[Item], must: int) -> list[Item] | None:
+    """The tail from its oldest whole group on; None when nothing or too little would be left."""
+    heads = [item.message for item in reversed(taken) if item.message]
+    cut = next_legal_cut(heads, 0)
+    if cut == len(heads) or heads[cut].seq > must:
+        return None
+    return taken[: len(taken) - cut]
+
+
+def _with_whole_groups(taken: list[Item], rest: Iterator[Item]) -> list[Item]:
+    """The tail with as much of what is older as its oldest group needs.
+
+    A call that was compacted, or stands too far away, is not waited for: its late result stands for
+    itself.
+    """
+    items = list(taken)
+    reach = min(_group(item) for item in items)
+    for item in rest:
+        if item.message is None or items[-1].ordinal <= reach or len(items) - len(taken) >= MAX_SPAN:
+            break
+        items.append(item)
+        reach = min(reach, _group(item))
+    oldest, lowest = items[-1].ordinal, _END
+    for size, item in enumerate(items, start=1):
+        group = _group(item)
+        lowest = min(lowest, group if group >= oldest else item.ordinal)
+        if size >= len(taken) and lowest >= item.ordinal:
+            return items[:size]
+    return items
+
+
+def _group(item: Item) -> int:
+    return item.message.group_seq if item.message else item.ordinal
+
+
+def _stands_raw(reader: Reader, conversation_id: int, message: MessageHead) -> bool:
+    """Whether a message is itself in the context, not covered by a summary or taken out."""
+    found = reader.newest_items(conversation_id, before=message.seq + 1, limit=1)
+    return bool(found) and found[0].ordinal == message.seq and found[0].message is not None
+
+
+def _newest_first(reader: Reader, conversation_id: int, newest: Sequence[Item]) -> Iterator[Item]:
+    page = newest or reader.newest_items(conversation_id, limit=PAGE)
+    while page:
+        yield from reversed(page)
+        page = reader.newest_items(conversation_id, before=page[0].ordinal, limit=PAGE)

@@ -1,0 +1,23 @@
+"""Settings: one model, four sources."""
+
+from lcm_plugin.config.model import (
+    DEFAULT_BUDGET,
+    INSTRUCTION_FILES,
+    LcmConfig,
+    ThresholdMatch,
+    ThresholdOverride,
+    default_data_dir,
+    setting_names,
+    shown_keys,
+)
+
+__all__ = [
+    "DEFAULT_BUDGET",
+    "INSTRUCTION_FILES",
+    "LcmConfig",
+    "ThresholdMatch",
+    "ThresholdOverride",
+    "default_data_dir",
+    "setting_names",
+    "shown_keys",
+]

@@ -1,0 +1,404 @@
+"""Settings: one model, four sources.
+
+Precedence: explicit argument > ``LCM_*`` environment > plugin config (camelCase) > default.
+An unknown key warns; a bad value raises `ConfigError` naming the key, the value and the range. A
+config remembers where each of its values came from (`LcmConfig.source_of`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo
+
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic.alias_generators import to_camel
+from pydantic_core import PydanticCustomError
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+
+from lcm_plugin.config.explain import explain
+from lcm_plugin.config.sources import canonical, read_environment, spellings, split_text
+from lcm_plugin.errors import ConfigError
+
+DEFAULT_BUDGET = 128_000
+LONGEST_MS = 2_147_483_647
+Share = Annotated[float, Field(gt=0, le=1)]
+Patterns = Annotated[list[str], NoDecode]
+_EXPRESSION_FIELDS = ("redact_patterns", "host_note_patterns", "control_message_patterns")
+INSTRUCTION_FILES = (
+    "SKILL.md",
+    "AGENTS.md",
+    "CLAUDE.md",
+    "GEMINI.md",
+    ".cursorrules",
+    "copilot-instructions.md",
+)
+Source = Literal["argument", "environment", "plugin config", "default"]
+
+
+class ThresholdMatch(BaseModel):
+    """When an override applies: every field given must match, and at least one must be given."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True)
+
+    model: str | None = None
+    model_context_window_min: int | None = Field(default=None, ge=1)
+    model_context_window_max: int | None = Field(default=None, ge=1)
+    session_pattern: str | None = None
+
+    @model_validator(mode="after")
+    def _has_a_rule(self) -> ThresholdMatch:
+        low, high = self.model_context_window_min, self.model_context_window_max
+        if (self.model, low, high, self.session_pattern) == (None, None, None, None):
+            raise ValueError("an override needs at least one field in 'match'")
+        if low is not None and high is not None and low > high:
+            raise ValueError("modelContextWindowMin must not exceed modelContextWindowMax")
+        return self
+
+
+class ThresholdOverride(BaseModel):
+    """Another threshold for some models, windows or sessions."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True)
+
+    match: ThresholdMatch
+    context_threshold: Share
+    fresh_tail_count: int | None = Field(default=None, ge=1)
+    leaf_chunk_tokens: int | None = Field(default=None, ge=1)
+    name: str = ""
+
+
+class LcmConfig(BaseSettings):
+    """All settings. Token amounts are tokens, ``*_ms`` are milliseconds, shares are 0 to 1."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="LCM_",
+        alias_generator=to_camel,
+        populate_by_name=True,
+        extra="ignore",
+        frozen=True,
+        allow_inf_nan=False,
+    )
+
+    enabled: bool = Field(default=True, description="Plugin on.")
+    database: str = Field(
+        default="",
+        validation_alias=AliasChoices("database", "databasePath", "dbPath"),
+        description="SQLite path or PostgreSQL URL; empty means lcm/lcm.db in the user's data folder.",
+    )
+    large_files_dir: str = Field(
+        default="",
+        description="Folder of externalised payloads; empty means beside the database, 'db' keeps them inside it.",
+    )
+    durability: Literal["normal", "full"] = Field(
+        default="normal", description="normal survives a killed process, full a power cut."
+    )
+    busy_timeout_ms: int = Field(
+        default=5_000, ge=0, le=600_000, description="How long a write waits for another writer."
+    )
+
+    context_threshold: Share = Field(
+        default=0.75, description="Share of the budget at which compaction is owed."
+    )
+    context_threshold_overrides: Annotated[list[ThresholdOverride], NoDecode] = Field(
+        default_factory=list, description="Other thresholds by model, window or session pattern."
+    )
+    hard_threshold: Share = Field(
+        default=0.95, description="Share of the budget at which a turn waits for compaction."
+    )
+    hard_wait_ms: int = Field(
+        default=15_000, ge=0, le=LONGEST_MS, description="The longest a turn waits past the hard threshold."
+    )
+    fresh_tail_count: int = Field(default=64, ge=1, description="Newest messages that are never compacted.")
+    fresh_tail_max_tokens: int | None = Field(
+        default=None, ge=1, description="Most tokens of the fresh tail; none for no cap."
+    )
+    max_active_messages: int | None = Field(
+        default=None, ge=2, description="Most raw messages in the context before compaction is owed."
+    )
+    leaf_min_fanout: int = Field(
+        default=8, ge=1, description="Least raw messages outside the tail for a leaf pass."
+    )
+    condensed_min_fanout: int = Field(
+        default=4, ge=2, description="Least same-depth summaries for a condensation."
+    )
+    condensed_min_fanout_hard: int = Field(default=2, ge=2, description="The same past the hard limit.")
+    incremental_max_depth: int = Field(
+        default=1, ge=-1, description="Condensations after a leaf pass: 0 none, -1 as deep as it goes."
+    )
+    leaf_chunk_tokens: int = Field(default=20_000, ge=1, description="Most source tokens of one pass.")
+    leaf_trigger_tokens: int | None = Field(
+        default=None,
+        ge=1,
+        description="Raw tokens outside the tail that start a pass; none means leafChunkTokens when that is set, "
+        "else 8000.",
+    )
+    leaf_target_tokens: int = Field(default=1_200, ge=16, description="Size aimed at for a leaf summary.")
+    condensed_target_tokens: int = Field(
+        default=2_000, ge=16, description="Size aimed at for a condensed summary."
+    )
+    summary_prefix_target_tokens: int | None = Field(
+        default=None,
+        ge=1,
+        description="Summary tokens in the context above which a pass condenses at any depth; none means a quarter "
+        "of the budget, at most 6000, and depth alone when incrementalMaxDepth is set.",
+    )
+    summary_max_overage_factor: float = Field(
+        default=3.0, ge=1, description="A summary may be this many times its target."
+    )
+    max_expand_tokens: int = Field(default=4_000, ge=1, description="Most tokens one expansion returns.")
+    max_assembly_token_budget: int | None = Field(
+        default=None, ge=1_000, description="Ceiling over any budget a host gives."
+    )
+    prompt_aware_eviction: bool = Field(
+        default=False, description="Order optional context by relevance to the prompt; breaks prompt caching."
+    )
+    new_session_retain_depth: int = Field(
+        default=2, ge=-1, description="What /new keeps: -1 all, 0 all summaries, d those of depth d and more."
+    )
+    bootstrap_max_tokens: int | None = Field(
+        default=None, ge=1, description="Most raw parent history a new conversation starts with."
+    )
+    max_sweep_passes: int = Field(default=12, ge=1, description="Most passes of one sweep.")
+    sweep_deadline_ms: int = Field(
+        default=120_000, ge=1, le=LONGEST_MS, description="Longest time of one sweep."
+    )
+    autocompact_disabled: bool = Field(default=False, description="Compact only when asked to.")
+
+    ignore_session_patterns: Patterns = Field(
+        default_factory=list, description="Sessions neither read nor written."
+    )
+    stateless_session_patterns: Patterns = Field(
+        default_factory=list, description="Sessions that read and never write."
+    )
+    skip_stateless_sessions: bool = Field(default=True, description="Enforce statelessSessionPatterns.")
+    prune_heartbeat_ok: bool = Field(
+        default=False, description="Drop heartbeat cycles in which nothing was done."
+    )
+    control_message_patterns: Patterns = Field(
+        default_factory=list,
+        description="Whole texts of standing user messages, such as polls, which leave the context when nothing "
+        "was done about them; they stay stored.",
+    )
+    host_note_patterns: Patterns = Field(
+        default_factory=list,
+        description="Notes that a host adds to messages for itself: a message of nothing else is not stored, and "
+        "one that comes again with another note is the same message.",
+    )
+    recall_scope: Literal["session", "agent", "all"] = Field(
+        default="agent", description="The widest that allConversations may reach."
+    )
+    semantic_search: bool = Field(
+        default=False,
+        description="Let a small sentence model on this machine lift search results that mean what was asked; "
+        "needs the extra semantic.",
+    )
+    semantic_model_dir: str = Field(
+        default="",
+        description="Folder with model.onnx and tokenizer.json of a sentence model; default: the one that the "
+        "extra installs.",
+    )
+
+    large_file_token_threshold: int = Field(
+        default=25_000, ge=1_000, description="Payloads above this move to a file."
+    )
+    large_file_exempt_patterns: Patterns = Field(
+        default_factory=lambda: list(INSTRUCTION_FILES),
+        description="Names of files whose text stays in the message when a tool read them: instructions.",
+    )
+    large_file_summary_model: str = Field(default="", description="Model that adds prose to file summaries.")
+    large_file_summary_provider: str = Field(default="", description="Its provider.")
+    redact_patterns: Patterns = Field(
+        default_factory=list, description="Regular expressions removed before anything is stored."
+    )
+
+    summary_model: str = Field(
+        default="", description="Model that writes summaries; empty means the host's, or none."
+    )
+    summary_provider: str = Field(
+        default="", description="Its provider, when the model's name does not say it."
+    )
+    summary_base_url: str = Field(default="", description="Its API base URL.")
+    summary_timeout_ms: int = Field(
+        default=60_000, ge=1, le=LONGEST_MS, description="Longest time of one summary call."
+    )
+    fallback_models: Patterns = Field(
+        default_factory=list, description="Models tried in order after summaryModel."
+    )
+    summary_max_calls_per_window: int = Field(default=24, ge=1, description="Most summary calls per window.")
+    summary_call_window_ms: int = Field(default=600_000, ge=1, le=LONGEST_MS, description="The window.")
+    summary_spend_backoff_ms: int = Field(
+        default=1_800_000, ge=0, le=LONGEST_MS, description="Pause after the window was used up."
+    )
+    custom_instructions: str = Field(default="", description="Added to every summary prompt.")
+    strip_injected_context_tags: Patterns = Field(
+        default_factory=list,
+        description="Elements that a host injects, such as relevant-memories, hidden from summary models.",
+    )
+    timezone: str = Field(default="UTC", description="IANA zone of times in summaries.")
+    expansion_model: str = Field(
+        default="", description="Model of lcm_expand_query; empty means summaryModel."
+    )
+    expansion_provider: str = Field(default="", description="Its provider.")
+    delegation_timeout_ms: int = Field(
+        default=120_000, ge=1, le=LONGEST_MS, description="Longest time of one lcm_expand_query."
+    )
+
+    _sources: dict[str, Source] = PrivateAttr(default_factory=dict)
+
+    def __init__(self, **values: Any) -> None:
+        fields = type(self).model_fields
+        given = canonical(values, fields)
+        environment = read_environment(os.environ, fields)
+        try:
+            super().__init__(**given)
+        except ValidationError as error:
+            variables = {name: variable for name, (variable, _) in environment.items() if name not in given}
+            raise ConfigError(explain(error, fields, shown_keys(), variables)) from error
+        self._sources.update(dict.fromkeys(environment, "environment"))
+        self._sources.update(dict.fromkeys(given, "argument"))
+
+    @classmethod
+    def from_plugin(cls, plugin_config: Mapping[str, Any], **explicit: Any) -> LcmConfig:
+        """Settings from a host's plugin config (camelCase keys), below environment and arguments."""
+        fields = cls.model_fields
+        above = {*canonical(explicit, fields), *read_environment(os.environ, fields)}
+        below = {name: value for name, value in canonical(plugin_config, fields).items() if name not in above}
+        config = cls(**explicit, **below)
+        config._sources.update(dict.fromkeys(below, "plugin config"))
+        return config
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return (init_settings, _Environment(settings_cls))
+
+    def source_of(self, name: str) -> Source:
+        """Where a setting's value came from; ``name`` as in Python."""
+        return self._sources.get(name, "default")
+
+    @property
+    def bootstrap_tokens(self) -> int:
+        """``bootstrap_max_tokens`` or its default, max(6000, 0.3 x leaf_chunk_tokens)."""
+        return self.bootstrap_max_tokens or max(6_000, int(0.3 * self.leaf_chunk_tokens))
+
+    @property
+    def database_target(self) -> str:
+        """The database to open: the setting, or the default path in the user's data folder."""
+        return self.database or str(default_data_dir() / "lcm.db")
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_truth_for_numbers(cls, value: object, info: ValidationInfo) -> object:
+        annotation = cls.model_fields[str(info.field_name)].annotation
+        if isinstance(value, bool) and annotation is not bool:
+            raise PydanticCustomError("not_a_truth_value", "true and false are no values of this setting")
+        return value
+
+    @field_validator(
+        "ignore_session_patterns",
+        "stateless_session_patterns",
+        "fallback_models",
+        "large_file_exempt_patterns",
+        "strip_injected_context_tags",
+        mode="before",
+    )
+    @classmethod
+    def _split_list(cls, value: object) -> object:
+        return split_text(value, ",")
+
+    @field_validator(*_EXPRESSION_FIELDS, mode="before")
+    @classmethod
+    def _split_expressions(cls, value: object) -> object:
+        return split_text(value, "\n")
+
+    @field_validator(*_EXPRESSION_FIELDS)
+    @classmethod
+    def _check_expressions(cls, value: list[str]) -> list[str]:
+        if value:
+            import re2
+
+            options = re2.Options()
+            options.log_errors = False
+            for expression in value:
+                try:
+                    re2.compile(expression, options)
+                except re2.error as error:
+                    reason = error.args[0] if error.args else error
+                    reason = reason.decode() if isinstance(reason, bytes) else reason
+                    raise ValueError(f"{expression!r} is not an RE2 regular expression: {reason}") from None
+        return value
+
+    @field_validator("context_threshold_overrides", mode="before")
+    @classmethod
+    def _parse_overrides(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        try:
+            return json.loads(value or "[]")
+        except ValueError as error:
+            raise ValueError(f"must be a list of rules as JSON ({error})") from None
+
+    @field_validator("timezone")
+    @classmethod
+    def _known_zone(cls, value: str) -> str:
+        try:
+            ZoneInfo(value)
+        except (KeyError, ValueError, OSError) as error:
+            raise ValueError("must be an IANA time zone such as Europe/Berlin") from error
+        return value
+
+    @model_validator(mode="after")
+    def _hard_above_soft(self) -> LcmConfig:
+        if self.hard_threshold < self.context_threshold:
+            raise ValueError(
+                f"hardThreshold = {self.hard_threshold} must not be below contextThreshold = {self.context_threshold}"
+            )
+        return self
+
+
+def default_data_dir() -> Path:
+    """Where the database lives when nothing else is said."""
+    import platformdirs
+
+    return Path(platformdirs.user_data_dir("lcm", appauthor=False))
+
+
+class _Environment(PydanticBaseSettingsSource):
+    """The ``LCM_*`` variables of this process."""
+
+    def get_field_value(self, field: Any, field_name: str) -> tuple[Any, str, bool]:
+        return self().get(field_name), field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        found = read_environment(os.environ, self.settings_cls.model_fields)
+        return {name: value for name, (_, value) in found.items()}
+
+
+def setting_names() -> dict[str, str]:
+    """Every way to write a setting's key, and the field's name for each."""
+    return spellings(LcmConfig.model_fields)
+
+
+def shown_keys() -> dict[str, str]:
+    """The camelCase key of each field."""
+    return {name: to_camel(name) for name in LcmConfig.model_fields}

@@ -1,0 +1,313 @@
+"""What moves from a message into a file.
+
+Two kinds of value move: a text above the token threshold, and an inline base64 blob (an image block,
+a data URL, a long base64 run inside a text). A payload names the slice of the string it replaces and
+how to turn the file's bytes back into exactly that slice: base64 is decoded for the file only when
+encoding it again gives the identical characters.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import fnmatch
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from lcm_plugin.config import INSTRUCTION_FILES
+from lcm_plugin.files.references import MARK, reference_id
+from lcm_plugin.messages.paths import join_path
+from lcm_plugin.types import Message
+
+Reason = Literal["large_text", "inline_base64"]
+
+OWN_TOOL_PREFIX = "lcm_"
+_CHARS_PER_TOKEN_MAX = 64
+_BARE_MIN_CHARS = 4_096
+_EMBEDDED_MIN_CHARS = 512
+_DISTINCT_MIN = 32
+_WHOLE_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)?((?:;[\w=.+\"-]+)*);base64,")
+_EMBEDDED = re.compile(
+    rf"data:[\w.+-]+/[\w.+-]+(?:;[\w=.+-]+)*;base64,(?P<url>[A-Za-z0-9+/_-]{{{_EMBEDDED_MIN_CHARS},}}={{0,2}})"
+    rf"|(?<![A-Za-z0-9+/_-])(?P<bare>[A-Za-z0-9+/_-]{{{_BARE_MIN_CHARS},}}={{0,2}})(?![A-Za-z0-9+/_=-])"
+)
+_BINARY_KEYS = frozenset(
+    {"data", "file_data", "image", "base64", "b64_json", "bytes", "blob", "url", "image_url"}
+)
+_MIME_KEYS = ("media_type", "mime_type", "mimeType", "mediaType", "content_type")
+_NAME_KEYS = ("filename", "file_name", "name", "title", "path")
+_IDENTITY_KEYS = frozenset(
+    {"role", "id", "tool_call_id", "tool_use_id", "call_id", "signature", "encrypted_content"}
+)
+_FORMAT_MIMES = {
+    "wav": "audio/wav",
+    "mp3": "audio/mpeg",
+    "flac": "audio/flac",
+    "ogg": "audio/ogg",
+    "pcm16": "audio/pcm",
+}
+_PATH_ARGUMENTS = ("path", "file_path", "filepath", "filename", "file", "uri")
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """One slice of one string of a message that moves to a file.
+
+    ``path`` leads to the string ("content", "content.1.image_url.url"; a dot within a key is written
+    ``\\.``), ``start`` and ``end`` are its slice, ``encoding`` says how `restore` makes that slice
+    from ``data``: ``utf-8`` or ``base64`` with its variant.
+    """
+
+    path: str
+    start: int
+    end: int
+    data: bytes
+    encoding: str
+    mime: str
+    name: str
+    reason: Reason
+
+    def restore(self, data: bytes) -> str:
+        """The exact characters of the slice from the file's bytes."""
+        return decode(data, self.encoding)
+
+
+def find_payloads(
+    message: Message,
+    count: Callable[[str], int],
+    threshold_tokens: int,
+    *,
+    call: Mapping[str, Any] | None = None,
+    exempt: Sequence[str] = INSTRUCTION_FILES,
+) -> list[Payload]:
+    """What of a message should move, ordered by path and position; slices never overlap.
+
+    ``call`` is the tool call that this message answers, when it does: results of this package's own
+    tools never move, and the text of instruction files (``exempt``, name patterns) stays inline.
+    """
+    if _is_own_result(message, call):
+        return []
+    threshold = None if _reads_instructions(call, exempt) else threshold_tokens
+    found: list[Payload] = []
+    for path, key, value, holder in _strings(message):
+        found += _in_string(path, key, value, holder, count, threshold)
+    return found
+
+
+def encode(text: str) -> bytes:
+    """Any Python text as bytes, lone surrogates included."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def decode(data: bytes, encoding: str) -> str:
+    """The text that `encode` or a base64 payload came from; the inverse of `find_payloads`."""
+    name, _, wrap = encoding.partition(",")
+    if name == "utf-8":
+        return data.decode("utf-8", "surrogatepass")
+    return _to_base64(data, name, wrap)
+
+
+def encode_as(data: bytes, encoding: str) -> str:
+    """Other bytes in a payload's own base64 variant and line breaks."""
+    name, _, wrap = encoding.partition(",")
+    return _to_base64(data, name, wrap)
+
+
+def replace_slices(text: str, slices: Sequence[tuple[int, int, str]]) -> str:
+    """The text with each (start, end, replacement) applied; slices are ascending and do not overlap."""
+    pieces, done = [], 0
+    for start, end, replacement in slices:
+        pieces += [text[done:start], replacement]
+        done = end
+    return "".join([*pieces, text[done:]])
+
+
+def _in_string(
+    path: str,
+    key: str,
+    value: str,
+    holder: Mapping[str, Any],
+    count: Callable[[str], int],
+    threshold: int | None,
+) -> list[Payload]:
+    blob = _whole_blob(path, key, value, holder)
+    if blob is not None:
+        return [blob]
+    embedded = _embedded_blobs(path, value, holder)
+    rest = replace_slices(value, [(item.start, item.end, "") for item in embedded])
+    if threshold is not None and _is_large(rest, count, threshold) and reference_id(value) is None:
+        mime = _holder_mime(holder) or ("application/json" if key == "arguments" else "")
+        return [
+            Payload(path, 0, len(value), encode(value), "utf-8", mime, _holder_name(holder), "large_text")
+        ]
+    return embedded
+
+
+def _is_large(text: str, count: Callable[[str], int], threshold: int) -> bool:
+    if len(text) * (1 if text.isascii() else 4) <= threshold:
+        return False
+    return len(text) > threshold * _CHARS_PER_TOKEN_MAX or count(text) > threshold
+
+
+def _whole_blob(path: str, key: str, value: str, holder: Mapping[str, Any]) -> Payload | None:
+    """The payload of a value that is nothing but a blob: a data URL, or a binary block's data."""
+    url = _WHOLE_URL.match(value)
+    if url is not None:
+        start, mime = url.end(), url.group(1) or "text/plain"
+    elif key in _BINARY_KEYS and (_holder_mime(holder) or holder.get("type") in ("base64", "image", "audio")):
+        start, mime = 0, _holder_mime(holder)
+    else:
+        return None
+    decoded = _from_base64(value[start:])
+    if decoded is None:
+        return None
+    data, encoding = decoded
+    return Payload(path, start, len(value), data, encoding, mime, _holder_name(holder), "inline_base64")
+
+
+def _embedded_blobs(path: str, value: str, holder: Mapping[str, Any]) -> list[Payload]:
+    # A blob holds no blanks, and splitting is far cheaper than searching.
+    if len(value) < _EMBEDDED_MIN_CHARS or max(map(len, value.split()), default=0) < _EMBEDDED_MIN_CHARS:
+        return []
+    found = []
+    for match in _EMBEDDED.finditer(value):
+        group = "url" if match.group("url") else "bare"
+        text = match.group(group)
+        if group == "bare" and not _looks_encoded(text):
+            continue
+        decoded = _from_base64(text)
+        if decoded is not None:
+            mime = (
+                value[match.start() : match.start("url")].removeprefix("data:").partition(";")[0]
+                if group == "url"
+                else ""
+            )
+            start, end = match.span(group)
+            found.append(Payload(path, start, end, *decoded, mime, "", "inline_base64"))
+    return found
+
+
+def _looks_encoded(text: str) -> bool:
+    """Whether a run of letters is base64 of something rather than a word, a hex dump or a repeat."""
+    return len(set(text[:_BARE_MIN_CHARS])) >= _DISTINCT_MIN
+
+
+def _from_base64(text: str) -> tuple[bytes, str] | None:
+    """Bytes and variant of a base64 text, or None when encoding again would not give it back."""
+    wrap, flat = _unwrap(text)
+    if not flat:
+        return None
+    name = "base64url" if "-" in flat or "_" in flat else "base64"
+    if len(flat) % 4 and not flat.endswith("="):
+        name += "-nopad"
+    try:
+        standard = flat.translate(_TO_STANDARD) if name.startswith("base64url") else flat
+        data = binascii.a2b_base64(
+            standard + "=" * (-len(flat) % 4 if name.endswith("nopad") else 0), strict_mode=True
+        )
+    except (binascii.Error, ValueError):
+        return None
+    encoding = f"{name},{wrap}" if wrap else name
+    return (data, encoding) if decode(data, encoding) == text else None
+
+
+_TO_STANDARD = str.maketrans("-_", "+/")
+_BREAKS = {"lf": "\n", "crlf": "\r\n"}
+
+
+def _unwrap(text: str) -> tuple[str, str]:
+    """How a base64 text is broken into lines ("76lf", "64crlf.", "." for a final break), and it unbroken."""
+    end = text.find("\n", 0, 1_024)
+    if end <= 0:
+        return "", text
+    kind = "crlf" if text[end - 1] == "\r" else "lf"
+    width = end - (kind == "crlf")
+    final = "." if text.endswith(_BREAKS[kind]) else ""
+    return f"{width}{kind}{final}", text.replace(_BREAKS[kind], "")
+
+
+def _to_base64(data: bytes, name: str, wrap: str) -> str:
+    flat = (base64.urlsafe_b64encode if name.startswith("base64url") else base64.b64encode)(data).decode(
+        "ascii"
+    )
+    if name.endswith("-nopad"):
+        flat = flat.rstrip("=")
+    if not wrap:
+        return flat
+    match = re.fullmatch(r"(\d+)(lf|crlf)(\.?)", wrap)
+    if match is None:
+        raise ValueError(f"unknown base64 line breaks {wrap!r}")
+    width, line_break = int(match.group(1)), _BREAKS[match.group(2)]
+    lines = [flat[start : start + width] for start in range(0, len(flat), width)]
+    return line_break.join(lines) + (line_break if match.group(3) else "")
+
+
+def _strings(message: Message) -> Iterator[tuple[str, str, str, Mapping[str, Any]]]:
+    """Every string value: its path, its key, the string, and the mapping that holds it."""
+    stack: list[tuple[tuple[str | int, ...], str, Any, Mapping[str, Any]]] = [((), "", message, message)]
+    while stack:
+        path, key, value, holder = stack.pop()
+        if isinstance(value, str):
+            if key not in _IDENTITY_KEYS:
+                yield join_path(path), key, value, holder
+        elif isinstance(value, Mapping):
+            stack += [((*path, name), name, item, value) for name, item in reversed(list(value.items()))]
+        elif isinstance(value, (list, tuple)):
+            stack += [((*path, index), key, item, holder) for index, item in reversed(list(enumerate(value)))]
+
+
+def _holder_mime(holder: Mapping[str, Any]) -> str:
+    for key in _MIME_KEYS:
+        if isinstance(holder.get(key), str):
+            return _label(holder[key])
+    return _FORMAT_MIMES.get(str(holder.get("format", "")), "")
+
+
+def _holder_name(holder: Mapping[str, Any]) -> str:
+    for key in _NAME_KEYS:
+        if isinstance(holder.get(key), str):
+            return _label(holder[key])
+    return ""
+
+
+def _label(text: str) -> str:
+    """A name or type as any database takes it."""
+    return text[:200].encode("utf-8", "replace").decode().replace("\x00", "\ufffd")
+
+
+def _is_own_result(message: Message, call: Mapping[str, Any] | None) -> bool:
+    names = [message.get("name"), _call_function(call).get("name")]
+    return message.get("role") == "tool" and any(
+        str(name).startswith(OWN_TOOL_PREFIX) for name in names if name
+    )
+
+
+def _reads_instructions(call: Mapping[str, Any] | None, exempt: Sequence[str]) -> bool:
+    arguments = _call_function(call).get("arguments")
+    if isinstance(arguments, str) and len(arguments) < 65_536:
+        try:
+            arguments = json.loads(arguments)
+        except (ValueError, RecursionError):
+            return False
+    if not isinstance(arguments, Mapping):
+        return False
+    paths = [str(arguments[key]) for key in _PATH_ARGUMENTS if isinstance(arguments.get(key), str)]
+    return any(_matches(path, pattern) for path in paths for pattern in exempt)
+
+
+def _matches(path: str, pattern: str) -> bool:
+    subject = path if "/" in pattern else path.replace("\\", "/").rpartition("/")[2]
+    return fnmatch.fnmatchcase(subject, pattern)
+
+
+def _call_function(call: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    function = (call or {}).get("function", call)
+    return function if isinstance(function, Mapping) else {}
+
+
+def mentions_reference(message: Message) -> bool:
+    """Whether any string of a message holds what may be a reference."""
+    return any(MARK in value for _, _, value, _ in _strings(message))

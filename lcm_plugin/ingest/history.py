@@ -1,0 +1,65 @@
+"""The end of a conversation, and where a ``/new`` or ``/reset`` cut it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lcm_plugin.ingest.alignment import Incoming
+from lcm_plugin.sessions.kinds import find_conversation, is_isolated
+from lcm_plugin.store.base import Reader
+from lcm_plugin.store.records import Conversation, MessageHead
+from lcm_plugin.types import Session
+
+_MOST_ENDED = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What is ``stored`` last in the conversation, split where the user began anew.
+
+    ``before`` is what was said until then, in the lane's ``ended`` conversations if need be; ``since``
+    comes after. ``lane`` are the conversations in which the host's own ids stay known.
+    """
+
+    conversation: Conversation | None
+    lane: tuple[int, ...]
+    stored: Sequence[MessageHead]
+    before: Sequence[MessageHead]
+    since: Sequence[MessageHead]
+    ended: Sequence[MessageHead]
+
+    def has_prompt(self, item: Incoming) -> bool:
+        """Whether an item is the system message that a ``/new`` left in place."""
+        if item.role != "system" or len(self.since) == len(self.stored):
+            return False
+        prompts = [head.identity for head in self.stored if head.role == "system"]
+        return bool(prompts) and prompts[-1] == item.identity
+
+
+def past_of(reader: Reader, session: Session, window: int) -> Past:
+    """The newest ``window`` messages that a session's new ones may repeat.
+
+    A cron lane's runs have nothing to do with each other.
+    """
+    conversation = find_conversation(reader, session)
+    lane = reader.lane(session.key) if session.key and not is_isolated(session.key) else []
+    stored = reader.heads(conversation.conversation_id, limit=window) if conversation else []
+    restart = conversation.restart_seq if conversation else 1
+    ended = _ended(reader, lane, window) if len(stored) < window else []
+    before = [*ended, *(head for head in stored if head.seq < restart)]
+    members = {row.conversation_id for row in lane} | (
+        {conversation.conversation_id} if conversation else set()
+    )
+    since = [head for head in stored if head.seq >= restart]
+    return Past(conversation, tuple(sorted(members)), stored, before, since, ended)
+
+
+def _ended(reader: Reader, lane: Sequence[Conversation], window: int) -> list[MessageHead]:
+    """The end of what the lane's archived conversations hold, as one row of messages."""
+    heads: list[MessageHead] = []
+    for row in [row for row in reversed(lane) if not row.active][:_MOST_ENDED]:
+        heads = [*reader.heads(row.conversation_id, limit=window - len(heads)), *heads]
+        if len(heads) >= window:
+            break
+    return heads

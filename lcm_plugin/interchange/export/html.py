@@ -1,0 +1,194 @@
+"""One HTML page with a conversation in it: no network, no library, nothing that a message says is run.
+
+Texts stand in the page as JSON in which ``<`` is escaped, so none can end its element; the page's own script puts
+them into the document as text. A content security policy with the hashes of that script and of the style sheet
+forbids everything else. Messages are read and written one by one, so memory stays flat.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import re
+from collections.abc import Callable, Sequence
+from importlib.resources import files
+from typing import Any
+
+from lcm_plugin.config import LcmConfig
+from lcm_plugin.files.externalise import PayloadStore
+from lcm_plugin.interchange.export.pictures import Pictures
+from lcm_plugin.interchange.export.views import Block, blocks_of, items_of, messages_of, summaries_of
+from lcm_plugin.store.base import Reader
+from lcm_plugin.store.records import Conversation, StoredMessage, Summary
+
+MOST_CHARACTERS = 20_000
+_MARK = re.compile(r"\{\{(\w+)\}\}")
+# In the order in which they build on each other.
+_SCRIPTS = ("base.js", "history.js", "map.js", "list.js", "detail.js", "page.js")
+
+Write = Callable[[bytes], object]
+
+
+def write_page(
+    reader: Reader,
+    write: Write,
+    conversations: Sequence[Conversation],
+    config: LcmConfig,
+    *,
+    budget: int,
+    now: int,
+    payloads: PayloadStore | None = None,
+    tell: Callable[[int], None] = lambda messages: None,
+) -> None:
+    """Writes the page. ``budget`` is what the context is compared with; ``tell`` hears how many messages are in.
+
+    Small pictures among the ``payloads`` are shown themselves.
+    """
+    before, after = (_filled(part, conversations) for part in _resource("page.html").split("{{data}}"))
+    write(before.encode("utf-8", "replace"))
+    about = {
+        "exported": now,
+        "budget": budget,
+        "soft": config.context_threshold,
+        "hard": config.hard_threshold,
+        "timezone": config.timezone,
+        "conversations": [_about(conversation) for conversation in conversations],
+    }
+    _write_data(write, "about", [json.dumps(about)])
+    done = 0
+    pictures = Pictures(reader, payloads)
+    for conversation in conversations:
+        done = _write_conversation(reader, write, conversation.conversation_id, pictures, tell, done)
+    write(after.encode())
+
+
+def _filled(page: str, conversations: Sequence[Conversation]) -> str:
+    """A part of the page, its script and style inside."""
+    style = _resource("page.css")
+    script = "".join(_resource(name) for name in _SCRIPTS)
+    policy = (
+        f"default-src 'none'; script-src {_source(script)}; style-src {_source(style)}; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    title = conversations[0].session_key if len(conversations) == 1 else f"{len(conversations)} conversations"
+    values = {
+        "policy": policy,
+        "title": html.escape(title or "Conversation"),
+        "style": style,
+        "script": script,
+    }
+    return _MARK.sub(lambda mark: values[mark[1]], page)
+
+
+def _resource(name: str) -> str:
+    return files("lcm_plugin.interchange.export").joinpath("page", name).read_text(encoding="utf-8")
+
+
+def _source(text: str) -> str:
+    """How a policy names an inline script or style."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _write_data(write: Write, name: str, pieces: Sequence[str]) -> None:
+    write(f'<script type="application/json" id="{name}">'.encode())
+    for piece in pieces:
+        write(_harmless(piece))
+    write(b"</script>\n")
+
+
+def _harmless(text: str) -> bytes:
+    """JSON that can end no element and begin no comment."""
+    return text.replace("<", "\\u003c").encode("utf-8", "replace")
+
+
+def _write_conversation(
+    reader: Reader,
+    write: Write,
+    conversation_id: int,
+    pictures: Pictures,
+    tell: Callable[[int], None],
+    done: int,
+) -> int:
+    write(f'<script type="application/json" id="conversation-{conversation_id}">{{"messages":['.encode())
+    comma = b""
+    for stored in messages_of(reader, conversation_id):
+        write(comma + _harmless(_compact(_message(stored, pictures))))
+        comma = b",\n"
+        done += 1
+        tell(done)
+    write(b'],"summaries":[')
+    comma = b""
+    for view in summaries_of(reader, conversation_id):
+        write(comma + _harmless(_compact(_summary(view.summary, view.sources))))
+        comma = b",\n"
+    items = [[item.ref, item.tokens] for item in items_of(reader, conversation_id)]
+    write(b'],"context":' + _harmless(_compact(items)) + b"}</script>\n")
+    return done
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def _about(conversation: Conversation) -> dict[str, Any]:
+    return {
+        "id": conversation.conversation_id,
+        "key": conversation.session_key,
+        "run": conversation.session_id,
+        "active": conversation.active,
+        "ended": conversation.archive_cause,
+        "messages": conversation.message_count,
+        "from": conversation.created_at,
+        "to": conversation.updated_at,
+        "restart": conversation.restart_seq,
+    }
+
+
+def _message(stored: StoredMessage, pictures: Pictures) -> dict[str, Any]:
+    head = stored.head
+    values = {
+        "id": head.ref,
+        "seq": head.seq,
+        "role": head.role,
+        "at": head.created_at,
+        "tokens": head.tokens,
+        "sender": head.sender,
+        "hidden": head.hidden,
+        "blocks": [_block(block, pictures) for block in blocks_of(stored)],
+    }
+    return {name: value for name, value in values.items() if value not in (None, False, [])}
+
+
+def _block(block: Block, pictures: Pictures) -> dict[str, Any]:
+    values: dict[str, Any] = {
+        "kind": block.kind,
+        "text": block.text[:MOST_CHARACTERS],
+        "cut": max(0, len(block.text) - MOST_CHARACTERS),
+        "name": block.name,
+        "call": block.call_id,
+        "file": block.file_id,
+        "picture": pictures.address(block) if block.kind == "file" else "",
+    }
+    return {name: value for name, value in values.items() if value or name == "text"}
+
+
+def _summary(summary: Summary, sources: Sequence[str]) -> dict[str, Any]:
+    return {
+        "id": summary.summary_id,
+        "depth": summary.depth,
+        "text": summary.content,
+        "tokens": summary.tokens,
+        "from": summary.earliest_at,
+        "to": summary.latest_at,
+        "first": summary.first_seq,
+        "last": summary.last_seq,
+        "messages": summary.message_count,
+        "covered": summary.message_tokens,
+        "level": summary.level,
+        "model": summary.model,
+        "fallback": summary.fallback,
+        "made": summary.created_at,
+        "sources": list(sources),
+    }

@@ -1,0 +1,94 @@
+"""Rows from a source's entries: redacted, taken apart and counted as a host's messages are."""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from lcm_plugin.engine import Engine
+from lcm_plugin.ingest.host_noise import StandingTexts
+from lcm_plugin.ingest.redaction import Redactor
+from lcm_plugin.ingest.rows import PreparedRow, RowMaker, incoming_of
+from lcm_plugin.interchange.importers.records import Entry, Lane, aside
+from lcm_plugin.messages.parts import check_message
+from lcm_plugin.store.records import Part
+from lcm_plugin.types import Message
+
+_KNOWN_CALLS = 512
+
+
+class EntryRows:
+    """Makes rows for one lane; remembers its newest calls, so that results know their tool's name."""
+
+    def __init__(self, engine: Engine, key: str) -> None:
+        config = engine.config
+        self._maker = RowMaker(engine.counter, engine.payloads)
+        self._redactor = Redactor(config.redact_patterns)
+        self._standing = StandingTexts(config.host_note_patterns, config.control_message_patterns)
+        self._key = key
+        self._calls: OrderedDict[str, Mapping[str, Any]] = OrderedDict()
+
+    def make(self, entry: Entry, at: int) -> PreparedRow:
+        """A row for an entry, under the source's id and time. Raises `InputError` for what cannot be stored."""
+        message = self._redacted(check_message(entry.message, entry.place or entry.id))
+        for call in _calls(message):
+            self._calls[str(call["id"])] = call
+        while len(self._calls) > _KNOWN_CALLS:
+            self._calls.popitem(last=False)
+        made = self._maker.make(message, incoming_of(message, self._standing), self._key, at, self._calls)
+        row = replace(
+            made.row,
+            created_at=at,
+            host_id=entry.host_id,
+            hidden=made.row.hidden or entry.hidden,
+            sender=made.row.sender or entry.sender,
+            parts=(*made.row.parts, *self._extras(entry, len(made.row.parts))),
+        )
+        return replace(made, row=row)
+
+    def text(self, text: str) -> str:
+        """A summary's text as it may be stored."""
+        return self._redactor.text(text) if self._redactor.active else text
+
+    def _redacted(self, message: Message) -> Message:
+        return self._redactor.message(message) if self._redactor.active else message
+
+    def _extras(self, entry: Entry, first: int) -> list[Part]:
+        return [
+            Part(first + number, kind, "", "", metadata=json.dumps(self._redacted(dict(data))))
+            for number, (kind, data) in enumerate(entry.extras)
+        ]
+
+
+def head_entry(format_name: str, lane: Lane, parent: str) -> Entry:
+    """The first row of an imported conversation: where it comes from. It is how a later run finds it."""
+    told = {
+        "format": format_name,
+        "source_id": lane.source_id,
+        "session": lane.name,
+        "sub_agent": lane.sub,
+        "branch": lane.branch,
+        "parent_session_key": parent,
+        "title": lane.title,
+        **lane.about,
+    }
+    kind = "subtask" if parent else "agent"
+    about = {key: value for key, value in told.items() if value not in (None, "", {}, [])}
+    return aside(f"import:{format_name}:{lane.source_id}", kind, about, lane.started_at)
+
+
+def _calls(message: Message) -> Sequence[Mapping[str, Any]]:
+    content = message.get("content")
+    blocks = content if isinstance(content, list) else ()
+    calls = message.get("tool_calls") or ()
+    return [
+        call
+        for call in (
+            *calls,
+            *(one for one in blocks if isinstance(one, dict) and one.get("type") == "tool_use"),
+        )
+        if isinstance(call, dict) and isinstance(call.get("id"), str) and call["id"]
+    ]

@@ -1,0 +1,93 @@
+"""Giving the rows of a file numbers and names that are free in the database they come into."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from lcm_plugin.errors import InputError
+from lcm_plugin.interchange.transfer.format import NUMBERED
+from lcm_plugin.store.base import Reader
+from lcm_plugin.store.transfer_base import (
+    CONTEXT_SNAPSHOTS,
+    MESSAGE_PARTS,
+    Counter,
+    Row,
+    Table,
+    Value,
+    canonical_json,
+)
+
+_COUNTER_OF = {column: counter for counter, column in NUMBERED.items()}
+_NAMED = ("summary_id", "parent_summary_id")
+
+
+class Renumbering:
+    """Shifts each counter's numbers by one amount, and renames summaries whose id is taken.
+
+    ``spans`` are the numbers that may come, ``first`` the first free number of each counter.
+    """
+
+    def __init__(
+        self, reader: Reader, spans: dict[Counter, tuple[int, int]], first: dict[Counter, int]
+    ) -> None:
+        self._reader = reader
+        self._spans = spans
+        self._shift = {counter: first[counter] - low for counter, (low, _) in spans.items()}
+        self._names: dict[str, str] = {}
+        self._conversation = 0
+
+    def enter(self, conversation_id: int) -> None:
+        """Rows of another conversation follow."""
+        self._names.clear()
+        self._conversation = conversation_id
+
+    def number(self, counter: Counter, value: Value) -> Value:
+        """The new number for one of the file."""
+        if not isinstance(value, int):
+            return value
+        low, high = self._spans[counter]
+        if not low <= value <= high:
+            raise InputError(
+                f"the file holds number {value} of {counter}, its header promises {low} to {high}"
+            )
+        return value + self._shift[counter]
+
+    def name(self, summary_id: str) -> str:
+        """The new id of a summary: its own unless another conversation has it."""
+        if summary_id not in self._names:
+            taken = bool(self._reader.summaries([summary_id]))
+            self._names[summary_id] = self._other_name(summary_id) if taken else summary_id
+        return self._names[summary_id]
+
+    def row(self, table: Table, row: Row) -> Row:
+        """The row with its new numbers and names."""
+        changed: dict[str, Value] = {}
+        for column, value in zip(table.columns, row, strict=True):
+            if column in _COUNTER_OF:
+                changed[column] = self.number(_COUNTER_OF[column], value)
+            elif column in _NAMED and isinstance(value, str):
+                changed[column] = self.name(value)
+        if table is CONTEXT_SNAPSHOTS:
+            changed["items"] = self._items(str(row[table.position("items")]))
+        elif table is MESSAGE_PARTS and row[table.position("type")] == "compaction":
+            changed["metadata"] = self._metadata(row[table.position("metadata")])
+        return table.replaced(row, **changed)
+
+    def _items(self, text: str) -> str:
+        items: list[list[Any]] = json.loads(text)
+        for item in items:
+            item[2] = self.number("messages", item[2]) if item[1] == "message" else self.name(str(item[2]))
+        return canonical_json(items)
+
+    def _metadata(self, text: Value) -> Value:
+        """A compaction part says which summary came to cover its message."""
+        found = json.loads(text) if isinstance(text, str) else None
+        if not isinstance(found, dict) or not isinstance(found.get("summary_id"), str):
+            return text
+        return json.dumps(found | {"summary_id": self.name(found["summary_id"])})
+
+    def _other_name(self, summary_id: str) -> str:
+        seed = f"{summary_id} in {self.number('conversations', self._conversation)}"
+        return f"sum_{hashlib.sha256(seed.encode()).hexdigest()[:16]}"

@@ -1,0 +1,129 @@
+"""Integrity jobs: checks that were asked for, done by whichever worker has time."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from lcm_plugin.errors import EngineClosed, LcmError, ServerAway, StoreBusy
+from lcm_plugin.events import EventBus
+from lcm_plugin.maintenance.doctor import Doctor
+from lcm_plugin.maintenance.repair import plan_repairs
+from lcm_plugin.store.base import Store
+from lcm_plugin.store.holders import is_dead, new_holder
+from lcm_plugin.store.jobs_base import IntegrityJob, IntegrityMode, JobState
+from lcm_plugin.store.renewal import Renewal
+from lcm_plugin.store.retry import again
+from lcm_plugin.types import IntegrityReport
+
+LEASE_MS = 60_000
+MOST_SECONDS = 600.0
+_MOST_IDS = 100
+_AT_ONCE = 16
+
+
+class IntegrityJobs:
+    """Asks for checks and does them. Thread-safe; any number of processes may do so together."""
+
+    def __init__(self, store: Store, doctor: Doctor, events: EventBus, clock: Callable[[], int]) -> None:
+        self._store = store
+        self._doctor = doctor
+        self._events = events
+        self._clock = clock
+
+    def request(self, conversation_id: int, reason: str, mode: IntegrityMode = "scan") -> None:
+        """Has a conversation checked by the next worker; ``scan_and_plan`` also says what would mend it."""
+        with self._store.write() as writer:
+            writer.request_integrity(conversation_id, mode, reason, self._clock())
+
+    def finished(self) -> list[IntegrityJob]:
+        """Jobs that are done, newest first, each with its result."""
+        with self._store.read() as reader:
+            return reader.finished_integrity_jobs()
+
+    def work_off(self, stop: Callable[[], bool]) -> int:
+        """Does the jobs that are due, until ``stop`` says so, and returns how many were done."""
+        with self._store.read() as reader:
+            due = reader.due_integrity_jobs(self._clock(), limit=_AT_ONCE)
+            due += [job for job in reader.held_integrity_jobs(limit=_AT_ONCE) if is_dead(job.owner)]
+        return sum(self._do(job.conversation_id) for job in due if not stop())
+
+    def _do(self, conversation_id: int) -> bool:
+        owner, taken_at = new_holder(), time.monotonic()
+        job = again(lambda: self._claim(conversation_id, owner))
+        if job is None:
+            return False
+
+        def renew() -> bool:
+            with self._store.write() as writer:
+                return writer.renew_integrity(conversation_id, owner, self._clock(), LEASE_MS)
+
+        with Renewal(renew, LEASE_MS, taken_at):
+            state, result = self._checked(job)
+        settled = again(lambda: self._settle(job, owner, state, result), looks=True)
+        if settled:
+            self._events.emit(
+                "integrity.job_done",
+                conversation_id=conversation_id,
+                mode=job.mode,
+                reason=job.reason,
+                state=state,
+                findings=sum(result.get("findings", {}).values()),
+                detail=result.get("error", ""),
+            )
+        return settled
+
+    def _claim(self, conversation_id: int, owner: str) -> IntegrityJob | None:
+        """The job; one whose holder on this machine has died is taken over at once."""
+        now = self._clock()
+        with self._store.write() as writer:
+            job = writer.claim_integrity(conversation_id, owner, now, LEASE_MS)
+            held = writer.integrity_job(conversation_id) if job is None else None
+            if held is not None and held.state == "running" and held.owner and is_dead(held.owner):
+                writer.release_integrity(conversation_id, held.owner)
+                job = writer.claim_integrity(conversation_id, owner, now, LEASE_MS)
+        return job
+
+    def _checked(self, job: IntegrityJob) -> tuple[JobState, dict[str, Any]]:
+        """How the job went, and what it found; a database that is away or busy leaves it to be done later."""
+        try:
+            with self._store.read() as reader:
+                conversation = reader.conversation(job.conversation_id)
+            report = self._doctor.check(() if conversation is None else (conversation,), seconds=MOST_SECONDS)
+        except (EngineClosed, ServerAway, StoreBusy):
+            raise
+        except LcmError as error:
+            return "failed", {"error": str(error)}
+        return "done", _result(job, report)
+
+    def _settle(self, job: IntegrityJob, owner: str, state: JobState, result: dict[str, Any]) -> bool:
+        """Whether the job ended here: not when somebody else has it by now."""
+        told = json.dumps(result, ensure_ascii=False)
+        with self._store.write() as writer:
+            return writer.settle_integrity(job, owner, state, self._clock(), told)
+
+
+def _result(job: IntegrityJob, report: IntegrityReport) -> dict[str, Any]:
+    """What a job found: counts by class, and the plan when one was asked for."""
+    told: dict[str, Any] = {
+        "complete": report.complete,
+        "ok": report.ok,
+        "findings": dict(Counter(finding.code for finding in report.findings)),
+    }
+    if job.mode == "scan_and_plan":
+        plan = plan_repairs(report)
+        told["plan"] = [
+            {
+                "code": step.code,
+                "description": step.description,
+                "ids": list(step.ids[:_MOST_IDS]),
+                "more": max(0, len(step.ids) - _MOST_IDS),
+                "destructive": step.destructive,
+            }
+            for step in plan.steps
+        ]
+        told["refused"] = dict(Counter(finding.code for finding in plan.refused))
+    return told

@@ -1,0 +1,131 @@
+"""Redaction after the fact: taking a secret out of everything that is stored.
+
+A redacted message is stored as it would have been, had the secret never been in it: its parts, payloads, token
+count and identity are made anew by the same code that stores messages. What it was known by before is
+remembered, so that a host that repeats its old list does not bring the secret back. Whoever removed how much
+is recorded; what it was is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from lcm_plugin.errors import NotFound
+from lcm_plugin.events import EventBus
+from lcm_plugin.files.externalise import PayloadStore
+from lcm_plugin.ingest.host_noise import StandingTexts
+from lcm_plugin.maintenance.redact_sweep import Redacted, Sweep, Tools
+from lcm_plugin.maintenance.redact_targets import NamedThings, Target
+from lcm_plugin.messages.tokens import TokenCounter
+from lcm_plugin.recall.refs import Ref
+from lcm_plugin.store.base import Reader, Store
+from lcm_plugin.store.records import Conversation, FileRecord
+
+_PAGE = 200
+
+
+class Redaction:
+    """Finds and removes. Thread-safe; hosts may go on meanwhile."""
+
+    def __init__(
+        self,
+        store: Store,
+        payloads: PayloadStore,
+        counter: TokenCounter,
+        standing: StandingTexts,
+        events: EventBus,
+        clock: Callable[[], int],
+        zone: str,
+    ) -> None:
+        self._store = store
+        self._payloads = payloads
+        self._events = events
+        self._clock = clock
+        self._tools = Tools(store, payloads, counter, standing, zone)
+
+    def look(self, target: Target, *, may_be_missing: bool = False) -> Redacted:
+        """Where a target occurs; nothing is written.
+
+        Raises `NotFound` for an id that does not exist, unless it ``may_be_missing``.
+        """
+        if isinstance(target, NamedThings) and not may_be_missing:
+            self._check_named(target)
+        return self._run(target, None)
+
+    def apply(self, target: Target, requested_by: str, *, keep_bytes: bool = False) -> Redacted:
+        """Removes it everywhere, then every trace of it in the database's own files (`scrub`).
+
+        With ``keep_bytes`` payloads that nothing refers to any more stay in the folder: a copy shares it with
+        the database itself.
+        """
+        with self._store.write() as writer:
+            removal_id = writer.begin_removal("redact", requested_by, self._clock())
+        done = self._run(target, removal_id, delete_bytes=not keep_bytes)
+        self._events.emit(
+            "redaction.done", messages=done.messages, summaries=done.summaries, files=done.files
+        )
+        self.scrub()
+        return done
+
+    def scrub(self) -> None:
+        """Removes what the database's files still hold of texts that were deleted or changed.
+
+        Raises `StoreBusy` when others hold it up; the texts are gone all the same, and it can be called again.
+        """
+        self._store.give_back_space(scrub=True)
+
+    def _run(self, target: Target, removal_id: int | None, *, delete_bytes: bool = False) -> Redacted:
+        found = Redacted(removal_id or 0)
+        if isinstance(target, NamedThings):
+            found.above += self._above(target)
+        dropped: list[FileRecord] = []
+        for conversation in self._conversations():
+            sweep = Sweep(self._tools, conversation, target, removal_id, found)
+            sweep.messages()
+            sweep.summaries()
+            sweep.files()
+            dropped += sweep.dropped
+        if removal_id is not None:
+            with self._store.write() as writer:
+                free = writer.unreferenced(dropped) if dropped else []
+                if delete_bytes:
+                    self._payloads.delete_bytes(free)
+                writer.add_to_removal(
+                    removal_id, messages=found.messages, summaries=found.summaries, files=found.files
+                )
+        return found
+
+    def _conversations(self) -> Iterator[Conversation]:
+        after = 0
+        while True:
+            with self._store.read() as reader:
+                page = reader.conversations(after_id=after, limit=_PAGE)
+            if not page:
+                return
+            yield from page
+            after = page[-1].conversation_id
+
+    def _check_named(self, target: NamedThings) -> None:
+        with self._store.read() as reader:
+            for ref in target.refs:
+                if not _exists(reader, ref):
+                    raise NotFound(f"there is no {ref.kind} {ref.text}")
+
+    def _above(self, target: NamedThings) -> list[str]:
+        """The summaries over named messages, from the leaves upwards, each once."""
+        numbers = [ref.message_id for ref in target.refs if ref.kind == "message"]
+        found: dict[str, None] = {}
+        with self._store.read() as reader:
+            level = list(reader.covering_leaf(numbers).values()) if numbers else []
+            while level:
+                found.update(dict.fromkeys(level))
+                level = [up for one in level for up in reader.derived_from(one) if up not in found]
+        return list(found)
+
+
+def _exists(reader: Reader, ref: Ref) -> bool:
+    if ref.kind == "message":
+        return bool(reader.messages_by_id([ref.message_id]))
+    if ref.kind == "summary":
+        return bool(reader.summaries([ref.text]))
+    return reader.file(ref.text) is not None

@@ -1,0 +1,93 @@
+"""A small check after compactions, in the background: the new summaries, and now and then the context.
+
+It reads the newest summaries, a few of each run, for a fraction of a second, and makes way for turns. What it
+finds becomes an event, and asks for a whole check of the conversation by a worker.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+
+from lcm_plugin.compaction.background import Background
+from lcm_plugin.errors import LcmError
+from lcm_plugin.events import Event, EventBus
+from lcm_plugin.maintenance.check import Checker
+from lcm_plugin.maintenance.jobs import IntegrityJobs
+from lcm_plugin.types import Severity
+
+NEWEST = 3
+EVERY = 8
+SECONDS = 0.3
+_MOST_WAITING = 32
+# Cheap whatever the history's length: they read the context, not the messages behind it.
+_OF_THE_CONTEXT = ("counters", "context_dangling", "context_foreign", "context_order")
+
+
+class Sampler:
+    """Listens to compaction passes. Thread-safe."""
+
+    def __init__(
+        self,
+        checker: Checker,
+        jobs: IntegrityJobs,
+        background: Background,
+        events: EventBus,
+        clock: Callable[[], int],
+    ) -> None:
+        self._checker = checker
+        self._jobs = jobs
+        self._background = background
+        self._events = events
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._new: OrderedDict[int, list[str]] = OrderedDict()
+        self._runs: dict[int, int] = {}
+
+    def note(self, event: Event) -> None:
+        """Remembers a summary that was just published and has it looked at soon."""
+        summary_id, conversation_id = event.fields.get("summary_id"), event.conversation_id
+        if event.name != "compaction.pass" or conversation_id is None or not summary_id:
+            return
+        with self._lock:
+            self._new.setdefault(conversation_id, []).append(str(summary_id))
+            del self._new[conversation_id][:-NEWEST]
+            while len(self._new) > _MOST_WAITING:
+                self._new.popitem(last=False)
+        self._background.submit(("integrity-sample", conversation_id), lambda: self.sample(conversation_id))
+
+    def sample(self, conversation_id: int) -> None:
+        """Looks at what is new of one conversation."""
+        with self._lock:
+            fresh = frozenset(self._new.pop(conversation_id, ()))
+            count = self._runs[conversation_id] = self._runs.get(conversation_id, -1) + 1
+        self._background.make_way()
+        end = time.monotonic() + SECONDS
+
+        def stop() -> bool:
+            return self._background.closing or time.monotonic() > end
+
+        try:
+            found = [
+                one
+                for one in self._checker.check_summaries(fresh, stop)
+                if one.severity is not Severity.INFO and one.code != "summary_fallback"
+            ]
+            if count % EVERY == 0:
+                found += self._checker.audit(_OF_THE_CONTEXT, conversation_id, self._clock(), stop).findings
+            if not found:
+                return
+            self._events.emit(
+                "integrity.sampled",
+                level=logging.WARNING,
+                conversation_id=conversation_id,
+                findings=len(found),
+                classes=",".join(sorted({one.code for one in found})),
+                ids=" ".join(ref for one in found[:5] for ref in one.ids),
+            )
+            self._jobs.request(conversation_id, "sample", "scan_and_plan")
+        except LcmError as error:
+            self._events.emit("integrity.sample_failed", conversation_id=conversation_id, error=str(error))

@@ -1,0 +1,168 @@
+"""What makes a message the same message: its hash, its host id, its sender and time."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from hashlib import blake2b
+from typing import Any
+
+from lcm_plugin.messages.parts import calls_answered
+from lcm_plugin.types import HOST_DATA, Message
+
+_TIME_KEYS = ("created_at", "createdAt", "timestamp", "time", "ts", "date")
+_SENDER_KEYS = ("sender", "name", "author", "user")
+_CHANNEL_KEYS = ("channel", "channel_id", "chat_id")
+_CALL_ID_KEYS = frozenset({"id", "call_id", "tool_use_id"})
+_NUMBERED = re.compile(r"-\d{1,6}$")
+_SECONDS_BELOW = 100_000_000_000
+
+
+def identity_of(message: Message) -> int:
+    """A signed 64-bit hash of role, sender, words, calls and answers.
+
+    Reasoning, metadata and the difference between a string and a single text block do not count,
+    since hosts change them between two looks at the same message.
+    """
+    digest = blake2b(digest_size=8)
+    for piece in _essence(message):
+        digest.update(piece.encode("utf-8", "surrogatepass"))
+        digest.update(b"\x1f")
+    return int.from_bytes(digest.digest(), "big", signed=True)
+
+
+def text_of(message: Message) -> str:
+    """The words of a message: its string content or its text blocks."""
+    content = message.get("content")
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return ""
+    return "\n".join(
+        block if isinstance(block, str) else block["text"]
+        for block in content
+        if isinstance(block, str) or (isinstance(block, dict) and isinstance(block.get("text"), str))
+    )
+
+
+def host_id_of(message: Message) -> str | None:
+    """The host's own id of a message, made unique per role; None when it gives none.
+
+    It stands in the message or in its host data, which models never see.
+    """
+    value = message.get("id", _host_data(message).get("id"))
+    if isinstance(value, bool) or not isinstance(value, (str, int)) or value == "":
+        return None
+    return f"{message['role']}:{value}".encode("utf-8", "replace").decode()
+
+
+def sender_of(message: Message) -> str | None:
+    """Who wrote a message, when the host says so; a tool's name is no sender."""
+    if message["role"] in ("tool", "function"):
+        return None
+    return _first_text(message, _SENDER_KEYS)
+
+
+def channel_of(message: Message) -> str | None:
+    """Where a message was written, when the host says so."""
+    return _first_text(message, _CHANNEL_KEYS)
+
+
+def time_of(message: Message, default: int) -> int:
+    """When a message was written, in ms: seconds, milliseconds or ISO 8601; naive times are UTC."""
+    for record in (message, _host_data(message)):
+        if (found := told_time(record)) is not None:
+            return found
+    return default
+
+
+def told_time(record: Mapping[str, Any]) -> int | None:
+    """The time that a record tells under one of the usual keys, in ms; None when it tells none."""
+    for key in _TIME_KEYS:
+        value = record.get(key)
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < 1e15:
+            return int(value * 1000) if value < _SECONDS_BELOW else int(value)
+        if isinstance(value, str) and (at := _parse_time(value)) is not None:
+            return at
+    return None
+
+
+def _host_data(message: Message) -> Mapping[str, Any]:
+    data = message.get(HOST_DATA)
+    return data if isinstance(data, Mapping) else {}
+
+
+def _parse_time(text: str) -> int | None:
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError:
+        return None
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return int(moment.timestamp() * 1000)
+
+
+def _first_text(message: Message, keys: tuple[str, ...]) -> str | None:
+    for key in keys:
+        value = message.get(key)
+        if isinstance(value, dict):
+            value = value.get("name") or value.get("id")
+        if isinstance(value, (str, int)) and not isinstance(value, bool) and value != "":
+            return str(value).encode("utf-8", "replace").decode()
+    return None
+
+
+def _essence(message: Message) -> list[str]:
+    pieces = [message["role"], sender_of(message) or "", text_of(message).strip()]
+    content = message.get("content")
+    if isinstance(content, dict) or (isinstance(content, list) and not _is_words(content)):
+        pieces.append(_canonical(_without_words(content)))
+    pieces += [_call_essence(call) for call in message.get("tool_calls") or ()]
+    if message.get("function_call"):
+        pieces.append(_canonical(message["function_call"]))
+    pieces += map(_base_id, calls_answered(message))
+    return pieces
+
+
+def _base_id(call_id: Any) -> Any:
+    """A call's id without the number that a context gives to one that recurs."""
+    return _NUMBERED.sub("", call_id) if isinstance(call_id, str) else call_id
+
+
+def _call_essence(call: Any) -> str:
+    if not isinstance(call, dict) or not isinstance(call.get("function"), dict):
+        return _canonical(call)
+    function = call["function"]
+    return _canonical([_base_id(call.get("id")), function.get("name"), function.get("arguments")])
+
+
+def _is_words(content: list[Any]) -> bool:
+    return all(
+        isinstance(block, str) or (isinstance(block, dict) and set(block) == {"type", "text"})
+        for block in content
+        if block
+    )
+
+
+def _without_words(content: Any) -> Any:
+    if not isinstance(content, list):
+        return content
+    return [
+        {
+            key: _base_id(value) if key in _CALL_ID_KEYS else value
+            for key, value in block.items()
+            if key != "text"
+        }
+        if isinstance(block, dict)
+        else None
+        for block in content
+        if not (
+            isinstance(block, dict)
+            and str(block.get("type")) in ("thinking", "reasoning", "redacted_thinking")
+        )
+    ]
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))

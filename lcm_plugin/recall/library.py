@@ -1,0 +1,218 @@
+"""Reading a whole database: its conversations, their messages, and the DAG from the context down.
+
+This is what people and proofs look at (the ``lcm`` command, exports, the replay's check). It only reads,
+in pages, so that memory stays flat whatever the history's length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lcm_plugin.errors import InputError, NotFound
+from lcm_plugin.messages.parts import rebuild
+from lcm_plugin.sessions.globs import matches
+from lcm_plugin.store.base import Reader, Store
+from lcm_plugin.store.records import (
+    Conversation,
+    Item,
+    MessageHead,
+    Part,
+    StoredMessage,
+    StoreStatus,
+    Summary,
+    message_ref,
+)
+from lcm_plugin.types import Message
+
+PAGE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A place in the DAG: a summary with its sources, or a raw message (then ``summary`` is None)."""
+
+    ordinal: int
+    summary: Summary | None = None
+    message: MessageHead | None = None
+    sources: tuple[Node, ...] = ()
+    message_ids: tuple[int, ...] = ()
+
+    @property
+    def height(self) -> int:
+        """Steps down to the raw messages; 0 for a raw message."""
+        return 0 if self.summary is None else self.summary.depth + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Walked:
+    """A message reached from the context; ``by_way_of`` are the summaries above it, outermost first."""
+
+    ref: str
+    message: Message
+    by_way_of: tuple[str, ...] = ()
+
+
+class Library:
+    """Read access to a store. ``read_file`` gives a part's value when its text was moved to a file."""
+
+    def __init__(self, store: Store, read_file: Callable[[Part], Any] | None = None) -> None:
+        self._store = store
+        self._read_file = read_file
+
+    def status(self) -> StoreStatus:
+        """Totals of the whole database."""
+        with self._store.read() as reader:
+            return reader.status()
+
+    def conversation(self, selector: str) -> Conversation:
+        """The conversation that a person means: a number, a session key, a session id, or a glob.
+
+        Of several with one key the active one, else the newest. Raises `NotFound`, and `InputError` for a
+        glob that matches more than one key.
+        """
+        if "*" in selector:
+            selector = self._only_key(selector)
+        with self._store.read() as reader:
+            found = self._by_number(reader, selector) or _newest(reader.lane(selector))
+            if found is None and (key := reader.session_key_of(selector)) is not None:
+                found = _newest(reader.lane(key))
+        if found is None:
+            raise NotFound(
+                f"no conversation {selector!r}: no number, session key or session id of this database"
+            )
+        return found
+
+    def conversations(self, *, after_id: int = 0, active_only: bool = False) -> Iterator[Conversation]:
+        """All conversations after an id, in id order."""
+        while True:
+            with self._store.read() as reader:
+                rows = reader.conversations(after_id=after_id, limit=PAGE, active_only=active_only)
+            if not rows:
+                return
+            yield from rows
+            after_id = rows[-1].conversation_id
+
+    def messages(self, conversation_id: int, *, after_seq: int = 0) -> Iterator[StoredMessage]:
+        """All messages of a conversation after a seq, in order."""
+        while True:
+            with self._store.read() as reader:
+                rows = reader.messages(conversation_id, after_seq=after_seq, limit=PAGE)
+            if not rows:
+                return
+            yield from rows
+            after_seq = rows[-1].head.seq
+
+    def message(self, message_id: int) -> StoredMessage:
+        """One message. Raises `NotFound`."""
+        with self._store.read() as reader:
+            found = reader.messages_by_id([message_id]).get(message_id)
+        if found is None:
+            raise NotFound(f"no message {message_ref(message_id)}")
+        return found
+
+    def whole(self, stored: StoredMessage) -> Message:
+        """The message as it came in."""
+        return rebuild(stored, self._read_file)
+
+    def summaries(
+        self, conversation_id: int, *, after: str | None = None, depth: int | None = None
+    ) -> Iterator[Summary]:
+        """A conversation's summaries after an id, in the order in which they were made."""
+        while True:
+            with self._store.read() as reader:
+                rows = reader.list_summaries(conversation_id, after=after, limit=PAGE, depth=depth)
+            if not rows:
+                return
+            yield from rows
+            after = rows[-1].summary_id
+
+    def summary(self, summary_id: str) -> Summary:
+        """One summary. Raises `NotFound`."""
+        with self._store.read() as reader:
+            found = reader.summaries([summary_id]).get(summary_id)
+        if found is None:
+            raise NotFound(f"no summary {summary_id}")
+        return found
+
+    def items(self, conversation_id: int, *, after: int = 0) -> Iterator[Item]:
+        """The active context after an ordinal, in order."""
+        while True:
+            with self._store.read() as reader:
+                rows = reader.oldest_items(conversation_id, after=after, limit=PAGE)
+            if not rows:
+                return
+            yield from rows
+            after = rows[-1].ordinal
+
+    def summary_counts(self, conversation_id: int) -> dict[int, int]:
+        """Summaries by depth."""
+        with self._store.read() as reader:
+            return dict(sorted(reader.summary_counts(conversation_id).items()))
+
+    def outline(self, conversation_id: int) -> list[Node]:
+        """The context as a forest: its items in order, each summary with all that is below it."""
+        return [self._node(item) for item in self.items(conversation_id)]
+
+    def node(self, summary_id: str) -> Node:
+        """One summary with all that is below it. Raises `NotFound`."""
+        return self._below(self.summary(summary_id), 0)
+
+    def walk(self, conversation_id: int) -> Iterator[Walked]:
+        """Every message that the context reaches, in order, each as it came in."""
+        for item in self.items(conversation_id):
+            if item.message is not None:
+                yield from self._read([item.message.message_id], ())
+            else:
+                yield from self._walk_down(str(item.summary_id), ())
+
+    def _only_key(self, glob: str) -> str:
+        keys = {row.session_key for row in self.conversations() if matches(glob, row.session_key)}
+        if not keys:
+            raise NotFound(f"no session key matches {glob!r}")
+        if len(keys) > 1:
+            some = ", ".join(sorted(keys)[:5])
+            raise InputError(
+                f"{glob!r} matches {len(keys)} session keys ({some}{', …' if len(keys) > 5 else ''})"
+            )
+        return keys.pop()
+
+    def _walk_down(self, summary_id: str, way: Sequence[str]) -> Iterator[Walked]:
+        with self._store.read() as reader:
+            inner = reader.source_summaries(summary_id)
+            leaves = [] if inner else reader.source_messages(summary_id)
+        below = (*way, summary_id)
+        for source in inner:
+            yield from self._walk_down(source, below)
+        yield from self._read(leaves, below)
+
+    def _read(self, message_ids: Sequence[int], way: tuple[str, ...]) -> Iterator[Walked]:
+        with self._store.read() as reader:
+            found = reader.messages_by_id(message_ids)
+        for message_id in message_ids:
+            if message_id in found:
+                yield Walked(message_ref(message_id), self.whole(found[message_id]), way)
+
+    def _node(self, item: Item) -> Node:
+        if item.message is not None:
+            return Node(item.ordinal, message=item.message)
+        return self._below(self.summary(str(item.summary_id)), item.ordinal)
+
+    def _below(self, summary: Summary, ordinal: int) -> Node:
+        with self._store.read() as reader:
+            ids = reader.source_summaries(summary.summary_id)
+            found = reader.summaries(ids)
+            leaves = () if ids else tuple(reader.source_messages(summary.summary_id))
+        sources = tuple(self._below(found[source], 0) for source in ids if source in found)
+        return Node(ordinal, summary=summary, sources=sources, message_ids=leaves)
+
+    @staticmethod
+    def _by_number(reader: Reader, selector: str) -> Conversation | None:
+        return reader.conversation(int(selector)) if selector.isascii() and selector.isdigit() else None
+
+
+def _newest(lane: Sequence[Conversation]) -> Conversation | None:
+    active = [conversation for conversation in lane if conversation.active]
+    candidates = active or lane
+    return candidates[-1] if candidates else None

@@ -1,0 +1,281 @@
+"""Which of the rows that hold some words answer a question best.
+
+The score starts from Okapi BM25 over the words of the question and is shaped by what holds for any
+conversation, with no weight learned from data:
+
+- *coverage*: a row with all the words beats one that repeats a rare one; neighbouring words of the
+  question that stand close together count a little more;
+- *context*: a short turn means little without the turns round it, so it takes a share of their scores,
+  the less the longer it is;
+- *who speaks*: a question that names one speaker is answered by that speaker; turns that are questions
+  rarely hold answers; where replies are much longer than what users write, facts come from users, and
+  so they do when the question says "I" or "my";
+- *when*: a question for a time is answered by turns that hold one;
+- *echoes*: what only repeats hardly counts: the question itself, and calls of the recall tools with their
+  answers, which quote what was found before;
+- *which one*: an identifier names its thing, so rows that hold it beat those beside them;
+- *meaning*, where vectors are stored: a row that is close to a question counts up to twice.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from lcm_plugin.recall.match import Matches
+from lcm_plugin.recall.query import MAX_CHARS, ParsedQuery
+from lcm_plugin.recall.schemas import TOOL_NAMES
+from lcm_plugin.recall.words import WORD, fold, is_function_word
+from lcm_plugin.store.search_base import SearchRow, Stretch
+
+K1, B = 0.8, 0.8
+COVERAGE = 0.7
+CLOSE_WORDS, CLOSE_CHARS = 0.15, 30
+NEIGHBOURS = {-1: 0.5, 1: 0.3, -2: 0.2, 2: 0.15, -3: 0.1, 3: 0.1}
+REACH = 3
+SURROUNDINGS, SURROUNDINGS_REACH = 0.4, 10
+SELF_CONTAINED_TOKENS = 80
+SPEAKER, QUESTION, USER, TIME, IDENTIFIER = 2.0, 0.6, 1.5, 1.3, 2.0
+LONG_REPLIES = 2.0
+SPEAKER_SHARE = 0.1
+EXPANDED = 60
+HYBRID_HALF_DAYS = 30.0
+MEANING = 1.0
+ECHO = 0.1
+
+_TIME_WORDS = re.compile(
+    r"\b(?:yesterday|today|tomorrow|tonight|ago|last|next|week|weekend|month|year|years|morning|recently|since|"
+    r"(?:mon|tues|wednes|thurs|fri|satur|sun)day|january|february|march|april|may|june|july|august|september|"
+    r"october|november|december|spring|summer|fall|autumn|winter|\d{4}|\d{1,2}(?:st|nd|rd|th|:\d\d))\b"
+)
+_SPEAKER_PREFIX = re.compile(r"(?m)^([^\W\d_][\w .'-]{0,30}): ")
+
+_ABOUT_THE_USER = frozenset({"i", "me", "my", "mine", "myself", "user"})
+
+Around = Callable[[Sequence[Stretch]], Iterable[SearchRow]]
+Closeness = Callable[[Sequence[int]], Mapping[int, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A row and where the query's units stand in it."""
+
+    row: SearchRow
+    matches: Matches
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A candidate and its score. ``nearby``: it holds none of the words, only its neighbours do."""
+
+    row: SearchRow
+    matches: Matches
+    score: float
+    nearby: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """What is known of all rows searched: how many there are, and in which share each unit occurs."""
+
+    total: int
+    shares: Sequence[float]
+    senders: Sequence[str] = ()
+
+
+def rank(
+    query: ParsedQuery,
+    candidates: Sequence[Candidate],
+    corpus: Corpus,
+    around: Around,
+    find: Callable[[str], Matches],
+    closeness: Closeness = lambda row_ids: {},
+) -> list[Ranked]:
+    """Candidates best first; a question also gets the turns round the best ones.
+
+    ``around`` gives the messages of some stretches of conversations, ``find`` the matches in a text,
+    ``closeness`` how near rows come to what the query means, 0 to 1, as far as it is known.
+    """
+    if not candidates:
+        return []
+    scorer = _Scorer(query, candidates, corpus)
+    if not query.is_phrase_like:
+        ranked = [Ranked(c.row, c.matches, scorer.own(c)) for c in candidates]
+        return sorted(ranked, key=_best_first)
+    own = {c.row.row_id: (c, scorer.own(c)) for c in candidates}
+    if query.is_question:
+        best = sorted(own.values(), key=lambda pair: -pair[1])[:EXPANDED]
+        for row in around([_stretch(candidate.row) for candidate, _ in best]):
+            if row.row_id not in own:
+                added = Candidate(row, find(row.text))
+                own[row.row_id] = (added, scorer.own(added))
+    meaning = _meaning(own, closeness) if query.is_question else {}
+    placed = {(c.row.conversation_id, c.row.position): score for c, score in own.values()}
+    ranked = [
+        Ranked(
+            c.row,
+            c.matches,
+            _in_context(c.row, score, placed) * scorer.shape(c) * meaning.get(c.row.row_id, 1.0),
+            nearby=not c.matches,
+        )
+        for c, score in own.values()
+    ]
+    return sorted((one for one in ranked if one.score > 0), key=_best_first)
+
+
+def by_recency_too(ranked: Sequence[Ranked]) -> list[Ranked]:
+    """The same rows with every score halved per 30 days of age, counted from the newest of them."""
+    newest = max((one.row.until for one in ranked), default=0)
+    day = 86_400_000.0
+    aged = [
+        Ranked(
+            one.row,
+            one.matches,
+            one.score * 0.5 ** ((newest - one.row.until) / day / HYBRID_HALF_DAYS),
+            one.nearby,
+        )
+        for one in ranked
+    ]
+    return sorted(aged, key=_best_first)
+
+
+class _Scorer:
+    """The scores of single rows for one query."""
+
+    def __init__(self, query: ParsedQuery, candidates: Sequence[Candidate], corpus: Corpus) -> None:
+        self._query = query
+        self._idf = [_inverse_frequency(share, corpus.total) for share in corpus.shares]
+        self._idf_sum = sum(self._idf) or 1.0
+        self._average = sum(c.row.tokens for c in candidates) / len(candidates) or 1.0
+        self._identifiers = [index for index, unit in enumerate(query.units) if unit.is_identifier]
+        self._asks_when = "when" in query.words[:3]
+        # A single word says nothing of who is asked.
+        speaks = query.is_phrase_like
+        self._named = _named_speaker(query.words, candidates, corpus.senders) if speaks else None
+        self._user_factor = _user_factor(query.words, candidates) if self._named is None else 1.0
+
+    def own(self, candidate: Candidate) -> float:
+        """BM25 with coverage and closeness, of the row alone."""
+        length = K1 * (1 - B + B * candidate.row.tokens / self._average)
+        score = covered = 0.0
+        for idf, spans in zip(self._idf, candidate.matches.spans, strict=True):
+            if spans:
+                score += idf * len(spans) * (K1 + 1) / (len(spans) + length)
+                covered += idf
+        score *= 1 - COVERAGE + COVERAGE * covered / self._idf_sum
+        if self._only_repeats(candidate.row):
+            score *= ECHO
+        return score * (1 + CLOSE_WORDS) ** _close_pairs(candidate.matches)
+
+    def _only_repeats(self, row: SearchRow) -> bool:
+        if row.tool_name in TOOL_NAMES:
+            return True
+        asked = self._query.words if self._query.is_question else ()
+        return bool(asked) and len(row.text) <= MAX_CHARS and tuple(WORD.findall(fold(row.text))) == asked
+
+    def shape(self, candidate: Candidate) -> float:
+        """The factor that a row's speaker and kind give."""
+        row, factor = candidate.row, 1.0
+        if any(candidate.matches.spans[index] for index in self._identifiers):
+            factor *= IDENTIFIER
+        if self._named is not None and speaker_of(row) == self._named:
+            factor *= SPEAKER
+        if row.text.rstrip()[-1:] in ("?", "？"):
+            factor *= 1 - (1 - QUESTION) * _share(row)
+        if row.role == "user":
+            factor *= self._user_factor
+        if self._asks_when and _TIME_WORDS.search(row.text.lower()):
+            factor *= TIME
+        return factor
+
+
+def _inverse_frequency(share: float, total: int) -> float:
+    """Robertson's idf of a unit, never below a small weight."""
+    count = share * total
+    return max(0.05, math.log((total - count + 0.5) / (count + 0.5)))
+
+
+def speaker_of(row: SearchRow) -> str | None:
+    """Who wrote a message: the host's word, or a ``Name: `` at its beginning; folded."""
+    if row.sender:
+        return fold(row.sender)
+    prefixes = {fold(name) for name in _SPEAKER_PREFIX.findall(row.text)}
+    return prefixes.pop() if len(prefixes) == 1 and _SPEAKER_PREFIX.match(row.text) else None
+
+
+def _named_speaker(
+    words: Sequence[str], candidates: Sequence[Candidate], senders: Sequence[str]
+) -> str | None:
+    """The one speaker whom the question names; None for none and for several."""
+    known = {fold(sender) for sender in senders} | _written_speakers(candidates)
+    asked = {word for word in words if not is_function_word(word)}
+    named = {one for one in known if one and asked.intersection(WORD.findall(one))}
+    return named.pop() if len(named) == 1 else None
+
+
+def _written_speakers(candidates: Sequence[Candidate]) -> set[str | None]:
+    """Who begins many messages with a name and a colon; a lone ``Error: `` is no speaker."""
+    counts = Counter(speaker_of(c.row) for c in candidates)
+    return {speaker for speaker, count in counts.items() if count >= SPEAKER_SHARE * len(candidates)}
+
+
+def _user_factor(words: Sequence[str], candidates: Sequence[Candidate]) -> float:
+    """What a user's message counts: a question in the first person, or about the user, is about what users said."""
+    if not _ABOUT_THE_USER.isdisjoint(words):
+        return SPEAKER
+    return USER if _replies_are_long(candidates) else 1.0
+
+
+def _replies_are_long(candidates: Sequence[Candidate]) -> bool:
+    users = [c.row.tokens for c in candidates if c.row.role == "user"]
+    others = [c.row.tokens for c in candidates if c.row.role != "user"]
+    if len(users) < 5 or len(others) < 5:
+        return False
+    return sum(others) / len(others) >= LONG_REPLIES * sum(users) / len(users)
+
+
+def _close_pairs(matches: Matches) -> int:
+    """How many neighbouring units of the question stand close together in the row."""
+    pairs = 0
+    for left, right in zip(matches.spans, matches.spans[1:], strict=False):
+        pairs += any(
+            a_start - b_end <= CLOSE_CHARS and b_start - a_end <= CLOSE_CHARS
+            for a_start, a_end in left[:20]
+            for b_start, b_end in right[:20]
+        )
+    return pairs
+
+
+def _stretch(row: SearchRow) -> Stretch:
+    return (row.conversation_id, row.position - REACH, row.position + REACH)
+
+
+def _in_context(row: SearchRow, own: float, placed: Mapping[tuple[int, int], float]) -> float:
+    """A row's score with its share of its neighbours' scores."""
+    share = _share(row)
+    here, at = row.conversation_id, row.position
+    near = sum(weight * placed.get((here, at + step), 0.0) for step, weight in NEIGHBOURS.items())
+    wide = sum(
+        placed.get((here, at + step), 0.0) for step in range(-SURROUNDINGS_REACH, SURROUNDINGS_REACH + 1)
+    )
+    return own + share * (near + SURROUNDINGS * wide / (2 * SURROUNDINGS_REACH + 1))
+
+
+def _share(row: SearchRow) -> float:
+    """How much a row leans on what stands round it: all when it is short, less the longer it is."""
+    return min(1.0, SELF_CONTAINED_TOKENS / max(row.tokens, 1))
+
+
+def _meaning(row_ids: Iterable[int], closeness: Closeness) -> dict[int, float]:
+    """A factor for each row; one whose meaning is not known yet gets the mean of the others."""
+    wanted = list(row_ids)
+    known = {row_id: 1 + MEANING * max(0.0, near) for row_id, near in closeness(wanted).items()}
+    usual = sum(known.values()) / len(known) if known else 1.0
+    return {row_id: known.get(row_id, usual) for row_id in wanted}
+
+
+def _best_first(one: Ranked) -> tuple[float, int]:
+    return (-one.score, -one.row.row_id)

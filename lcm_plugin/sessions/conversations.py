@@ -1,0 +1,50 @@
+"""From what a host calls a session to its key, its access and its conversation."""
+
+from __future__ import annotations
+
+from lcm_plugin.sessions.access import Access, SessionGate
+from lcm_plugin.sessions.kinds import find_conversation
+from lcm_plugin.store.base import Reader, Store
+from lcm_plugin.store.records import Conversation
+from lcm_plugin.types import Session
+
+
+class SessionDirectory:
+    """Looks sessions up. A bare session id stands for the key it was seen under."""
+
+    def __init__(self, store: Store, gate: SessionGate) -> None:
+        self._store = store
+        self._gate = gate
+
+    def access(self, session: Session) -> Access:
+        """Whether a session may be read and written, only read, or neither."""
+        if session.key or not self._gate.needs_lookup:
+            return self._gate.access(session)
+        with self._store.read() as reader:
+            return self._gate.access(session, reader)
+
+    def keyed(self, session: Session) -> Session:
+        """The session with a key: for a bare id the key it was seen under, else the id."""
+        if session.key:
+            return session
+        with self._store.read() as reader:
+            return Session(self._gate.key_of(session, reader), session.id)
+
+    def conversation(self, reader: Reader, session: Session) -> Conversation | None:
+        """The session's active conversation; None for an unbound or ignored session."""
+        if not session.key and not session.id:
+            return None
+        if self._gate.access(session, reader) is Access.NONE:
+            return None
+        return find_conversation(reader, Session(self._gate.key_of(session, reader), session.id))
+
+    def writable_conversation(self, session: Session) -> Conversation | None:
+        """The active conversation of a session that may be written to."""
+        with self._store.read() as reader:
+            return self.writable(reader, session)
+
+    def writable(self, reader: Reader, session: Session) -> Conversation | None:
+        """The active conversation of a session that may be written to, as a transaction sees it."""
+        if self._gate.access(session, reader) is not Access.FULL:
+            return None
+        return self.conversation(reader, session)
