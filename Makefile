@@ -59,11 +59,9 @@ $(BIN)/python:
 	@echo "Setting up $(VENV) with $$($(PYTHON) --version) …"
 	@$(PYTHON) -m venv $(VENV) || { echo "venv failed; on Debian: apt-get install python3-venv" >&2; exit 1; }
 
-# litellm's wheel carries the token encodings. Counting needs these files only, not what litellm depends on.
 $(VENV)/.core: pyproject.toml | $(BIN)/python
 	@echo "Installing …"
 	@$(PIP) install --editable .
-	@$(PIP) install --no-deps --no-compile 'litellm>=1.84'
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/.core

@@ -26,7 +26,8 @@ import tiktoken
 from lcm_plugin.cli.transcripts import read_transcripts
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.events import EventBus
-from lcm_plugin.messages.tokens import ENCODING, TokenCounter
+from lcm_plugin.messages.encodings import load_encoding
+from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.summarize.base import SourceBlock, SummaryTask
 from lcm_plugin.summarize.summarizer import Summarizer
 
@@ -86,12 +87,6 @@ def facts(text: str) -> Facts:
 def words_of(text: str) -> set[str]:
     """The distinct words of a text, in which its facts are looked up."""
     return set(_WORD.findall(text))
-
-
-def load_encoding() -> tiktoken.Encoding:
-    """The counter's encoding; it is found offline by counting once."""
-    TokenCounter().text("warm")
-    return tiktoken.get_encoding(ENCODING)
 
 
 def head_and_tail(text: str, tokens: int, encoding: tiktoken.Encoding) -> str:

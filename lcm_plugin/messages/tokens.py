@@ -1,25 +1,20 @@
-"""Counting tokens: exactly where an encoding can be loaded, from above where none can.
+"""Counting tokens with the encoding that the package carries (`messages.encodings`).
 
-tiktoken reads its encodings offline from the files that litellm ships; they are found without
-importing litellm. Texts are counted in slices, since byte-pair merging of one long run without
-spaces is quadratic. A Chinese, Japanese or Korean character never counts less than one token: the
-context may go to any provider, and vocabularies differ most there.
+Texts are counted in slices, since byte-pair merging of one long run without spaces is quadratic. A
+Chinese, Japanese or Korean character never counts less than one token: the context may go to any
+provider, and vocabularies differ most there.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
-from collections.abc import Callable, Mapping
-from functools import cache
-from importlib.util import find_spec
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
+from lcm_plugin.messages.encodings import load_encoding
 from lcm_plugin.types import HOST_DATA
 
-ENCODING = "o200k_base"
 IMAGE_TOKENS = 1_600
 MESSAGE_OVERHEAD = 4
 _SLICE = 4_096
@@ -32,22 +27,11 @@ _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-
 class TokenCounter:
     """Counts texts and messages. Thread-safe; the encoding is loaded at the first count."""
 
-    def __init__(self, encoding: str = ENCODING) -> None:
-        self._encoding = encoding
-
-    @property
-    def exact(self) -> bool:
-        """Whether a real encoding counts, or the upper-bound estimate."""
-        return _load_encoder(self._encoding) is not None
-
     def text(self, text: str) -> int:
         """Tokens of a text; special-token text counts as plain text."""
         if not text:
             return 0
-        encoder = _load_encoder(self._encoding)
-        if encoder is None:
-            return estimate(text)
-        counted = encoder(text) if len(text) <= _SLICE else sum(map(encoder, _slices(text)))
+        counted = _count(text) if len(text) <= _SLICE else sum(map(_count, _slices(text)))
         return counted if text.isascii() else max(counted, len(_CJK.findall(text)))
 
     def message(self, message: Mapping[str, Any]) -> int:
@@ -81,29 +65,6 @@ class TokenCounter:
         return self.text(json.dumps(value, default=str))
 
 
-def estimate(text: str) -> int:
-    """An upper bound of a text's tokens that needs no encoding.
-
-    Every word costs a token per two letters, every other sign one, and every character outside
-    ASCII its length in UTF-8 bytes (CJK three, emoji four).
-    """
-    total = 0
-    for run in _RUNS.finditer(text):
-        piece = run.group()
-        if run.lastgroup == "word":
-            total += (len(piece) + 1) // 2
-        elif run.lastgroup == "space":
-            total += (len(piece) + 3) // 4
-        elif run.lastgroup == "wide":
-            total += len(piece.encode("utf-8", "replace"))
-        else:
-            total += len(piece)
-    return total
-
-
-_RUNS = re.compile(r"(?P<word>[A-Za-z]+)|(?P<space>[ \t\r\n]+)|(?P<wide>[^\x00-\x7f]+)|(?P<sign>[\x00-\x7f])")
-
-
 def _is_binary(key: str, value: str) -> bool:
     if _DATA_URL.match(value):
         return True
@@ -122,38 +83,9 @@ def _slices(text: str) -> list[str]:
     return pieces
 
 
-@cache
-def _load_encoder(name: str) -> Callable[[str], int] | None:
-    """A function that counts, or None when the encoding is not on this machine."""
-    import tiktoken
-
-    folder = _offline_folder()
-    if folder is None and "TIKTOKEN_CACHE_DIR" not in os.environ:
-        return None
-    before = os.environ.get("TIKTOKEN_CACHE_DIR")
-    if before is None:
-        os.environ["TIKTOKEN_CACHE_DIR"] = str(folder)
+def _count(text: str) -> int:
+    encode = load_encoding().encode_ordinary
     try:
-        encoding = tiktoken.get_encoding(name)
-    except Exception:  # noqa: BLE001 - no file and no network: whatever tiktoken raises then
-        return None
-    finally:
-        if before is None:
-            del os.environ["TIKTOKEN_CACHE_DIR"]
-
-    def count(text: str) -> int:
-        try:
-            return len(encoding.encode_ordinary(text))
-        except UnicodeEncodeError:
-            return len(encoding.encode_ordinary(text.encode("utf-8", "replace").decode()))
-
-    return count
-
-
-def _offline_folder() -> Path | None:
-    spec = find_spec("litellm")
-    for place in (spec.submodule_search_locations or ()) if spec else ():
-        folder = Path(place) / "litellm_core_utils" / "tokenizers"
-        if folder.is_dir():
-            return folder
-    return None
+        return len(encode(text))
+    except UnicodeEncodeError:
+        return len(encode(text.encode("utf-8", "replace").decode()))

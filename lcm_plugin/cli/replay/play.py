@@ -181,7 +181,6 @@ def _outcome(
         resumed_at=known,
         turns=turns,
         tokens_in=tokens_in,
-        tokens_exact=engine.counter.exact,
         budget=options.budget,
         contexts=watch.contexts,
         context_tokens_max=watch.tokens_max,

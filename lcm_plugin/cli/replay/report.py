@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 class Report:
     """What happened. Tokens are counted by the host itself, not asked of the plugin.
 
-    ``tokens_in`` is the whole transcript; ``tokens_exact`` is false when no encoding is installed and
-    counts are estimates from above; ``contexts`` were assembled, one before each model answer;
+    ``tokens_in`` is the whole transcript; ``contexts`` were assembled, one before each model answer;
     ``incomplete_contexts`` of them said that they left something out for lack of room;
     ``fallback_summaries`` were written by the extractor because a model failed;
     ``context_tokens_final`` is the size of the context after the last message;
@@ -31,7 +30,6 @@ class Report:
     resumed_at: int
     turns: int
     tokens_in: int
-    tokens_exact: bool
     budget: int
     contexts: int
     context_tokens_max: int
@@ -108,8 +106,6 @@ def _figures(report: Report) -> RenderableType:
     )
     table.add_row("contexts", _contexts(report))
     table.add_row("summaries", _summaries(report))
-    if not report.tokens_exact:
-        table.add_row("counting", "an estimate from above; exact after: pip install 'lcm_plugin\\[litellm]'")
     table.add_row(
         "time", f"{report.seconds:.1f} s, {report.messages / max(report.seconds, 1e-9):,.0f} messages/s"
     )
