@@ -10,10 +10,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
 from lcm_plugin.assembly.assembler import Request
+from lcm_plugin.assembly.notices import IGNORED
 from lcm_plugin.assembly.recall_note import recall_note
 from lcm_plugin.assembly.report import tell_assembled
 from lcm_plugin.compaction.calibration import SentContext
@@ -24,12 +26,13 @@ from lcm_plugin.config import DEFAULT_BUDGET, LcmConfig
 from lcm_plugin.errors import EngineClosed, InputError
 from lcm_plugin.events import Listener
 from lcm_plugin.messages.parts import rebuild
-from lcm_plugin.services import build_services
+from lcm_plugin.services import Services, build_services
 from lcm_plugin.sessions.access import Access
 from lcm_plugin.sessions.lifecycle import Pruned
+from lcm_plugin.sessions.notices import SessionNotices
 from lcm_plugin.store.base import Store, iterate_messages
 from lcm_plugin.store.open import open_store
-from lcm_plugin.store.records import Conversation
+from lcm_plugin.store.records import Conversation, FileMoved
 from lcm_plugin.types import (
     CommandResult,
     CompactionDecision,
@@ -65,12 +68,19 @@ class Engine:
         *,
         clock: Callable[[], int] = system_clock,
     ) -> None:
-        services = build_services(config, store, completer, clock)
         self.config = config
         self.store = store
         self.clock = clock
         # None until a host asks for a context, or says that it uses another engine.
         self.selected_by_host: bool | None = None
+        self.session_notices = SessionNotices()
+        self._completer = completer
+        self._closed = False
+        self._take_services(build_services(config, store, completer, clock))
+        store.on_moved(self._file_moved)
+
+    def _take_services(self, services: Services) -> None:
+        self._services = services
         self.events = services.events
         self.troubles = services.troubles
         self.counter = services.counter
@@ -94,7 +104,6 @@ class Engine:
         self._compaction = services.compaction
         self.last_call = services.compaction.last_call
         self._read_part = services.read_part
-        self._closed = False
 
     @classmethod
     def open(
@@ -172,8 +181,11 @@ class Engine:
         with self.store.read() as reader:
             conversation = self._sessions.conversation(reader, session)
             if conversation is None:
-                return Context([], 0)
+                ignored = self._sessions.access(session) is Access.NONE
+                return Context([], 0, notices=(IGNORED,) if ignored else self.session_notices.take(session))
             context = self._assembler.assemble(reader, conversation, request)
+        if news := self.session_notices.take(session):
+            context = replace(context, notices=(*context.notices, *news))
         self.calibration.sent(
             conversation.conversation_id, SentContext(context.tokens, conversation.next_seq)
         )
@@ -471,6 +483,18 @@ class Engine:
         self.close()
 
     # -- inside
+
+    def _file_moved(self, moved: FileMoved) -> None:
+        """Tells everybody, and forgets what was known of a replaced file's rows: its ids may now mean others."""
+        if moved.saved:
+            self._take_services(
+                build_services(self.config, self.store, self._completer, self.clock, self._services)
+            )
+        text = str(moved)
+        self.session_notices.add(f"{text[0].upper()}{text[1:]}.")
+        self.events.emit(
+            "store.moved", level=logging.WARNING, saved=moved.saved, missing=moved.missing, detail=text
+        )
 
     def _index(self) -> None:
         self.recall.catch_up(self._should_stop)

@@ -72,15 +72,28 @@ class Services:
     retention: Retention
     redaction: Callable[[Store], Redaction]
     read_part: Callable[[Part], str]
+    stop_sampling: Callable[[], None]
 
 
 def build_services(
-    config: LcmConfig, store: Store, completer: Completer | None, clock: Callable[[], int]
+    config: LcmConfig,
+    store: Store,
+    completer: Completer | None,
+    clock: Callable[[], int],
+    before: Services | None = None,
 ) -> Services:
-    """The services over one store. Nothing is read or started here."""
-    events, counter, background = EventBus(), TokenCounter(), Background()
-    troubles = Troubles(clock)
-    events.subscribe(troubles.note)
+    """The services over one store. Nothing is read or started here.
+
+    Those ``before`` knew another database under the same store: what they remember of its rows is dropped, while
+    listeners, background threads and the newest warnings go on.
+    """
+    counter = TokenCounter()
+    if before is None:
+        events, background, troubles = EventBus(), Background(), Troubles(clock)
+        events.subscribe(troubles.note)
+    else:
+        events, background, troubles = before.events, before.background, before.troubles
+        before.stop_sampling()
     gate = SessionGate(config)
     payloads = PayloadStore(config, counter.text, payload_folder(config, store))
     guards = StoredGuards(store)
@@ -117,7 +130,6 @@ def build_services(
     repairer = Repairer(store, Rewriter(store, summarizer, counter, config, clock), payloads.folder, clock)
     doctor = Doctor(store, checker, repairer, events, clock, lambda: background.closing)
     jobs = IntegrityJobs(store, doctor, events, clock)
-    events.subscribe(Sampler(checker, jobs, background, events, clock).note)
     return Services(
         events=events,
         troubles=troubles,
@@ -155,6 +167,7 @@ def build_services(
             of, payloads_of(of), counter, standing, events, clock, config.timezone
         ),
         read_part=read_part,
+        stop_sampling=events.subscribe(Sampler(checker, jobs, background, events, clock).note),
     )
 
 

@@ -10,6 +10,7 @@ TOO_LARGE = "The newest user message alone is larger than the budget; it is sent
 ALONE = "Only the newest user message fits into the budget; all else was left out."
 NOTHING = "No message of the conversation fits into the budget."
 NO_INSTRUCTIONS = "The system message did not fit beside the newest user message and was left out."
+IGNORED = "This session is ignored (`ignoreSessionPatterns`): nothing of it is stored, and its context is the host's."
 OPENING = "The conversation begins with the assistant."
 OPENING_TOKENS = 96
 _MOST_RUNS = 6

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from lcm_plugin.assembly.notices import IGNORED
 from lcm_plugin.commands import care, cleaning, doctor, reading, resets, settings, status, tree
 from lcm_plugin.commands.texts import FAILED
 from lcm_plugin.errors import LcmError
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 NAMES = ("/lcm", "/lossless")
 _HELP_LINE = "`/lcm help` lists all commands."
 _UNBOUND = "This chat is not bound to a session yet, so there is nothing to show. It is bound with its first message."
-_IGNORED = "This session is ignored (`ignoreSessionPatterns`): nothing of it is stored, and its context is the host's."
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,13 @@ def command_list() -> list[dict[str, str]]:
 
 
 def run_command(engine: Engine, session: Session, text: str) -> CommandResult:
-    """Answers a command; what goes wrong is told in the answer."""
+    """Answers a command, after what the session was not told yet; what goes wrong is told in the answer."""
+    answer = _run(engine, session, text)
+    news = engine.session_notices.take(session)
+    return replace(answer, text="\n\n".join((*news, answer.text))) if news else answer
+
+
+def _run(engine: Engine, session: Session, text: str) -> CommandResult:
     words = text.split()
     name = words[1].lower() if len(words) > 1 else "status"
     command = COMMANDS.get(name)
@@ -105,7 +111,7 @@ def run_command(engine: Engine, session: Session, text: str) -> CommandResult:
 def _refusal(engine: Engine, session: Session) -> str:
     if not session.key and not session.id:
         return _UNBOUND
-    return _IGNORED if engine.access(session) is Access.NONE else ""
+    return IGNORED if engine.access(session) is Access.NONE else ""
 
 
 def _unknown(word: str) -> CommandResult:

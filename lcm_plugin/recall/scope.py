@@ -7,7 +7,7 @@ A session's *family* is its active conversation and those before it that ended b
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -73,20 +73,23 @@ def scope_of(
     conversation_id: int | None = None,
     grant: Grant | None = None,
     granted: frozenset[int] = frozenset(),
+    is_hidden: Callable[[str], bool] = lambda session_key: False,
 ) -> Scope:
     """The conversations that a call may look at; ``granted`` are those of a sub-agent's parent.
 
-    An empty key (an unbound session) has none. Raises `NotFound` for a conversation out of reach, in
-    the same words as for one that does not exist.
+    Those of a session key that ``is_hidden`` (ignored now) are in nobody's reach. An empty key (an unbound
+    session) has none. Raises `NotFound` for a conversation out of reach, in the same words as for one that does not
+    exist.
     """
     session_key = session.key
     if not session_key:
         allowed: set[int] = set()
     elif all_conversations or conversation_id is not None:
-        allowed = set(within_reach(reader, session_key, reach))
+        keys = within_reach(reader, session_key, reach)
+        allowed = {number for number, key in keys.items() if not is_hidden(key)}
     else:
         allowed = {conversation.conversation_id for conversation in family(reader, session)}
-    allowed |= granted
+    allowed |= {number for number in granted if not is_hidden(_key_of(reader, number))}
     if grant is not None:
         allowed &= grant.conversation_ids
     if conversation_id is not None:
@@ -102,14 +105,19 @@ def not_found(what: str) -> NotFound:
     return NotFound(f"{what} was not found in the conversations you can search")
 
 
-def within_reach(reader: Reader, session_key: str, reach: Reach) -> Iterable[int]:
-    """The widest that a session may look at: its own lane, its agent's conversations, or all."""
+def within_reach(reader: Reader, session_key: str, reach: Reach) -> dict[int, str]:
+    """The widest that a session may look at, with session keys: its own key's, its agent's conversations, or all."""
     if reach == "all":
-        return reader.conversation_ids_with_key("")
+        return reader.session_keys("")
     agent = _agent_prefix(session_key)
     if reach == "agent" and agent:
-        return reader.conversation_ids_with_key(agent)
-    return [conversation.conversation_id for conversation in reader.lane(session_key)]
+        return reader.session_keys(agent)
+    return {conversation.conversation_id: session_key for conversation in reader.lane(session_key)}
+
+
+def _key_of(reader: Reader, conversation_id: int) -> str:
+    conversation = reader.conversation(conversation_id)
+    return conversation.session_key if conversation else ""
 
 
 def _agent_prefix(session_key: str) -> str:

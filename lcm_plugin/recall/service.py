@@ -167,6 +167,7 @@ class Recall:
             conversation_id=conversation_id,
             grant=grant,
             granted=self._granted(key),
+            is_hidden=lambda other: self._gate.access_of_key(other) is Access.NONE,
         )
 
 

@@ -8,7 +8,7 @@ against both.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -19,6 +19,7 @@ from lcm_plugin.store.records import (
     CallRow,
     Conversation,
     Debt,
+    FileMoved,
     FileRecord,
     Item,
     MessageHead,
@@ -301,6 +302,9 @@ class Store(Protocol):
 
     def backup(self, destination: str) -> str:
         """Writes a verified copy beside the running database and returns where it is."""
+
+    def on_moved(self, listener: Callable[[FileMoved], None]) -> None:
+        """Calls ``listener`` after an open database file was found deleted or replaced; a server's never is."""
 
     def copies(self) -> list[str]:
         """The paths of copies of the database that this package made beside it."""

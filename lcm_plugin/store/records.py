@@ -38,6 +38,28 @@ def message_ref(message_id: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class FileMoved:
+    """A database file was deleted or replaced while it was open.
+
+    ``saved`` is the copy with everything that a replaced file held, and ``missing`` how many of its messages are newer
+    than those of the file in its place. A deleted file was written to its path again, whole: ``saved`` is empty.
+    """
+
+    location: str
+    saved: str
+    missing: int
+
+    def __str__(self) -> str:
+        if not self.saved:
+            return f"the database {self.location} was deleted while it was in use; all of it was written there again"
+        return (
+            f"the database {self.location} was replaced while it was in use; new messages go into the file that stands "
+            f"there now, and everything that the old one held is in {self.saved} ({self.missing:,} of its messages are "
+            "newer than any in the new file)"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Conversation:
     """One stored history and its running totals.
 

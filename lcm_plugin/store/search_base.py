@@ -165,8 +165,8 @@ class SearchReader(VectorReader, Protocol):
     def message_senders(self, conversation_ids: Sequence[int] | None) -> list[str]:
         """Who wrote in these conversations, when hosts said so; at most a few hundred names."""
 
-    def conversation_ids_with_key(self, prefix: str) -> list[int]:
-        """The conversations whose session key starts with a text; all of them for the empty text."""
+    def session_keys(self, prefix: str) -> dict[int, str]:
+        """The conversations whose session key starts with a text, with their keys; all for the empty text."""
 
 
 class SearchWriter(VectorWriter, Protocol):

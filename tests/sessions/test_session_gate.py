@@ -38,7 +38,9 @@ def test_an_ignored_session_is_neither_written_nor_read(open_engine: Callable[..
     assert counts(engine) == (1, 1)
     assert engine.messages(CRON) == []
     assert engine.context_items(CRON) == []
-    assert engine.assemble(CRON, 8_000).messages == []
+    context = engine.assemble(CRON, 8_000)
+    assert context.messages == []
+    assert "is ignored" in " ".join(context.notices)
     assert engine.new_session(CRON).dropped_messages == 0
     assert engine.reset_session(CRON) is None
     assert engine.end_session(CRON, "deleted") is None
@@ -46,6 +48,29 @@ def test_an_ignored_session_is_neither_written_nor_read(open_engine: Callable[..
     assert engine.call_tool(CRON, "lcm_grep", {"pattern": "stored"})["hits"] == []
     assert "error" in engine.call_tool(CRON, "lcm_describe", {"id": "msg_1"})
     assert engine.library.conversation("1").active
+
+
+def test_what_is_ignored_now_is_not_readable_by_siblings(open_engine: Callable[..., Engine]) -> None:
+    """With every form of access: all conversations, a number, an id; and a sub-agent by its parent's grant."""
+    before = open_engine()
+    before.ingest(MAIN, [user("the weather is fine")])
+    before.ingest(CRON, [user("the vault code is 7315")])
+    sibling, helper = Session("agent:main:two", "run-2"), Session("agent:main:sub", "run-3")
+    engine = open_engine(ignore_session_patterns=["agent:*:cron:**"])
+    engine.ingest(sibling, [user("hello")])
+    engine.bootstrap_session(helper, CRON)
+    for asking in (sibling, helper):
+        for arguments in ({"all_conversations": True}, {"conversation_id": 2}, {}):
+            answer = engine.call_tool(asking, "lcm_grep", {"pattern": "vault", **arguments})
+            assert not answer.get("hits"), (asking, arguments)
+        for name, asked in (
+            ("lcm_describe", {"id": "msg_2", "all_conversations": True}),
+            ("lcm_expand", {"query": "vault", "all_conversations": True}),
+            ("lcm_expand_query", {"prompt": "the vault code?", "query": "vault", "all_conversations": True}),
+        ):
+            assert "7315" not in str(engine.call_tool(asking, name, asked))
+    found = engine.call_tool(sibling, "lcm_grep", {"pattern": "weather", "all_conversations": True})
+    assert len(found["hits"]) == 1
 
 
 def test_a_stateless_session_reads_and_never_writes(open_engine: Callable[..., Engine]) -> None:

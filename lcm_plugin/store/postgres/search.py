@@ -162,13 +162,13 @@ class SearchQueries(VectorQueries):
         )
         return [row[0] for row in found]
 
-    def conversation_ids_with_key(self, prefix: str) -> list[int]:
+    def session_keys(self, prefix: str) -> dict[int, str]:
         found = self._all(
-            "SELECT conversation_id FROM conversations WHERE session_key ~>=~ %s AND session_key ~<~ %s "
+            "SELECT conversation_id, session_key FROM conversations WHERE session_key ~>=~ %s AND session_key ~<~ %s "
             "ORDER BY conversation_id",
             (prefix, prefix + _LAST_CHARACTER),
         )
-        return [row[0] for row in found]
+        return {row[0]: row[1] for row in found}
 
     def _share_of_newest(self, kind: RowKind, clause: Clause, rows: Filter) -> float:
         """A frequent word's share, in the newest rows."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 from lcm_plugin.errors import StoreUnavailable
@@ -22,6 +22,7 @@ from lcm_plugin.store.postgres.search import SearchQueries
 from lcm_plugin.store.postgres.status import StatusQueries
 from lcm_plugin.store.postgres.transfer import TransferChanges, TransferQueries
 from lcm_plugin.store.postgres.url import split_schema
+from lcm_plugin.store.records import FileMoved
 
 _GROWING = (
     "messages",
@@ -128,6 +129,9 @@ class PostgresStore:
         raise StoreUnavailable(
             f"back up {self.location} with pg_dump: pg_dump --schema={self._connections.schema} …"
         )
+
+    def on_moved(self, listener: Callable[[FileMoved], None]) -> None:
+        """Nothing: a server looks after its own files."""
 
     def copies(self) -> list[str]:
         """None: they are made with the server's own tools."""

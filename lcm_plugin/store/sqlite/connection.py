@@ -11,11 +11,20 @@ import sqlite3
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from lcm_plugin.errors import EngineClosed, StoreBusy, StoreError, StoreUnavailable
+from lcm_plugin.errors import EngineClosed, LcmError, StoreBusy, StoreError, StoreUnavailable
+from lcm_plugin.store.records import FileMoved
+from lcm_plugin.store.sqlite.ground import (
+    OpenFile,
+    file_identity,
+    newer_messages,
+    put_back,
+    save_beside,
+    side_file,
+)
 
 JOURNAL_SIZE_LIMIT = 64 * 1024 * 1024
 _BUSY = {
@@ -28,7 +37,11 @@ _BUSY = {
 
 
 class Connections:
-    """Opens, pools and closes the connections to one file."""
+    """Opens, pools and closes the connections to one file.
+
+    When another file stands at the path, or none, the next transaction first writes out what is open (`ground`) and
+    goes on with the file that stands there then.
+    """
 
     def __init__(self, path: Path, *, durability: str, busy_timeout_ms: int, read_only: bool = False) -> None:
         self.path = path
@@ -41,11 +54,23 @@ class Connections:
         self._writer: sqlite3.Connection | None = None
         self._closed = False
         self._found_alone = read_only and not side_file(path, "-wal").exists()
+        self._prepare: Callable[[sqlite3.Connection], None] = _prepare_nothing
+        self._file: OpenFile | None = None
+        self._saved = ""
+        self._moves: list[FileMoved] = []
+        self.on_moved: Callable[[FileMoved], None] = _tell_nobody
+
+    def open(self, prepare: Callable[[sqlite3.Connection], None]) -> None:
+        """Prepares the file at the path with ``prepare`` and holds it open, so that it can be written out later."""
+        self._prepare = prepare
+        with self._write_lock, naming_errors(self.path):
+            self._use_file_at_path()
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """A connection inside a read transaction."""
-        connection = self._take_reader()
+        self.follow_unless_writing()
+        connection, file = self._take_reader()
         try:
             with naming_errors(self.path):
                 connection.execute("BEGIN")
@@ -53,49 +78,58 @@ class Connections:
         finally:
             with suppress(sqlite3.Error):
                 connection.rollback()
-            self._give_back(connection)
+            self._give_back(connection, file)
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """The writer inside an immediate transaction: commits at the end, rolls back on any error."""
-        if self.read_only:
-            raise StoreUnavailable(f"{self.path} was opened read-only")
-        if not self._write_lock.acquire(timeout=self.busy_timeout_ms / 1000):
-            raise StoreBusy(f"another thread has been writing to {self.path} for {self.busy_timeout_ms} ms")
-        try:
-            with naming_errors(self.path):
-                connection = self._open_writer()
-                connection.execute("BEGIN IMMEDIATE")
-                try:
-                    yield connection
-                    connection.execute("COMMIT")
-                except BaseException:
-                    with suppress(sqlite3.Error):
-                        connection.rollback()
-                    raise
-        finally:
-            self._write_lock.release()
+        with self._alone_writing(), naming_errors(self.path):
+            connection = self._begin_writing()
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                with suppress(sqlite3.Error):
+                    connection.rollback()
+                raise
+            if self._has_moved:
+                # Committed to a file that was deleted meanwhile: it must not wait for a next transaction.
+                with suppress(StoreError, sqlite3.Error, OSError):
+                    self._follow()
 
     @contextmanager
     def outside_transactions(self) -> Iterator[sqlite3.Connection]:
         """A connection of its own for what cannot run inside a transaction; this process writes nothing meanwhile."""
-        if self.read_only:
-            raise StoreUnavailable(f"{self.path} was opened read-only")
-        if not self._write_lock.acquire(timeout=self.busy_timeout_ms / 1000):
-            raise StoreBusy(f"another thread has been writing to {self.path} for {self.busy_timeout_ms} ms")
-        try:
+        with self._alone_writing():
+            self._follow_if_moved()
             connection = self.connect()
             try:
                 with naming_errors(self.path):
                     yield connection
             finally:
                 connection.close()
+
+    @contextmanager
+    def _alone_writing(self) -> Iterator[None]:
+        if self.read_only:
+            raise StoreUnavailable(f"{self.path} was opened read-only")
+        if not self._write_lock.acquire(timeout=self.busy_timeout_ms / 1000):
+            raise StoreBusy(f"another thread has been writing to {self.path} for {self.busy_timeout_ms} ms")
+        try:
+            yield
         finally:
             self._write_lock.release()
+            self._tell_moves()
 
     def connect(self) -> sqlite3.Connection:
-        """A new connection with this project's settings."""
+        """A new connection to the file that is open. Raises `StoreUnavailable` when it has lost its name."""
         self._check_open()
+        if self._has_moved:
+            raise StoreUnavailable(f"{self.path} was deleted or replaced while it was open")
+        return self.connect_to_path()
+
+    def connect_to_path(self) -> sqlite3.Connection:
+        """A new connection, with this project's settings, to whatever file stands at the path."""
         mode = "ro" if self.read_only else "rw"
         if self._found_alone and not os.access(self.path.absolute().parent, os.W_OK):
             # Beside it SQLite would make the files that readers and writers meet in; here nobody can write.
@@ -118,6 +152,11 @@ class Connections:
 
     def close(self) -> None:
         """Closes every connection; waits for a running write."""
+        with self._write_lock:
+            if self._has_moved and not self._closed and not self.read_only:
+                with suppress(StoreError, sqlite3.Error, OSError):
+                    self._follow()
+        self._tell_moves()
         with self._write_lock, self._idle_lock:
             self._closed = True
             for connection in [*self._idle, *([self._writer] if self._writer else [])]:
@@ -139,24 +178,112 @@ class Connections:
             finally:
                 connection.close()
 
-    def _open_writer(self) -> sqlite3.Connection:
+    def _begin_writing(self) -> sqlite3.Connection:
+        """The writer inside a transaction on the file that stands at the path."""
         self._check_open()
-        if self._writer is None:
-            self._writer = self.connect()
-        return self._writer
+        while True:
+            self._follow_if_moved()
+            assert self._writer is not None
+            self._writer.execute("BEGIN IMMEDIATE")
+            if not self._has_moved:
+                return self._writer
+            self._writer.rollback()
 
-    def _take_reader(self) -> sqlite3.Connection:
+    @property
+    def _has_moved(self) -> bool:
+        return self._file is not None and not self._file.in_place
+
+    def follow_unless_writing(self) -> None:
+        """Before a read: leaves it to a write that is under way, and goes on with the old file when that fails."""
+        if not self._has_moved or not self._write_lock.acquire(blocking=False):
+            return
+        try:
+            with suppress(StoreError, sqlite3.Error, OSError):
+                self._follow()
+        finally:
+            self._write_lock.release()
+            self._tell_moves()
+
+    def _follow_if_moved(self) -> None:
+        if not self._has_moved:
+            return
+        try:
+            self._follow()
+        except OSError as error:
+            raise StoreUnavailable(
+                f"{self.path} was deleted or replaced while it was open, and what it held cannot be written "
+                f"beside it: {error.strerror or error}"
+            ) from error
+
+    def _follow(self) -> None:
+        """Writes out what is open, then uses the file at the path. On any error the old one stays open."""
+        self._check_open()
+        if self.read_only:
+            self._use_file_at_path()
+            return
+        writer, file = self._writer, self._file
+        assert writer is not None
+        assert file is not None
+        try:
+            deleted = file_identity(self.path) is None and put_back(writer, file)
+            if not deleted and not self._saved:
+                if writer.in_transaction:
+                    writer.rollback()
+                self._saved = str(save_beside(writer, file))
+            file.take_log_away()
+            try:
+                self._use_file_at_path()
+            except LcmError as error:
+                raise StoreUnavailable(
+                    f"{self.path} was replaced while it was open, and the file that stands there now cannot be used "
+                    f"({error}); what the old one held is in {self._saved}"
+                ) from error
+        finally:
+            with suppress(sqlite3.Error):
+                writer.rollback()
+        assert self._writer is not None
+        missing = 0 if deleted else newer_messages(writer, than=self._writer)
+        writer.close()
+        self._moves.append(FileMoved(str(self.path), self._saved, missing))
+        self._saved = ""
+
+    def _use_file_at_path(self) -> None:
+        """Prepares the file at the path and opens it, then forgets the connections to the one before."""
+        connection = self.connect_to_path()
+        try:
+            self._prepare(connection)
+            # Reading opens the log, whose identity has to be known before it may lose its name.
+            connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+        except BaseException:
+            connection.close()
+            raise
+        with self._idle_lock:
+            old, self._idle = self._idle, []
+            self._file = OpenFile.at(self.path)
+            if self.read_only:
+                self._idle.append(connection)
+            else:
+                self._writer = connection
+        for reader in old:
+            reader.close()
+
+    def _tell_moves(self) -> None:
+        while self._moves:
+            self.on_moved(self._moves.pop(0))
+
+    def _take_reader(self) -> tuple[sqlite3.Connection, OpenFile | None]:
         self._check_open()
         with self._idle_lock:
+            file = self._file
             if self._idle:
-                return self._idle.pop()
+                return self._idle.pop(), file
         connection = self.connect()
         connection.execute("PRAGMA query_only = ON")
-        return connection
+        return connection, file
 
-    def _give_back(self, connection: sqlite3.Connection) -> None:
+    def _give_back(self, connection: sqlite3.Connection, file: OpenFile | None) -> None:
         with self._idle_lock:
-            if not self._closed:
+            if not self._closed and file is self._file:
                 self._idle.append(connection)
                 return
         connection.close()
@@ -166,9 +293,12 @@ class Connections:
             raise EngineClosed(f"the store {self.path} is closed")
 
 
-def side_file(path: Path, ending: str) -> Path:
-    """A file that SQLite keeps beside the database, as ``-wal``."""
-    return path.with_name(path.name + ending)
+def _prepare_nothing(connection: sqlite3.Connection) -> None:
+    """A file that is only read is used as it is."""
+
+
+def _tell_nobody(moved: FileMoved) -> None:
+    """Until a listener is set."""
 
 
 @contextmanager

@@ -153,13 +153,13 @@ class SearchQueries(IndexQueries, VectorQueries):
         )
         return [row[0] for row in found]
 
-    def conversation_ids_with_key(self, prefix: str) -> list[int]:
+    def session_keys(self, prefix: str) -> dict[int, str]:
         found = self._all(
-            "SELECT conversation_id FROM conversations WHERE session_key >= ? AND session_key < ? "
+            "SELECT conversation_id, session_key FROM conversations WHERE session_key >= ? AND session_key < ? "
             "ORDER BY conversation_id",
             (prefix, prefix + "\U0010ffff"),
         )
-        return [row[0] for row in found]
+        return {row[0]: row[1] for row in found}
 
     def _indexed(self, sql: str, values: Sequence[Any]) -> list[Any]:
         if not self._index_usable():

@@ -7,11 +7,12 @@ import random
 import shutil
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from lcm_plugin.errors import StoreBusy, StoreUnavailable
+from lcm_plugin.store.records import FileMoved
 from lcm_plugin.store.sqlite.audit import AuditQueries
 from lcm_plugin.store.sqlite.connection import (
     Connections,
@@ -76,10 +77,12 @@ class SqliteStore:
             self.path, durability=durability, busy_timeout_ms=busy_timeout_ms, read_only=read_only
         )
         if read_only:
-            self._check_readable()
+            if not self.path.exists():
+                raise StoreUnavailable(f"there is no database at {self.path}")
+            self._connections.open(self._require_present_schema)
         else:
             create_private_file(self.path)
-            retry_while_busy(self._prepare, max(busy_timeout_ms, 1_000))
+            retry_while_busy(lambda: self._connections.open(self._prepare), max(busy_timeout_ms, 1_000))
 
     @property
     def location(self) -> str:
@@ -109,7 +112,8 @@ class SqliteStore:
         if target.exists():
             raise StoreUnavailable(f"the backup {target} exists already")
         create_private_file(target)
-        connection = self._connections.connect()
+        self._connections.follow_unless_writing()
+        connection = self._connections.connect_to_path()
         try:
             with naming_errors(self.path):
                 _require_room(connection, target.absolute().parent)
@@ -123,6 +127,10 @@ class SqliteStore:
         finally:
             connection.close()
         return str(target)
+
+    def on_moved(self, listener: Callable[[FileMoved], None]) -> None:
+        """Calls ``listener`` after the open file was found deleted or replaced, outside any transaction."""
+        self._connections.on_moved = listener
 
     def copies(self) -> list[str]:
         """The copies beside the file, which have its name and end in ``.bak``."""
@@ -169,11 +177,8 @@ class SqliteStore:
         """Closes every connection."""
         self._connections.close()
 
-    def _check_readable(self) -> None:
-        if not self.path.exists():
-            raise StoreUnavailable(f"there is no database at {self.path}")
-        with self._connections.reading() as connection:
-            version = schema_version(connection)
+    def _require_present_schema(self, connection: sqlite3.Connection) -> None:
+        version = schema_version(connection)
         if version == 0:
             raise StoreUnavailable(f"{self.path} is empty: no host has used it yet")
         if version < SCHEMA_VERSION:
@@ -188,33 +193,26 @@ class SqliteStore:
         names = (f"{self.path}.{purpose}{ending}.bak" for ending in endings)
         return next(name for name in names if not Path(name).exists())
 
-    def _prepare(self) -> None:
+    def _prepare(self, connection: sqlite3.Connection) -> None:
         """Switches to WAL and migrates, in one exclusive transaction, after a backup if there is data."""
-        connection = self._connections.connect()
+        version = schema_version(connection)
+        mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+        if mode != "wal":
+            raise StoreUnavailable(f"{self.path} cannot use write-ahead logging (its mode stays {mode})")
+        if version == SCHEMA_VERSION:
+            return
+        connection.execute("BEGIN EXCLUSIVE")
         try:
-            with naming_errors(self.path):
-                version = schema_version(connection)
-                mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
-                if mode != "wal":
-                    raise StoreUnavailable(
-                        f"{self.path} cannot use write-ahead logging (its mode stays {mode})"
-                    )
-                if version == SCHEMA_VERSION:
-                    return
-                connection.execute("BEGIN EXCLUSIVE")
-                try:
-                    # Of several processes that start together only the first one copies and migrates.
-                    version = schema_version(connection)
-                    if 0 < version < SCHEMA_VERSION and self._copies_first:
-                        self.backup(self._free_name(f"before-schema-{SCHEMA_VERSION}"))
-                    if version < SCHEMA_VERSION:
-                        migrate(connection)
-                    connection.execute("COMMIT")
-                except BaseException:
-                    connection.rollback()
-                    raise
-        finally:
-            connection.close()
+            # Of several processes that start together only the first one copies and migrates.
+            version = schema_version(connection)
+            if 0 < version < SCHEMA_VERSION and self._copies_first:
+                self.backup(self._free_name(f"before-schema-{SCHEMA_VERSION}"))
+            if version < SCHEMA_VERSION:
+                migrate(connection)
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.rollback()
+            raise
 
 
 def _require_room(connection: sqlite3.Connection, folder: Path) -> None:
