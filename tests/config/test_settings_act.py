@@ -37,9 +37,9 @@ ELSEWHERE = {
     "ignore_session_patterns": "sessions/test_session_gate.py",
     "stateless_session_patterns": "sessions/test_session_gate.py",
     "skip_stateless_sessions": "sessions/test_session_gate.py",
-    "control_message_patterns": "ingest/test_standing.py",
-    "host_note_patterns": "ingest/test_standing.py",
-    "prune_heartbeat_ok": "ingest/test_standing.py",
+    "control_message_patterns": "ingest/test_host_noise.py",
+    "host_note_patterns": "ingest/test_host_noise.py",
+    "prune_heartbeat_ok": "ingest/test_host_noise.py",
     "summary_base_url": "summarize/test_completers.py",
     "summary_model": "summarize/test_completers.py",
     "summary_provider": "summarize/test_completers.py",
@@ -546,6 +546,6 @@ def test_expansion_model_and_provider(make: Open) -> None:
 def test_every_setting_is_held_to_what_it_does() -> None:
     assert not HERE & set(ELSEWHERE)
     assert HERE | set(ELSEWHERE) == set(LcmConfig.model_fields)
-    folder = Path(__file__).parent
+    folder = Path(__file__).parents[1]
     for name, place in ELSEWHERE.items():
         assert name in (folder / place).read_text(encoding="utf-8")
