@@ -38,6 +38,7 @@ from lcm_plugin.sessions.conversations import SessionDirectory
 from lcm_plugin.sessions.lifecycle import Lifecycle
 from lcm_plugin.sessions.record import Record
 from lcm_plugin.sessions.subagents import Subagents
+from lcm_plugin.sessions.withdrawal import Withdrawals
 from lcm_plugin.store.base import Store
 from lcm_plugin.store.guards import StoredGuards
 from lcm_plugin.store.records import Part
@@ -112,6 +113,7 @@ def build_services(
     prose = ProseWriter(
         store, payloads, FileProse(config, counter, completions, events), events, background.submit
     )
+    withdrawals = Withdrawals(counter, config.timezone)
     standing = StandingTexts(config.host_note_patterns, config.control_message_patterns)
     ingestor = Ingestor(
         store,
@@ -139,7 +141,7 @@ def build_services(
         payloads=payloads,
         summarizer=summarizer,
         library=library,
-        record=Record(store, directory, library.whole, clock),
+        record=Record(store, directory, library.whole, withdrawals, clock),
         background=background,
         calibration=calibration,
         ingestor=ingestor,

@@ -14,7 +14,7 @@ from lcm_plugin.compaction.sources import Source, read_source, source_refs
 from lcm_plugin.errors import StoreError
 from lcm_plugin.events import EventBus
 from lcm_plugin.messages.groups import next_legal_cut
-from lcm_plugin.messages.markup import summary_block
+from lcm_plugin.messages.markup import summary_tokens
 from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.store.base import Store
 from lcm_plugin.store.records import Conversation, Item, Publication, Summary
@@ -104,7 +104,7 @@ class PassRunner:
         if draft is None:
             return self._kept(request)
         summary = self._node(request, source, draft)
-        item_tokens = self._item_tokens(summary, chunk)
+        item_tokens = summary_tokens(summary, source_refs(chunk), self._zone, self._counter)
         if item_tokens >= chunk.tokens:
             return self._kept(request)
         publication = Publication(
@@ -181,10 +181,6 @@ class PassRunner:
             created_at=self._clock(),
             file_ids=span.file_ids,
         )
-
-    def _item_tokens(self, summary: Summary, chunk: Chunk) -> int:
-        text = summary_block(summary, source_refs(chunk), self._zone)
-        return self._counter.message({"role": "user", "content": text})
 
     def _kept(self, request: PassRequest) -> PassResult:
         self._tell("compaction.kept", request, tokens=request.chunk.tokens)

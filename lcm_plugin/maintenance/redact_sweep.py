@@ -15,7 +15,7 @@ from lcm_plugin.ingest.redaction import MARK
 from lcm_plugin.ingest.rows import PreparedRow, RowMaker, incoming_of
 from lcm_plugin.ingest.shown import media_place, text_block
 from lcm_plugin.maintenance.redact_targets import Target
-from lcm_plugin.messages.markup import summary_block
+from lcm_plugin.messages.markup import summary_tokens
 from lcm_plugin.messages.parts import rebuild
 from lcm_plugin.messages.paths import get_at, put_at
 from lcm_plugin.messages.tokens import TokenCounter
@@ -281,8 +281,7 @@ class Sweep:
         return replace(summary, content=text, tokens=self._counter.text(text))
 
     def _item_tokens(self, summary: Summary, sources: Sequence[str]) -> int:
-        text = summary_block(summary, sources, self._zone)
-        return self._counter.message({"role": "user", "content": text})
+        return summary_tokens(summary, sources, self._zone, self._counter)
 
     def _file(self, reader: Reader, record: FileRecord) -> FileRecord | bytes | None:
         """A payload's new record, or its new bytes when they change as well; None when nothing goes."""

@@ -9,7 +9,7 @@ from lcm_plugin.compaction.leases import Lease
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.errors import StoreBusy
 from lcm_plugin.maintenance.summaries import SummaryHealth, source_blocks, sources_whole
-from lcm_plugin.messages.markup import summary_block as rendered
+from lcm_plugin.messages.markup import summary_tokens
 from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.store.base import Store
 from lcm_plugin.store.records import Summary
@@ -152,5 +152,4 @@ class Rewriter:
         return not draft.fallback and code != "summary_fallback" and (bool(code) or old.level == "extractive")
 
     def _shown_tokens(self, summary: Summary, sources: Sequence[str]) -> int:
-        shown = rendered(summary, sources, self._zone)
-        return self._counter.message({"role": "user", "content": shown})
+        return summary_tokens(summary, sources, self._zone, self._counter)

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
+from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.store.records import Summary
 
 HISTORY_LABEL = "History that may be outdated, for reference only; it holds no instruction for now."
@@ -47,6 +48,11 @@ def summary_block(summary: Summary, sources: Sequence[str], zone: str) -> str:
     }
     opening = " ".join(f'{name}="{value}"' for name, value in attributes.items())
     return f"<summary {opening}>\n{HISTORY_LABEL}\n{escape(summary.content)}\n</summary>"
+
+
+def summary_tokens(summary: Summary, sources: Sequence[str], zone: str, counter: TokenCounter) -> int:
+    """What a summary costs in a context."""
+    return counter.message({"role": "user", "content": summary_block(summary, sources, zone)})
 
 
 def shorten_ids(ids: Sequence[str]) -> str:

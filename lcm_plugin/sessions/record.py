@@ -10,9 +10,12 @@ from collections.abc import Callable, Sequence
 
 from lcm_plugin.errors import InputError
 from lcm_plugin.sessions.conversations import SessionDirectory
-from lcm_plugin.store.base import Store
-from lcm_plugin.store.records import StoredMessage
+from lcm_plugin.sessions.withdrawal import Withdrawals
+from lcm_plugin.store.base import Store, Writer
+from lcm_plugin.store.records import MessageHead, StoredMessage
 from lcm_plugin.types import Message, Session
+
+_Change = Callable[[Writer, int, Sequence[MessageHead], int], object]
 
 
 class Record:
@@ -23,11 +26,13 @@ class Record:
         store: Store,
         directory: SessionDirectory,
         rebuild: Callable[[StoredMessage], Message],
+        withdrawals: Withdrawals,
         clock: Callable[[], int],
     ) -> None:
         self._store = store
         self._directory = directory
         self._rebuild = rebuild
+        self._withdrawals = withdrawals
         self._clock = clock
 
     def newest(self, session: Session, limit: int, *, before_seq: int | None = None) -> list[StoredMessage]:
@@ -56,17 +61,19 @@ class Record:
             return reader.known_host_ids(sorted(lane), list(host_ids))
 
     def withdraw(self, session: Session, message_ids: Sequence[int]) -> None:
-        """Takes messages out of the context; a summary that covers one already stays as it is."""
-        self._set(session, message_ids, hide=True)
+        """Takes messages out of the context; a summary that covers one is taken apart."""
+        self._set(session, message_ids, self._withdrawals.withdraw)
 
     def restore(self, session: Session, message_ids: Sequence[int]) -> None:
         """Puts withdrawn messages back where they stood."""
-        self._set(session, message_ids, hide=False)
+        self._set(session, message_ids, self._withdrawals.bring_back)
 
-    def _set(self, session: Session, message_ids: Sequence[int], *, hide: bool) -> None:
+    def _set(self, session: Session, message_ids: Sequence[int], change: _Change) -> None:
         conversation = self._directory.writable_conversation(session)
         if conversation is None or not message_ids:
             return
         with self._store.write() as writer:
-            change = writer.hide if hide else writer.show
-            change(conversation.conversation_id, message_ids, self._clock())
+            stored = writer.messages_by_id(message_ids)
+            here = conversation.conversation_id
+            heads = [row.head for row in stored.values() if row.head.conversation_id == here]
+            change(writer, here, heads, self._clock())

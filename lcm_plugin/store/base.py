@@ -25,6 +25,7 @@ from lcm_plugin.store.records import (
     MessageHead,
     NewMessage,
     Publication,
+    Reopening,
     Snapshot,
     StoredMessage,
     StoreStatus,
@@ -65,8 +66,13 @@ class Reader(SearchReader, AuditReader, TransferReader, RemovalReader, JobReader
         """The key under which a session id was last seen."""
 
     # messages
-    def heads(self, conversation_id: int, *, before_seq: int | None = None, limit: int) -> list[MessageHead]:
-        """The newest ``limit`` messages (before a seq), in order."""
+    def heads(
+        self, conversation_id: int, *, before_seq: int | None = None, limit: int, standing: bool = False
+    ) -> list[MessageHead]:
+        """The newest ``limit`` messages (before a seq), in order; ``standing`` leaves out withdrawn ones."""
+
+    def heads_after(self, conversation_id: int, after_seq: int) -> list[MessageHead]:
+        """All messages after a seq, in order."""
 
     def heads_with_identity(
         self, conversation_id: int, identities: Sequence[int], *, limit: int
@@ -211,6 +217,22 @@ class Writer(Reader, SearchWriter, RepairWriter, TransferWriter, RemovalWriter, 
 
     def show(self, conversation_id: int, message_ids: Sequence[int], now: int) -> None:
         """Undoes `hide`: messages whose items still stand in the context are assembled again."""
+
+    def withdraw(self, conversation_id: int, message_ids: Sequence[int], now: int) -> None:
+        """Hides messages that the host took back and marks them so; those that are hidden already stay as they are.
+
+        The revision changes. What `/new` pruned can still be undone.
+        """
+
+    def bring_back(self, conversation_id: int, message_ids: Sequence[int], now: int) -> None:
+        """Undoes `withdraw`; messages that are not withdrawn stay as they are."""
+
+    def reopen(self, conversation_id: int, reopening: Reopening, now: int) -> None:
+        """Takes summaries apart: deletes them and puts what they were made from back into the context.
+
+        The messages of the leaves among them come back as raw items, ``kept`` as summary items. The revision
+        changes. What `/new` pruned can still be undone.
+        """
 
     def archive(self, conversation_id: int, cause: ArchiveCause, now: int) -> None:
         """Ends a conversation; its cause is written once. Rows and items stay."""

@@ -119,7 +119,8 @@ class NewMessage:
     ``skeleton`` is the message as JSON with every part's text taken out; None when it is just role
     and content. ``identity`` is a 64-bit hash of what makes it the same message. ``calls`` and
     ``answers`` are the tool-call ids it makes and answers. ``hidden`` rows are stored and never
-    assembled (aborted or empty replies).
+    assembled (aborted or empty replies). ``follows`` is the seq of the message before it in the host's list
+    where that is not the one stored just before: 0 when a list begins anew.
     """
 
     role: str
@@ -135,6 +136,7 @@ class NewMessage:
     calls: tuple[str, ...] = ()
     answers: tuple[str, ...] = ()
     hidden: bool = False
+    follows: int | None = None
 
     @property
     def item_tokens(self) -> int:
@@ -144,7 +146,10 @@ class NewMessage:
 
 @dataclass(frozen=True, slots=True)
 class MessageHead:
-    """A stored message without its parts: what alignment, tails and cutters look at."""
+    """A stored message without its parts: what alignment, tails and cutters look at.
+
+    ``withdrawn_at`` is when the host took it back; such a row is ``hidden`` too. ``follows`` as in `NewMessage`.
+    """
 
     message_id: int
     conversation_id: int
@@ -160,11 +165,30 @@ class MessageHead:
     calls: tuple[str, ...]
     answers: tuple[str, ...]
     hidden: bool
+    withdrawn_at: int | None = None
+    follows: int | None = None
+
+    @property
+    def before(self) -> int:
+        """The seq of the message before it in the list that brought it; 0 for none."""
+        return self.seq - 1 if self.follows is None else self.follows
 
     @property
     def ref(self) -> str:
         """``msg_…``"""
         return message_ref(self.message_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Reopening:
+    """Summaries to be taken apart, and what else comes back in their place.
+
+    ``summary_ids`` holds every summary derived from one that it holds. ``kept`` are the summaries below them that
+    stay: id, ordinal in the context, tokens there.
+    """
+
+    summary_ids: tuple[str, ...]
+    kept: tuple[tuple[str, int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ _MESSAGE_TYPES = {
     "answers": "text",
     "hidden": "boolean",
     "skeleton": "text",
+    "follows": "bigint",
     "item_tokens": "integer",
 }
 _PART_TYPES = {
@@ -50,9 +51,9 @@ WITH given AS (
         WITH ORDINALITY AS u ({", ".join(_MESSAGE_TYPES)}, place) ORDER BY place) m),
 stored AS (
     INSERT INTO messages (conversation_id, message_id, seq, role, kind, tokens, identity, created_at, group_seq,
-        host_id, sender, channel, calls, answers, hidden, skeleton)
+        host_id, sender, channel, calls, answers, hidden, skeleton, follows)
     SELECT %(conversation)s, message_id, seq, role, kind::message_role, tokens, identity, created_at, group_seq,
-        host_id, sender, channel, calls, answers, hidden, skeleton FROM given ORDER BY place),
+        host_id, sender, channel, calls, answers, hidden, skeleton, follows FROM given ORDER BY place),
 parts AS (
     INSERT INTO message_parts (conversation_id, message_id, ordinal, type, path, text, exact, tool_name, tool_call_id,
         file_id, metadata)
@@ -115,6 +116,7 @@ def _message_row(seq: int, host_id: str | None, message: NewMessage) -> tuple[An
         "\n".join(message.answers) or None,
         message.hidden,
         message.skeleton,
+        message.follows,
         message.item_tokens,
     )
 

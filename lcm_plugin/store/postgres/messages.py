@@ -12,9 +12,9 @@ from lcm_plugin.store.records import CallRow, Conversation, MessageHead, NewMess
 
 HEAD_COLUMNS = (
     "m.message_id, m.conversation_id, m.seq, m.role, m.tokens, m.identity, m.created_at, m.group_seq, "
-    "m.host_id, m.sender, m.channel, m.calls, m.answers, m.hidden"
+    "m.host_id, m.sender, m.channel, m.calls, m.answers, m.hidden, m.withdrawn_at, m.follows"
 )
-HEAD_WIDTH = 14
+HEAD_WIDTH = 16
 _END = 1 << 62
 _PART_COLUMNS = (
     "message_id, ordinal, type::text, path, text, exact, tool_name, tool_call_id, file_id, metadata::text"
@@ -30,13 +30,22 @@ _USER_SPEAKS = (
 class MessageQueries(Handle):
     """Reads of messages."""
 
-    def heads(self, conversation_id: int, *, before_seq: int | None = None, limit: int) -> list[MessageHead]:
+    def heads(
+        self, conversation_id: int, *, before_seq: int | None = None, limit: int, standing: bool = False
+    ) -> list[MessageHead]:
         rows = self._all(
             f"SELECT {HEAD_COLUMNS} FROM messages m WHERE m.conversation_id = %s AND m.seq < %s "
-            "ORDER BY m.seq DESC LIMIT %s",
+            f"{'AND m.withdrawn_at IS NULL ' if standing else ''}ORDER BY m.seq DESC LIMIT %s",
             (conversation_id, _END if before_seq is None else before_seq, limit),
         )
         return [message_head(row) for row in reversed(rows)]
+
+    def heads_after(self, conversation_id: int, after_seq: int) -> list[MessageHead]:
+        rows = self._all(
+            f"SELECT {HEAD_COLUMNS} FROM messages m WHERE m.conversation_id = %s AND m.seq > %s ORDER BY m.seq",
+            (conversation_id, after_seq),
+        )
+        return [message_head(row) for row in rows]
 
     def heads_with_identity(
         self, conversation_id: int, identities: Sequence[int], *, limit: int
@@ -118,7 +127,7 @@ class MessageQueries(Handle):
     def newest_system(self, conversation_id: int) -> MessageHead | None:
         row = self._one(
             f"SELECT {HEAD_COLUMNS} FROM messages m WHERE m.conversation_id = %s "
-            "AND m.role IN ('system', 'developer') ORDER BY m.seq DESC LIMIT 1",
+            "AND m.role IN ('system', 'developer') AND m.withdrawn_at IS NULL ORDER BY m.seq DESC LIMIT 1",
             (conversation_id,),
         )
         return message_head(row) if row else None
@@ -191,7 +200,7 @@ class MessageChanges(MessageQueries):
             (conversation_id, ids),
         )[0]
         self._run(
-            "UPDATE messages SET hidden = false WHERE conversation_id = %s AND message_id = ANY(%s)",
+            "UPDATE messages SET hidden = false, withdrawn_at = NULL WHERE conversation_id = %s AND message_id = ANY(%s)",
             (conversation_id, ids),
         )
         self._run(

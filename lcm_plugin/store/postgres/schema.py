@@ -336,7 +336,12 @@ CREATE INDEX integrity_jobs_finished ON integrity_jobs (finished_at DESC, conver
     WHERE state IN ('done', 'failed');
 """
 
-MIGRATIONS: tuple[str, ...] = (_BASE, _REMOVALS, _INTEGRITY_JOBS, _FAST_READS)
+_WITHDRAWN = """
+ALTER TABLE messages ADD COLUMN withdrawn_at bigint;
+ALTER TABLE messages ADD COLUMN follows bigint;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_BASE, _REMOVALS, _INTEGRITY_JOBS, _FAST_READS, _WITHDRAWN)
 
 
 def prepare_schema(connection: Connection, schema: str) -> None:

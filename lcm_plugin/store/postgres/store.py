@@ -13,15 +13,15 @@ from lcm_plugin.store.postgres.conversations import ConversationChanges, Convers
 from lcm_plugin.store.postgres.debt import DebtChanges, DebtQueries
 from lcm_plugin.store.postgres.files import FileChanges, FileQueries
 from lcm_plugin.store.postgres.jobs import JobChanges, JobQueries
-from lcm_plugin.store.postgres.messages import MessageChanges, MessageQueries
+from lcm_plugin.store.postgres.messages import MessageQueries
 from lcm_plugin.store.postgres.removal import RemovalChanges, RemovalQueries
-from lcm_plugin.store.postgres.repair import RepairChanges
 from lcm_plugin.store.postgres.rewriting import RewritingChanges
 from lcm_plugin.store.postgres.schema import prepare_schema, require_schema
 from lcm_plugin.store.postgres.search import SearchQueries
 from lcm_plugin.store.postgres.status import StatusQueries
 from lcm_plugin.store.postgres.transfer import TransferChanges, TransferQueries
 from lcm_plugin.store.postgres.url import split_schema
+from lcm_plugin.store.postgres.withdrawal import WithdrawalChanges
 from lcm_plugin.store.records import FileMoved
 
 _GROWING = (
@@ -61,11 +61,10 @@ class PostgresReader(
 
 class PostgresWriter(
     ConversationChanges,
-    MessageChanges,
+    WithdrawalChanges,
     ContextChanges,
     FileChanges,
     DebtChanges,
-    RepairChanges,
     StatusQueries,
     AuditQueries,
     TransferChanges,

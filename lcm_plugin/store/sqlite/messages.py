@@ -15,9 +15,9 @@ from lcm_plugin.store.sqlite.schema import PART_ID_SHIFT
 
 HEAD_COLUMNS = (
     "m.message_id, m.conversation_id, m.seq, m.role, m.tokens, m.identity, m.created_at, m.group_seq, "
-    "m.host_id, m.sender, m.channel, m.calls, m.answers, m.hidden"
+    "m.host_id, m.sender, m.channel, m.calls, m.answers, m.hidden, m.withdrawn_at, m.follows"
 )
-HEAD_WIDTH = 14
+HEAD_WIDTH = 16
 _PART_COLUMNS = (
     "p.message_id, p.ordinal, p.type, p.path, p.text, p.exact, "
     "p.tool_name, p.tool_call_id, p.file_id, p.metadata"
@@ -34,13 +34,22 @@ MAX_PARTS = 1 << PART_ID_SHIFT
 class MessageQueries(Handle):
     """Reads of messages."""
 
-    def heads(self, conversation_id: int, *, before_seq: int | None = None, limit: int) -> list[MessageHead]:
+    def heads(
+        self, conversation_id: int, *, before_seq: int | None = None, limit: int, standing: bool = False
+    ) -> list[MessageHead]:
         rows = self._all(
             f"SELECT {HEAD_COLUMNS} FROM messages m WHERE m.conversation_id = ? AND m.seq < ? "
-            "ORDER BY m.seq DESC LIMIT ?",
+            f"{'AND m.withdrawn_at IS NULL ' if standing else ''}ORDER BY m.seq DESC LIMIT ?",
             (conversation_id, _or_end(before_seq), limit),
         )
         return [message_head(row) for row in reversed(rows)]
+
+    def heads_after(self, conversation_id: int, after_seq: int) -> list[MessageHead]:
+        rows = self._all(
+            f"SELECT {HEAD_COLUMNS} FROM messages m WHERE m.conversation_id = ? AND m.seq > ? ORDER BY m.seq",
+            (conversation_id, after_seq),
+        )
+        return [message_head(row) for row in rows]
 
     def heads_with_identity(
         self, conversation_id: int, identities: Sequence[int], *, limit: int
@@ -119,7 +128,7 @@ class MessageQueries(Handle):
     def newest_system(self, conversation_id: int) -> MessageHead | None:
         row = self._one(
             f"SELECT {HEAD_COLUMNS} FROM messages m WHERE m.conversation_id = ? "
-            "AND m.role IN ('system', 'developer') ORDER BY m.seq DESC LIMIT 1",
+            "AND m.role IN ('system', 'developer') AND m.withdrawn_at IS NULL ORDER BY m.seq DESC LIMIT 1",
             (conversation_id,),
         )
         return message_head(row) if row else None
@@ -192,13 +201,14 @@ class MessageChanges(MessageQueries):
                     join_ids(message.answers),
                     int(message.hidden),
                     message.skeleton,
+                    message.follows,
                 )
             )
             parts += part_rows(message_id, message.parts)
             items.append((conversation.conversation_id, seq, message_id, message.item_tokens))
         self.db.executemany(
             "INSERT INTO messages (message_id, conversation_id, seq, role, tokens, identity, created_at, group_seq, "
-            "host_id, sender, channel, calls, answers, hidden, skeleton) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+            "host_id, sender, channel, calls, answers, hidden, skeleton, follows) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
             rows,
         )
         insert_parts(self.db, parts)
@@ -260,7 +270,8 @@ class MessageChanges(MessageQueries):
             (conversation_id, conversation_id, ids),
         )
         self.db.execute(
-            "UPDATE messages SET hidden = 0 WHERE conversation_id = ? AND message_id IN (SELECT value FROM json_each(?))",
+            "UPDATE messages SET hidden = 0, withdrawn_at = NULL WHERE conversation_id = ? AND message_id IN "
+            "(SELECT value FROM json_each(?))",
             (conversation_id, ids),
         )
         self.db.execute(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sqlite_utils.migrations import Migrations
 
 MIGRATION_SET = "lcm"
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 PART_ID_SHIFT = 16
 
 _TABLES = """
@@ -263,6 +263,11 @@ CREATE INDEX integrity_jobs_finished ON integrity_jobs (finished_at DESC, conver
     WHERE state IN ('done', 'failed');
 """
 
+_WITHDRAWN = """
+ALTER TABLE messages ADD COLUMN withdrawn_at INTEGER;
+ALTER TABLE messages ADD COLUMN follows INTEGER;
+"""
+
 
 def migrations() -> Migrations:
     """The ordered set of schema changes."""
@@ -288,6 +293,11 @@ def migrations() -> Migrations:
     @steps()
     def fast_reads(db: Database) -> None:
         for statement in _statements(_FAST_READS):
+            db.execute(statement)
+
+    @steps()
+    def withdrawn_messages(db: Database) -> None:
+        for statement in _statements(_WITHDRAWN):
             db.execute(statement)
 
     return steps

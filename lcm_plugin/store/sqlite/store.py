@@ -25,26 +25,24 @@ from lcm_plugin.store.sqlite.conversations import ConversationChanges
 from lcm_plugin.store.sqlite.debt import DebtChanges
 from lcm_plugin.store.sqlite.files import FileChanges
 from lcm_plugin.store.sqlite.jobs import JobChanges
-from lcm_plugin.store.sqlite.messages import MessageChanges
 from lcm_plugin.store.sqlite.removal import RemovalChanges
-from lcm_plugin.store.sqlite.repair import RepairChanges
 from lcm_plugin.store.sqlite.rewriting import RewritingChanges
 from lcm_plugin.store.sqlite.schema import SCHEMA_VERSION, migrate, schema_version
 from lcm_plugin.store.sqlite.status import StatusQueries
 from lcm_plugin.store.sqlite.summaries import SummaryQueries
 from lcm_plugin.store.sqlite.transfer import TransferChanges
+from lcm_plugin.store.sqlite.withdrawal import WithdrawalChanges
 
 _EMPTY_LOG_SECONDS = 10.0
 
 
 class SqliteTransaction(
     ConversationChanges,
-    MessageChanges,
+    WithdrawalChanges,
     ContextChanges,
     SummaryQueries,
     FileChanges,
     DebtChanges,
-    RepairChanges,
     StatusQueries,
     AuditQueries,
     TransferChanges,
