@@ -19,10 +19,10 @@ from plan_log import Plan, PlanLog, explaining
 
 from lcm_plugin import Engine, LcmConfig, Session
 from lcm_plugin.plugin import LcmPlugin
-from lcm_plugin.store.postgres import conversations
 from lcm_plugin.store.postgres.store import PostgresStore
 from lcm_plugin.store.postgres.watchdog import PatientConnection
 from lcm_plugin.store.search_base import Clause, Filter
+from lcm_plugin.store.tables import conversations
 from lcm_plugin.types import Turn
 
 NOW = 1_780_000_000_000
@@ -32,11 +32,12 @@ MOST_ROWS = 2_500
 LARGE_TABLE = 2_000
 # What is counted as a whole, one row for dozens of messages: conversations and summaries.
 COUNTED = (
-    "SELECT count(*), count(*) FILTER (WHERE active), coalesce(sum(message_count), 0) FROM conversations",
+    "SELECT count(*), count(*) FILTER (WHERE active), CAST(coalesce(sum(message_count), 0) AS bigint) "
+    "FROM conversations",
     "SELECT depth, count(*) FROM summaries ",
     "SELECT count(*) FROM summaries ",
     "SELECT conversation_id FROM conversations WHERE session_key ~>=~ ",
-    f"SELECT {conversations._COLUMNS} FROM conversations WHERE conversation_id > ",  # noqa: S608
+    f"{conversations.SELECT} WHERE conversation_id > ",
 )
 
 

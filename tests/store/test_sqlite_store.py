@@ -6,13 +6,15 @@ import multiprocessing
 import os
 import sqlite3
 import stat
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from sqlite_utils import Database
 
 from lcm_plugin.errors import SchemaError, StoreBusy, StoreUnavailable
 from lcm_plugin.store.records import NewMessage, Part
-from lcm_plugin.store.sqlite.schema import SCHEMA_VERSION
+from lcm_plugin.store.sqlite.schema import SCHEMA_VERSION, migrations
 from lcm_plugin.store.sqlite.store import SqliteStore
 from lcm_plugin.types import Session
 
@@ -62,10 +64,47 @@ def test_a_database_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "lcm.db"
     SqliteStore(path).close()
     with sqlite3.connect(path) as connection:
-        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+        connection.execute(
+            "INSERT INTO _sqlite_migrations (migration_set, name) VALUES ('lcm', 'of_next_year')"
+        )
     connection.close()
-    with pytest.raises(SchemaError, match="update"):
+    with pytest.raises(SchemaError, match=r"of_next_year.*update"):
         SqliteStore(path)
+
+
+def test_a_database_of_the_last_version_that_kept_its_number_twice_is_migrated(tmp_path: Path) -> None:
+    path = tmp_path / "lcm.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as old:
+        migrations().apply(Database(old), stop_before="plain_conditions")
+        old.execute("PRAGMA user_version = 5")
+        old.execute(
+            "INSERT INTO conversations (session_key, created_at, updated_at) VALUES ('agent:main:main', 1, 1)"
+        )
+    with closing(SqliteStore(path)) as store, store.read() as reader:
+        assert reader.find_conversation(Session("agent:main:main"))
+    assert (tmp_path / f"lcm.db.before-schema-{SCHEMA_VERSION}.bak").exists()
+    with closing(sqlite3.connect(path)) as connection:
+        # That version reads this number, and refuses what it does not know.
+        assert connection.execute("PRAGMA user_version").fetchone()[0] > 5
+
+
+@pytest.mark.parametrize(
+    ("query", "index"),
+    [
+        ("conversations WHERE session_key = 'k' AND active", "conversations_active_key"),
+        (
+            "messages WHERE conversation_id = 1 AND role = 'user' AND NOT hidden ORDER BY seq DESC",
+            "messages_user",
+        ),
+        ("summaries WHERE conversation_id = 1 AND fallback", "summaries_fallback"),
+    ],
+)
+def test_a_condition_finds_its_partial_index(tmp_path: Path, query: str, index: str) -> None:
+    path = tmp_path / "lcm.db"
+    SqliteStore(path).close()
+    with closing(sqlite3.connect(path)) as connection:
+        plan = connection.execute(f"EXPLAIN QUERY PLAN SELECT * FROM {query} LIMIT 1").fetchall()  # noqa: S608
+    assert index in plan[0][3]
 
 
 def test_a_database_of_another_program_is_refused_and_left_alone(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from psycopg import errors as pg
 
 from lcm_plugin.store.audit_base import AuditStopped, Breach
 from lcm_plugin.store.postgres.audit_queries import QUERIES, STORED_JSON
-from lcm_plugin.store.postgres.conversations import Handle
 from lcm_plugin.store.postgres.schema import MIGRATIONS, trigram_indexes
+from lcm_plugin.store.postgres.transaction import PostgresStatements as Handle
 
 _ASK_SECONDS = 0.2
 _CANCEL_SECONDS = 5.0

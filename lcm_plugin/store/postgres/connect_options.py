@@ -9,6 +9,7 @@ from typing import Any
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.types.string import TextLoader
 
 from lcm_plugin.errors import StoreUnavailable
 from lcm_plugin.store.postgres.commit_status import INCARNATION
@@ -54,6 +55,9 @@ class Dialling:
         assert row is not None
         connection.incarnation, connection.direct = row[0], row[1] == connection.info.backend_pid
         connection.dial, connection.patience = self.plain, self.patience
+        # Statements of both databases read JSON as text.
+        for name in ("json", "jsonb"):
+            connection.adapters.register_loader(name, TextLoader)
 
 
 def dialling(url: str, schema: str, *, durability: str, busy_timeout_ms: int) -> Dialling:

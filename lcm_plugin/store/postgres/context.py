@@ -8,8 +8,9 @@ from typing import Any
 
 from lcm_plugin.errors import StoreBusy, StoreConflict
 from lcm_plugin.store.postgres.messages import HEAD_COLUMNS, HEAD_WIDTH, message_head
-from lcm_plugin.store.postgres.summaries import SummaryChanges, SummaryQueries
+from lcm_plugin.store.postgres.transaction import PostgresStatements
 from lcm_plugin.store.records import Item, Publication, Snapshot
+from lcm_plugin.store.tables.summaries import SummaryTable
 
 _END = 1 << 62
 _SNAPSHOT_ITEMS = (
@@ -27,7 +28,7 @@ _ITEMS = (
 )
 
 
-class ContextQueries(SummaryQueries):
+class ContextQueries(SummaryTable, PostgresStatements):
     """Reads of context items."""
 
     def newest_items(self, conversation_id: int, *, before: int | None = None, limit: int) -> list[Item]:
@@ -98,11 +99,11 @@ class ContextQueries(SummaryQueries):
         )
         if row is None:
             return None
-        values = [*row[:5], tuple(tuple(item) for item in row[5])]
+        values = [*row[:5], tuple(tuple(item) for item in json.loads(row[5]))]
         return Snapshot(*values)
 
 
-class ContextChanges(ContextQueries, SummaryChanges):
+class ContextChanges(ContextQueries):
     """Changes of the context. Each is a whole: rows, links, counters, revision."""
 
     def publish(self, publication: Publication, now: int) -> None:

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from lcm_plugin.store.postgres.appending import APPEND, append_values
-from lcm_plugin.store.postgres.conversations import Handle
+from lcm_plugin.store.postgres.transaction import PostgresStatements as Handle
 from lcm_plugin.store.records import CallRow, Conversation, MessageHead, NewMessage, Part, StoredMessage
 
 HEAD_COLUMNS = (
@@ -170,7 +170,7 @@ class MessageChanges(MessageQueries):
         return [row[0] for row in stored]
 
     def hide(self, conversation_id: int, message_ids: Sequence[int], now: int) -> None:
-        self._take(conversation_id)
+        self.lock_conversation(conversation_id)
         ids = list(message_ids)
         self._run(
             "UPDATE messages SET hidden = true WHERE conversation_id = %s AND message_id = ANY(%s)",
@@ -190,7 +190,7 @@ class MessageChanges(MessageQueries):
         )
 
     def show(self, conversation_id: int, message_ids: Sequence[int], now: int) -> None:
-        self._take(conversation_id)
+        self.lock_conversation(conversation_id)
         ids = list(message_ids)
         regained = self._one(
             "WITH regained AS (UPDATE context_items i SET tokens = CASE WHEN m.role = 'system' THEN 0 ELSE m.tokens END "

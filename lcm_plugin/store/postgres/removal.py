@@ -6,12 +6,12 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from lcm_plugin.store.postgres.conversations import Handle
-from lcm_plugin.store.postgres.files import FILE_COLUMNS, HOLD_FILES
 from lcm_plugin.store.postgres.rewriting import INSERT_NOTE, note_rows
-from lcm_plugin.store.postgres.vectors import VectorChanges
+from lcm_plugin.store.postgres.transaction import PostgresStatements as Handle
+from lcm_plugin.store.postgres.vectors import PostgresVectors
 from lcm_plugin.store.records import FileRecord
 from lcm_plugin.store.removal_base import Emptied, Footprint, Removal, RemovalKind
+from lcm_plugin.store.tables.files import FILE_COLUMNS
 
 _BATCH = 500
 _REMOVAL = "r.removal_id, r.kind, r.created_at, r.requested_by, r.conversations, r.messages, r.summaries, r.files, r.bytes"
@@ -97,7 +97,7 @@ class RemovalQueries(Handle):
         return dict(rows)
 
 
-class RemovalChanges(RemovalQueries, VectorChanges):
+class RemovalChanges(RemovalQueries, PostgresVectors):
     """Removing texts, conversations and payload records."""
 
     def begin_removal(self, kind: RemovalKind, requested_by: str, now: int) -> int:
@@ -187,7 +187,7 @@ class RemovalChanges(RemovalQueries, VectorChanges):
         # A turn writes the row of its run before it stores payloads: in that order here, too, so that none waits for
         # the other.
         self._all("SELECT FROM session_runs WHERE conversation_id = %s FOR UPDATE", (conversation_id,))
-        self._run(HOLD_FILES)
+        self.hold_files()
         rows = self._all(
             f"SELECT {FILE_COLUMNS} FROM large_files f WHERE conversation_id = %s AND NOT EXISTS "
             "(SELECT FROM message_parts p WHERE p.file_id = f.file_id)",
@@ -211,7 +211,7 @@ class RemovalChanges(RemovalQueries, VectorChanges):
         return unused
 
     def unreferenced(self, records: Sequence[FileRecord]) -> list[FileRecord]:
-        self._run(HOLD_FILES)
+        self.hold_files()
         digests = [record.sha256 for record in records]
         needed = {
             row[0] for row in self._all("SELECT sha256 FROM large_files WHERE sha256 = ANY(%s)", (digests,))
@@ -271,7 +271,7 @@ class RemovalChanges(RemovalQueries, VectorChanges):
 
     def _hand_over_files(self, conversation_id: int) -> None:
         """Records that other conversations refer to go to one of those."""
-        self._run(HOLD_FILES)
+        self.hold_files()
         for (file_id,) in self._all(
             "SELECT file_id FROM large_files WHERE conversation_id = %s", (conversation_id,)
         ):

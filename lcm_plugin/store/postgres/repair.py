@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 from lcm_plugin.store.postgres.audit import expected_indexes, word_columns
 from lcm_plugin.store.postgres.audit_queries import QUERIES as AUDITS
-from lcm_plugin.store.postgres.conversations import Handle
-from lcm_plugin.store.postgres.files import HOLD_FILES
 from lcm_plugin.store.postgres.schema import trigram_indexes
 from lcm_plugin.store.postgres.search import SearchChanges
+from lcm_plugin.store.postgres.transaction import PostgresStatements as Handle
 from lcm_plugin.store.records import Summary
 from lcm_plugin.store.repair_base import message_ids
 
@@ -37,7 +36,7 @@ class RepairChanges(SearchChanges, Handle):
     """Repairs of one conversation."""
 
     def drop_dangling_items(self, conversation_id: int, refs: Sequence[str]) -> int:
-        self._take(conversation_id)
+        self.lock_conversation(conversation_id)
         return self._run(
             f"DELETE FROM context_items WHERE conversation_id = %(here)s AND {_NAMED} AND NOT EXISTS (SELECT 1 FROM "
             "messages m WHERE m.message_id = context_items.message_id AND m.conversation_id = %(here)s) AND NOT EXISTS "
@@ -47,7 +46,7 @@ class RepairChanges(SearchChanges, Handle):
         )
 
     def drop_covered_items(self, conversation_id: int, refs: Sequence[str]) -> int:
-        self._take(conversation_id)
+        self.lock_conversation(conversation_id)
         return self._run(
             f"DELETE FROM context_items WHERE conversation_id = %(here)s AND {_NAMED} AND message_id IN "
             "(SELECT message_id FROM summary_messages)",
@@ -55,7 +54,7 @@ class RepairChanges(SearchChanges, Handle):
         )
 
     def restore_items(self, conversation_id: int, refs: Sequence[str]) -> int:
-        self._take(conversation_id)
+        self.lock_conversation(conversation_id)
         wanted = set(refs)
         lost = self._all(AUDITS["message_uncovered"], {"here": conversation_id, "now": 0})
         return self._run(
@@ -66,7 +65,7 @@ class RepairChanges(SearchChanges, Handle):
         )
 
     def restore_summary(self, summary: Summary, item_tokens: int) -> int:
-        self._take(summary.conversation_id)
+        self.lock_conversation(summary.conversation_id)
         return self._run(
             "INSERT INTO context_items (conversation_id, ordinal, item_type, summary_id, tokens) "
             "SELECT %(here)s, %(first)s, 'summary', %(id)s, %(tokens)s WHERE NOT EXISTS (SELECT FROM context_items c "
@@ -83,7 +82,7 @@ class RepairChanges(SearchChanges, Handle):
         )
 
     def reorder_items(self, conversation_id: int, refs: Sequence[str]) -> int:
-        self._take(conversation_id)
+        self.lock_conversation(conversation_id)
         misplaced = self._all(
             "SELECT c.ordinal, coalesce(m.seq, s.first_seq) FROM context_items c "
             "LEFT JOIN messages m ON m.message_id = c.message_id LEFT JOIN summaries s ON s.summary_id = c.summary_id "
@@ -101,7 +100,7 @@ class RepairChanges(SearchChanges, Handle):
         )
 
     def copy_item_tokens(self, conversation_id: int, refs: Sequence[str]) -> int:
-        self._take(conversation_id)
+        self.lock_conversation(conversation_id)
         return self._run(
             "UPDATE context_items SET tokens = m.cost FROM (SELECT message_id, CASE WHEN hidden OR role = 'system' "
             "THEN 0 ELSE tokens END AS cost FROM messages WHERE conversation_id = %(here)s) m "
@@ -111,7 +110,7 @@ class RepairChanges(SearchChanges, Handle):
         )
 
     def recount(self, conversation_id: int) -> int:
-        self._take(conversation_id)
+        self.lock_conversation(conversation_id)
         return self._run(
             "UPDATE conversations v SET raw_items = c.raw_items, raw_tokens = c.raw_tokens, "
             "summary_items = c.summary_items, summary_tokens = c.summary_tokens, message_count = m.messages, "
@@ -125,7 +124,7 @@ class RepairChanges(SearchChanges, Handle):
         )
 
     def recount_sources(self, conversation_id: int) -> int:
-        self._take(conversation_id)
+        self.lock_conversation(conversation_id)
         values = {"here": conversation_id, "depth": 0}
         changed = self._run(_COVERED.format(source=_FROM_MESSAGES), values)
         for depth in range(1, self._deepest(conversation_id) + 1):
@@ -133,7 +132,7 @@ class RepairChanges(SearchChanges, Handle):
         return changed
 
     def relink(self, conversation_id: int, refs: Sequence[str]) -> int:
-        self._take(conversation_id)
+        self.lock_conversation(conversation_id)
         mended = 0
         for ref in refs:
             values = {"ref": ref, "here": conversation_id}
@@ -156,7 +155,7 @@ class RepairChanges(SearchChanges, Handle):
         return mended
 
     def recount_depths(self, conversation_id: int) -> int:
-        self._take(conversation_id)
+        self.lock_conversation(conversation_id)
         changed = 0
         for _ in range(self._deepest(conversation_id) + 1):
             now = self._run(
@@ -179,7 +178,7 @@ class RepairChanges(SearchChanges, Handle):
         )
 
     def delete_blob(self, sha256: str) -> int:
-        self._run(HOLD_FILES)
+        self.hold_files()
         return self._run(
             "DELETE FROM file_blobs WHERE sha256 = %(digest)s AND NOT EXISTS (SELECT FROM large_files "
             "WHERE sha256 = %(digest)s AND storage_uri = 'db:')",
@@ -194,11 +193,6 @@ class RepairChanges(SearchChanges, Handle):
             self._run(sql.replace("%", "%%"))
         return len(missing)
 
-    def known_digests(self, digests: Sequence[str]) -> list[str]:
-        self._run(HOLD_FILES)
-        rows = self._all("SELECT DISTINCT sha256 FROM large_files WHERE sha256 = ANY(%s)", (list(digests),))
-        return [row[0] for row in rows]
-
     def rebuild_index(self) -> bool:
         for table, definition in word_columns():
             written = definition.replace("%", "%%")
@@ -207,7 +201,7 @@ class RepairChanges(SearchChanges, Handle):
         return True
 
     def rewrite_summary(self, summary: Summary, item_tokens: int) -> None:
-        self._take(summary.conversation_id)
+        self.lock_conversation(summary.conversation_id)
         self.unindex_summaries([summary.summary_id])
         self._run(
             "UPDATE summaries SET content = %s, tokens = %s, level = %s, model = %s, prompt_version = %s, fallback = %s, "

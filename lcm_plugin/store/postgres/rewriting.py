@@ -21,7 +21,7 @@ class RewritingChanges(SearchChanges):
 
     def replace_message(self, message_id: int, message: NewMessage, removal_id: int) -> None:
         conversation_id = self._conversation_of(message_id)
-        self._take(conversation_id)
+        self.lock_conversation(conversation_id)
         row = self._one(
             "SELECT tokens, identity, hidden FROM messages WHERE conversation_id = %s AND message_id = %s",
             (conversation_id, message_id),
@@ -65,7 +65,7 @@ class RewritingChanges(SearchChanges):
         self._bump_with_snapshots(conversation_id)
 
     def replace_summary(self, summary: Summary, item_tokens: int, token_change: int) -> None:
-        self._take(summary.conversation_id)
+        self.lock_conversation(summary.conversation_id)
         self._run(
             "UPDATE summaries SET content = %s, tokens = %s WHERE conversation_id = %s AND summary_id = %s",
             (summary.content, summary.tokens, summary.conversation_id, summary.summary_id),
@@ -87,7 +87,7 @@ class RewritingChanges(SearchChanges):
         self._bump_with_snapshots(summary.conversation_id)
 
     def rename_files(self, conversation_id: int, names: Mapping[str, str]) -> None:
-        self._take(conversation_id)
+        self.lock_conversation(conversation_id)
         rows = self._all(
             "SELECT summary_id, file_ids FROM summaries WHERE conversation_id = %s AND file_ids IS NOT NULL",
             (conversation_id,),

@@ -18,7 +18,7 @@ from lcm_plugin.store.postgres.search_terms import (
     holds,
     newest_first,
 )
-from lcm_plugin.store.postgres.vectors import VectorChanges, VectorQueries
+from lcm_plugin.store.postgres.vectors import PostgresVectors
 from lcm_plugin.store.records import message_ref
 from lcm_plugin.store.search_base import (
     Clause,
@@ -60,7 +60,7 @@ _COLUMNS = {
 }
 
 
-class SearchQueries(VectorQueries):
+class SearchQueries(PostgresVectors):
     """Full-text queries, scans and look-ups of rows with their texts."""
 
     def index_state(self) -> IndexState:
@@ -192,7 +192,7 @@ class SearchQueries(VectorQueries):
         return self.db.execute(query.encode(), values, prepare=False).fetchall()
 
 
-class SearchChanges(SearchQueries, VectorChanges):
+class SearchChanges(SearchQueries):
     """Nothing to maintain: the database derives every index from the rows themselves."""
 
     def index_pending(self, limit: int = 500) -> int:

@@ -7,22 +7,20 @@ from contextlib import AbstractContextManager, contextmanager
 
 from lcm_plugin.errors import StoreUnavailable
 from lcm_plugin.store.postgres.audit import AuditQueries
-from lcm_plugin.store.postgres.connection import Connection, Connections
-from lcm_plugin.store.postgres.context import ContextChanges, ContextQueries
-from lcm_plugin.store.postgres.conversations import ConversationChanges, ConversationQueries
-from lcm_plugin.store.postgres.debt import DebtChanges, DebtQueries
-from lcm_plugin.store.postgres.files import FileChanges, FileQueries
-from lcm_plugin.store.postgres.jobs import JobChanges, JobQueries
-from lcm_plugin.store.postgres.messages import MessageQueries
-from lcm_plugin.store.postgres.removal import RemovalChanges, RemovalQueries
+from lcm_plugin.store.postgres.connection import Connections
+from lcm_plugin.store.postgres.context import ContextChanges
+from lcm_plugin.store.postgres.removal import RemovalChanges
 from lcm_plugin.store.postgres.rewriting import RewritingChanges
 from lcm_plugin.store.postgres.schema import prepare_schema, require_schema
-from lcm_plugin.store.postgres.search import SearchQueries
-from lcm_plugin.store.postgres.status import StatusQueries
-from lcm_plugin.store.postgres.transfer import TransferChanges, TransferQueries
+from lcm_plugin.store.postgres.transfer import TransferChanges
 from lcm_plugin.store.postgres.url import split_schema
 from lcm_plugin.store.postgres.withdrawal import WithdrawalChanges
 from lcm_plugin.store.records import FileMoved
+from lcm_plugin.store.tables.conversations import ConversationTable
+from lcm_plugin.store.tables.debt import DebtTable
+from lcm_plugin.store.tables.files import FileTable
+from lcm_plugin.store.tables.jobs import JobTable
+from lcm_plugin.store.tables.status import StatusTable
 
 _GROWING = (
     "messages",
@@ -39,44 +37,20 @@ _GROWING = (
 )
 
 
-class PostgresReader(
-    ConversationQueries,
-    MessageQueries,
-    ContextQueries,
-    FileQueries,
-    DebtQueries,
-    SearchQueries,
-    StatusQueries,
-    AuditQueries,
-    TransferQueries,
-    RemovalQueries,
-    JobQueries,
-):
-    """All queries, bound to one read transaction."""
-
-    def __init__(self, connection: Connection, location: str) -> None:
-        super().__init__(connection)
-        self.location = location
-
-
-class PostgresWriter(
-    ConversationChanges,
+class PostgresTransaction(
+    ConversationTable,
     WithdrawalChanges,
     ContextChanges,
-    FileChanges,
-    DebtChanges,
-    StatusQueries,
+    FileTable,
+    DebtTable,
+    StatusTable,
     AuditQueries,
     TransferChanges,
     RemovalChanges,
     RewritingChanges,
-    JobChanges,
+    JobTable,
 ):
-    """All queries and changes, bound to one write transaction."""
-
-    def __init__(self, connection: Connection, location: str) -> None:
-        super().__init__(connection)
-        self.location = location
+    """All queries and changes, bound to one transaction."""
 
 
 class PostgresStore:
@@ -112,16 +86,16 @@ class PostgresStore:
         return False
 
     @contextmanager
-    def read(self) -> Iterator[PostgresReader]:
+    def read(self) -> Iterator[PostgresTransaction]:
         """One consistent view of the database."""
         with self._connections.reading() as connection:
-            yield PostgresReader(connection, self.location)
+            yield PostgresTransaction(connection, self.location)
 
     @contextmanager
-    def write(self) -> Iterator[PostgresWriter]:
+    def write(self) -> Iterator[PostgresTransaction]:
         """One write transaction."""
         with self._connections.writing() as connection:
-            yield PostgresWriter(connection, self.location)
+            yield PostgresTransaction(connection, self.location, writing=True)
 
     def backup(self, destination: str) -> str:
         """Refuses: a server's database is backed up with its own tools."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from lcm_plugin.errors import StoreBusy
 from lcm_plugin.store.postgres.appending import message_kind
-from lcm_plugin.store.postgres.conversations import Handle
+from lcm_plugin.store.postgres.transaction import PostgresStatements as Handle
 from lcm_plugin.store.transfer_base import (
     MESSAGES,
     TABLES,
@@ -150,9 +150,6 @@ class TransferChanges(TransferQueries):
 
     def clear_rows(self) -> None:
         self._run(f"TRUNCATE file_blobs, {', '.join(table.name for table in TABLES)} CASCADE")
-
-    def drop_guard(self, key: str) -> None:
-        self._run("DELETE FROM guards WHERE guard_key = %s", (key,))
 
 
 def _source(table: Table, conversation_id: int | None) -> _Source:

@@ -13,7 +13,7 @@ class WithdrawalChanges(MessageChanges, RepairChanges):
     """Changes of what a conversation's context leaves out."""
 
     def withdraw(self, conversation_id: int, message_ids: Sequence[int], now: int) -> None:
-        self._take(conversation_id)
+        self.lock_conversation(conversation_id)
         fresh = self._of(conversation_id, message_ids, "NOT hidden")
         if not fresh:
             return
@@ -28,7 +28,7 @@ class WithdrawalChanges(MessageChanges, RepairChanges):
         self._carry_snapshots(conversation_id)
 
     def bring_back(self, conversation_id: int, message_ids: Sequence[int], now: int) -> None:
-        self._take(conversation_id)
+        self.lock_conversation(conversation_id)
         withdrawn = self._of(conversation_id, message_ids, "withdrawn_at IS NOT NULL")
         if not withdrawn:
             return
@@ -39,7 +39,7 @@ class WithdrawalChanges(MessageChanges, RepairChanges):
         self._carry_snapshots(conversation_id)
 
     def reopen(self, conversation_id: int, reopening: Reopening, now: int) -> None:
-        self._take(conversation_id)
+        self.lock_conversation(conversation_id)
         here = (conversation_id, list(reopening.summary_ids))
         self._run("DELETE FROM context_items WHERE conversation_id = %s AND summary_id = ANY(%s)", here)
         self._run(

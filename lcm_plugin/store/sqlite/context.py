@@ -8,10 +8,10 @@ from typing import Any
 
 from lcm_plugin.errors import StoreConflict
 from lcm_plugin.store.records import Item, Publication, Snapshot
-from lcm_plugin.store.sqlite.conversations import Handle
 from lcm_plugin.store.sqlite.messages import HEAD_COLUMNS, HEAD_WIDTH, message_head
 from lcm_plugin.store.sqlite.schema import PART_ID_SHIFT
-from lcm_plugin.store.sqlite.summaries import insert_summary
+from lcm_plugin.store.sqlite.transaction import SqliteStatements
+from lcm_plugin.store.tables.summaries import SummaryTable
 
 _END = 1 << 62
 _SNAPSHOT_ITEMS = (
@@ -30,7 +30,7 @@ _ITEMS = (
 _SUMMARY_ITEMS = _ITEMS.replace("context_items c", "context_items c INDEXED BY context_items_summary")
 
 
-class ContextQueries(Handle):
+class ContextQueries(SummaryTable, SqliteStatements):
     """Reads of context items."""
 
     def newest_items(self, conversation_id: int, *, before: int | None = None, limit: int) -> list[Item]:
@@ -112,7 +112,7 @@ class ContextChanges(ContextQueries):
         conversation_id = summary.conversation_id
         low, high = replaced[0].ordinal, replaced[-1].ordinal
         self._check_still_stands(publication, low, high)
-        insert_summary(self.db, summary, replaced)
+        self._insert_summary(summary, replaced)
         self.db.execute(
             "DELETE FROM context_items WHERE conversation_id = ? AND ordinal BETWEEN ? AND ?",
             (conversation_id, low, high),

@@ -10,8 +10,8 @@ from typing import Any
 
 from lcm_plugin.errors import InputError
 from lcm_plugin.store.records import CallRow, Conversation, MessageHead, NewMessage, Part, StoredMessage
-from lcm_plugin.store.sqlite.conversations import Handle
 from lcm_plugin.store.sqlite.schema import PART_ID_SHIFT
+from lcm_plugin.store.sqlite.transaction import SqliteStatements as Handle
 
 HEAD_COLUMNS = (
     "m.message_id, m.conversation_id, m.seq, m.role, m.tokens, m.identity, m.created_at, m.group_seq, "
@@ -24,7 +24,7 @@ _PART_COLUMNS = (
 )
 # A user message that only hands over tool results has no text part of its own.
 _USER_SPEAKS = (
-    "m.role = 'user' AND m.hidden = 0 AND (m.answers IS NULL OR EXISTS (SELECT 1 FROM message_parts p "
+    "m.role = 'user' AND NOT m.hidden AND (m.answers IS NULL OR EXISTS (SELECT 1 FROM message_parts p "
     "WHERE p.part_id >= m.message_id * 65536 AND p.part_id < (m.message_id + 1) * 65536 "
     "AND p.type = 'text' AND trim(p.text) <> ''))"
 )

@@ -10,12 +10,12 @@ from typing import Any
 
 from lcm_plugin.store.records import FileRecord
 from lcm_plugin.store.removal_base import Emptied, Footprint, Removal, RemovalKind
-from lcm_plugin.store.sqlite.conversations import Handle
-from lcm_plugin.store.sqlite.files import FILE_COLUMNS, file_record
 from lcm_plugin.store.sqlite.rewriting import insert_notes
 from lcm_plugin.store.sqlite.schema import PART_ID_SHIFT
 from lcm_plugin.store.sqlite.search import SearchChanges
 from lcm_plugin.store.sqlite.siblings import needed_by_others
+from lcm_plugin.store.sqlite.transaction import SqliteStatements as Handle
+from lcm_plugin.store.tables.files import FILE_COLUMNS, file_record
 
 _BATCH = 500
 _REMOVAL = "r.removal_id, kind, created_at, requested_by, conversations, messages, summaries, files, bytes"
@@ -113,8 +113,6 @@ class RemovalQueries(Handle):
 
 class RemovalChanges(RemovalQueries, SearchChanges):
     """Removing texts, conversations and payload records."""
-
-    location = ""
 
     def begin_removal(self, kind: RemovalKind, requested_by: str, now: int) -> int:
         cursor = self.db.execute(

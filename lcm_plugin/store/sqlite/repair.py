@@ -10,9 +10,9 @@ from lcm_plugin.store.records import Summary
 from lcm_plugin.store.repair_base import message_ids
 from lcm_plugin.store.sqlite.audit import OBJECTS, expected_objects
 from lcm_plugin.store.sqlite.audit_queries import QUERIES as AUDITS
-from lcm_plugin.store.sqlite.conversations import Handle
 from lcm_plugin.store.sqlite.search import SearchChanges
 from lcm_plugin.store.sqlite.search_index import KINDS
+from lcm_plugin.store.sqlite.transaction import SqliteStatements as Handle
 
 _NAMED = "coalesce('msg_' || context_items.message_id, context_items.summary_id) IN (SELECT value FROM json_each(?2))"
 _FROM_MESSAGES = (
@@ -181,13 +181,6 @@ class RepairChanges(SearchChanges, Handle):
             self.db.execute(f"DROP {kind} IF EXISTS {name}")
             self.db.execute(sql)
         return len(wrong)
-
-    def known_digests(self, digests: Sequence[str]) -> list[str]:
-        rows = self._all(
-            "SELECT DISTINCT sha256 FROM large_files WHERE sha256 IN (SELECT value FROM json_each(?))",
-            (json.dumps(list(digests)),),
-        )
-        return [row[0] for row in rows]
 
     def rebuild_index(self) -> bool:
         self.db.execute("SAVEPOINT rebuild")

@@ -9,6 +9,7 @@ transaction; a database that holds data is copied before its schema changes.
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from lcm_plugin.errors import SchemaError
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from sqlite_utils.migrations import Migrations
 
 MIGRATION_SET = "lcm"
-SCHEMA_VERSION = 5
 PART_ID_SHIFT = 16
 
 _TABLES = """
@@ -269,50 +269,57 @@ ALTER TABLE messages ADD COLUMN follows INTEGER;
 """
 
 
+# Conditions as statements write them for both databases: SQLite finds a partial index only by the words of its
+# condition. Versions of this package that know nothing of these read `user_version`, and refuse a number above 5; it
+# is not kept up to date any more.
+_PLAIN_CONDITIONS = """
+DROP INDEX IF EXISTS conversations_active_key;
+CREATE UNIQUE INDEX conversations_active_key ON conversations (session_key) WHERE active;
+DROP INDEX IF EXISTS messages_user;
+CREATE INDEX messages_user ON messages (conversation_id, seq) WHERE role = 'user' AND NOT hidden;
+DROP INDEX IF EXISTS summaries_fallback;
+CREATE INDEX summaries_fallback ON summaries (conversation_id) WHERE fallback;
+PRAGMA user_version = 6;
+"""
+
+_STEPS = {
+    "base_tables": _TABLES,
+    "removals": _REMOVALS,
+    "integrity_jobs": _INTEGRITY_JOBS,
+    "fast_reads": _FAST_READS,
+    "withdrawn_messages": _WITHDRAWN,
+    "plain_conditions": _PLAIN_CONDITIONS,
+}
+SCHEMA_VERSION = len(_STEPS)
+
+
 def migrations() -> Migrations:
     """The ordered set of schema changes."""
     from sqlite_utils.migrations import Migrations
 
     steps = Migrations(MIGRATION_SET)
-
-    @steps()
-    def base_tables(db: Database) -> None:
-        for statement in _statements(_TABLES):
-            db.execute(statement)
-
-    @steps()
-    def removals(db: Database) -> None:
-        for statement in _statements(_REMOVALS):
-            db.execute(statement)
-
-    @steps()
-    def integrity_jobs(db: Database) -> None:
-        for statement in _statements(_INTEGRITY_JOBS):
-            db.execute(statement)
-
-    @steps()
-    def fast_reads(db: Database) -> None:
-        for statement in _statements(_FAST_READS):
-            db.execute(statement)
-
-    @steps()
-    def withdrawn_messages(db: Database) -> None:
-        for statement in _statements(_WITHDRAWN):
-            db.execute(statement)
-
+    for name, script in _STEPS.items():
+        steps(name=name)(_step(script))
     return steps
 
 
 def schema_version(connection: sqlite3.Connection) -> int:
     """How many migrations the database has had; raises `SchemaError` when it is not ours or newer."""
-    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
-    if version > SCHEMA_VERSION:
-        raise SchemaError(
-            f"the database has schema version {version}, this lcm_plugin knows up to {SCHEMA_VERSION}: update it"
+    tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
+    applied = set()
+    if "_sqlite_migrations" in tables:
+        rows = connection.execute(
+            "SELECT name FROM _sqlite_migrations WHERE migration_set = ?", (MIGRATION_SET,)
         )
-    if version == 0 and connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
+        applied = {row[0] for row in rows}
+    if unknown := sorted(applied - _STEPS.keys()):
+        raise SchemaError(
+            f"a newer lcm_plugin changed the database's schema ({', '.join(unknown)}), this one knows up to "
+            f"{list(_STEPS)[-1]}: update it"
+        )
+    if tables and not applied:
         raise SchemaError("the file is a SQLite database of another program")
-    return version
+    return len(applied)
 
 
 def migrate(connection: sqlite3.Connection) -> None:
@@ -320,7 +327,15 @@ def migrate(connection: sqlite3.Connection) -> None:
     from sqlite_utils import Database
 
     migrations().apply(Database(connection, execute_plugins=False, recursive_triggers=False))
-    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+
+def _step(script: str) -> Callable[[Database], None]:
+    def run(db: Database) -> None:
+        for statement in _statements(script):
+            db.execute(statement)
+
+    run.__name__ = "run"
+    return run
 
 
 def _statements(script: str) -> list[str]:

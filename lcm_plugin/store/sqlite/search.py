@@ -28,7 +28,6 @@ from lcm_plugin.store.search_base import (
     WordQuery,
 )
 from lcm_plugin.store.sqlite.search_index import MESSAGE_TEXT, IndexChanges, IndexQueries, spread_cjk
-from lcm_plugin.store.sqlite.vectors import VectorQueries
 
 _TOOL_NAME = (
     "(SELECT min(p.tool_name) FROM message_parts p WHERE p.part_id >= m.message_id * 65536 "
@@ -51,7 +50,7 @@ SENDERS_FROM_NEWEST = 2_000
 COUNT_EXACTLY = 20_000
 
 
-class SearchQueries(IndexQueries, VectorQueries):
+class SearchQueries(IndexQueries):
     """Full-text queries, scans and look-ups of rows with their texts."""
 
     def find_words(

@@ -18,8 +18,7 @@ from functools import cache
 from typing import Any
 
 from lcm_plugin.store.search_base import IndexState, IndexUnusable, RowKind
-from lcm_plugin.store.sqlite.conversations import Handle
-from lcm_plugin.store.sqlite.vectors import VectorChanges
+from lcm_plugin.store.sqlite.vectors import SqliteVectors
 
 KINDS: tuple[RowKind, ...] = ("message", "summary")
 MAX_BATCH_CHARS = 8_000_000
@@ -64,7 +63,7 @@ def fts5_available() -> bool:
     return True
 
 
-class IndexQueries(Handle):
+class IndexQueries(SqliteVectors):
     """How the indexes stand."""
 
     def index_state(self) -> IndexState:
@@ -84,7 +83,7 @@ class IndexQueries(Handle):
         return int(self._one(_NEWEST[kind])[0])
 
 
-class IndexChanges(IndexQueries, VectorChanges):
+class IndexChanges(IndexQueries):
     """Filling the indexes and taking rows out of them."""
 
     def index_pending(self, limit: int = 500) -> int:

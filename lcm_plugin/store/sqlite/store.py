@@ -21,40 +21,34 @@ from lcm_plugin.store.sqlite.connection import (
     retry_while_busy,
 )
 from lcm_plugin.store.sqlite.context import ContextChanges
-from lcm_plugin.store.sqlite.conversations import ConversationChanges
-from lcm_plugin.store.sqlite.debt import DebtChanges
-from lcm_plugin.store.sqlite.files import FileChanges
-from lcm_plugin.store.sqlite.jobs import JobChanges
 from lcm_plugin.store.sqlite.removal import RemovalChanges
 from lcm_plugin.store.sqlite.rewriting import RewritingChanges
 from lcm_plugin.store.sqlite.schema import SCHEMA_VERSION, migrate, schema_version
-from lcm_plugin.store.sqlite.status import StatusQueries
-from lcm_plugin.store.sqlite.summaries import SummaryQueries
 from lcm_plugin.store.sqlite.transfer import TransferChanges
 from lcm_plugin.store.sqlite.withdrawal import WithdrawalChanges
+from lcm_plugin.store.tables.conversations import ConversationTable
+from lcm_plugin.store.tables.debt import DebtTable
+from lcm_plugin.store.tables.files import FileTable
+from lcm_plugin.store.tables.jobs import JobTable
+from lcm_plugin.store.tables.status import StatusTable
 
 _EMPTY_LOG_SECONDS = 10.0
 
 
 class SqliteTransaction(
-    ConversationChanges,
+    ConversationTable,
     WithdrawalChanges,
     ContextChanges,
-    SummaryQueries,
-    FileChanges,
-    DebtChanges,
-    StatusQueries,
+    FileTable,
+    DebtTable,
+    StatusTable,
     AuditQueries,
     TransferChanges,
     RemovalChanges,
     RewritingChanges,
-    JobChanges,
+    JobTable,
 ):
     """All queries and changes, bound to one transaction; a read transaction's connection is query-only."""
-
-    def __init__(self, connection: sqlite3.Connection, location: str) -> None:
-        super().__init__(connection)
-        self.location = location
 
 
 class SqliteStore:

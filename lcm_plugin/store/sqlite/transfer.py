@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lcm_plugin.store.sqlite.conversations import Handle
 from lcm_plugin.store.sqlite.schema import PART_ID_SHIFT
+from lcm_plugin.store.sqlite.transaction import SqliteStatements as Handle
 from lcm_plugin.store.transfer_base import (
     COUNTERS,
     MESSAGE_PARTS,
@@ -140,9 +140,6 @@ class TransferChanges(TransferQueries):
     def clear_rows(self) -> None:
         for name in ("file_blobs", *(table.name for table in reversed(TABLES))):
             self.db.execute(f"DELETE FROM {name}")
-
-    def drop_guard(self, key: str) -> None:
-        self.db.execute("DELETE FROM guards WHERE guard_key = ?", (key,))
 
 
 def _source(table: Table, conversation_id: int | None) -> _Source:

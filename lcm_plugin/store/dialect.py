@@ -1,0 +1,204 @@
+"""What SQLite and PostgreSQL do not write alike, as fragments of statements.
+
+The statements in `tables/` are SQL that both read, with parameters as ``:name``; where the two differ they take a
+fragment from here. Everything else both write alike: ``true`` and ``false``, ``active`` and ``NOT hidden`` as
+conditions (partial indexes are only found when these keep their form), ``RETURNING``, ``FILTER``, row values.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+
+class Dialect(Protocol):
+    """The fragments that statements are put together from, and the form of values that are lists."""
+
+    # Begin the columns and values of a row in tables that only PostgreSQL keeps by conversation (``:here``).
+    owner: str
+    owner_value: str
+    # Ends a read of a row that is about to be changed; leaves out rows that somebody else is changing.
+    skip_locked: str
+
+    def array(self, values: Sequence[Any]) -> Any:
+        """A list as the value of a parameter for `any_of` and `given`."""
+
+    def any_of(self, name: str) -> str:
+        """The condition that a column is among the values of a list parameter: ``WHERE seq {any_of('seqs')}``."""
+
+    def given(self, name: str, kind: str = "bigint") -> str:
+        """A list parameter as a table of that name with the column ``value``, to be joined in its order."""
+
+    def greatest(self, *values: str) -> str:
+        """The largest of some values."""
+
+    def least(self, *values: str) -> str:
+        """The smallest of some values."""
+
+    def enum(self, value: str, kind: str) -> str:
+        """A value as one of an enumerated type."""
+
+    def octets(self, text: str) -> str:
+        """The length of a text in bytes."""
+
+    def parts_of(self, conversation: str, message: str) -> str:
+        """The condition that ``message_parts p`` belongs to a message."""
+
+    def part_key(self, conversation: str, message: str, ordinal: str) -> tuple[str, str]:
+        """The first column of ``message_parts`` and its value."""
+
+    def same_owner(self, left: str, right: str) -> str:
+        """Ends the condition of a join between two tables that only PostgreSQL keeps by conversation."""
+
+    def indexed_by(self, name: str) -> str:
+        """Names the index that SQLite would not choose by itself."""
+
+    def bytewise(self, column: str) -> str:
+        """A text column in the order of its bytes."""
+
+    def json_items(self, array: str, key: str = "") -> str:
+        """The items of a JSON array, or of that under a key, as a table ``e`` with the column ``value``."""
+
+    def json_item(self, array: str, place: int, kind: str = "bigint") -> str:
+        """An item of a JSON array as a value."""
+
+    def json_array(self, *columns: str) -> str:
+        """A JSON array of columns."""
+
+    def json_list(self, item: str) -> str:
+        """All rows' items as one JSON array, in the order of the rows."""
+
+    def json_object(self, **values: str) -> str:
+        """A JSON object as text."""
+
+    def joined(self, text: str, separator: str) -> str:
+        """All rows' texts as one."""
+
+
+class SqliteDialect:
+    """SQLite's fragments. Lists are JSON, and message parts lie under their message's id times 65,536."""
+
+    owner = owner_value = ""
+    skip_locked = ""
+
+    def array(self, values: Sequence[Any]) -> Any:
+        return json.dumps(list(values))
+
+    def any_of(self, name: str) -> str:
+        return f"IN (SELECT value FROM json_each(:{name}))"
+
+    def given(self, name: str, kind: str = "bigint") -> str:
+        return f"json_each(:{name}) {name}"
+
+    def greatest(self, *values: str) -> str:
+        return f"max({', '.join(values)})"
+
+    def least(self, *values: str) -> str:
+        return f"min({', '.join(values)})"
+
+    def enum(self, value: str, kind: str) -> str:
+        return value
+
+    def octets(self, text: str) -> str:
+        return f"length(CAST({text} AS BLOB))"
+
+    def parts_of(self, conversation: str, message: str) -> str:
+        return f"p.part_id >= {message} * 65536 AND p.part_id < ({message} + 1) * 65536"
+
+    def part_key(self, conversation: str, message: str, ordinal: str) -> tuple[str, str]:
+        return "part_id", f"{message} * 65536 + {ordinal}"
+
+    def same_owner(self, left: str, right: str) -> str:
+        return ""
+
+    def indexed_by(self, name: str) -> str:
+        return f" INDEXED BY {name}"
+
+    def bytewise(self, column: str) -> str:
+        return column
+
+    def json_items(self, array: str, key: str = "") -> str:
+        return f"json_each({array}, '$.{key}') e" if key else f"json_each({array}) e"
+
+    def json_item(self, array: str, place: int, kind: str = "bigint") -> str:
+        return f"json_extract({array}, '$[{place}]')"
+
+    def json_array(self, *columns: str) -> str:
+        return f"json_array({', '.join(columns)})"
+
+    def json_list(self, item: str) -> str:
+        return f"json_group_array(json({item}))"
+
+    def json_object(self, **values: str) -> str:
+        return f"json_object({_pairs(values)})"
+
+    def joined(self, text: str, separator: str) -> str:
+        return f"group_concat({text}, '{separator}')"
+
+
+class PostgresDialect:
+    """PostgreSQL's fragments."""
+
+    owner, owner_value = "conversation_id, ", ":here, "
+    skip_locked = " FOR UPDATE SKIP LOCKED"
+
+    def array(self, values: Sequence[Any]) -> Any:
+        return list(values)
+
+    def any_of(self, name: str) -> str:
+        return f"= ANY(:{name})"
+
+    def given(self, name: str, kind: str = "bigint") -> str:
+        return f"unnest(:{name}::{kind}[]) AS {name} (value)"
+
+    def greatest(self, *values: str) -> str:
+        return f"greatest({', '.join(values)})"
+
+    def least(self, *values: str) -> str:
+        return f"least({', '.join(values)})"
+
+    def enum(self, value: str, kind: str) -> str:
+        return f"{value}::{kind}"
+
+    def octets(self, text: str) -> str:
+        return f"octet_length({text})"
+
+    def parts_of(self, conversation: str, message: str) -> str:
+        return f"p.conversation_id = {conversation} AND p.message_id = {message}"
+
+    def part_key(self, conversation: str, message: str, ordinal: str) -> tuple[str, str]:
+        return "conversation_id", conversation
+
+    def same_owner(self, left: str, right: str) -> str:
+        return f" AND {left}.conversation_id = {right}.conversation_id"
+
+    def indexed_by(self, name: str) -> str:
+        return ""
+
+    def bytewise(self, column: str) -> str:
+        return f'{column} COLLATE "C"'
+
+    def json_items(self, array: str, key: str = "") -> str:
+        if key:
+            return f"json_array_elements({array} -> '{key}') AS e (value)"
+        return f"jsonb_array_elements({array}) AS e (value)"
+
+    def json_item(self, array: str, place: int, kind: str = "bigint") -> str:
+        return f"({array} ->> {place})::{kind}"
+
+    def json_array(self, *columns: str) -> str:
+        return f"jsonb_build_array({', '.join(columns)})"
+
+    def json_list(self, item: str) -> str:
+        return f"coalesce(jsonb_agg({item}), '[]'::jsonb)"
+
+    def json_object(self, **values: str) -> str:
+        return f"json_build_object({_pairs(values)})::text"
+
+    def joined(self, text: str, separator: str) -> str:
+        return f"string_agg({text}, '{separator}')"
+
+
+def _pairs(values: Mapping[str, str]) -> str:
+    return ", ".join(f"'{name}', {value}" for name, value in values.items())

@@ -1,0 +1,89 @@
+"""Statements of one transaction on a PostgreSQL connection."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from lcm_plugin.store.dialect import PostgresDialect
+from lcm_plugin.store.postgres.connection import Connection
+from lcm_plugin.store.transaction import Transaction
+
+_TOKEN = re.compile(r"('[^']*')|(::)|:([a-z]\w*)|(%)")
+_HOLD_FILES = "LOCK TABLE large_files IN SHARE ROW EXCLUSIVE MODE"
+_cursor_names = itertools.count()
+
+
+@lru_cache(maxsize=2_048)
+def psycopg_statement(statement: str) -> bytes:
+    """A statement with ``:name`` parameters as psycopg reads it: ``%(name)s``, and every other ``%`` doubled."""
+
+    def translated(found: re.Match[str]) -> str:
+        literal, _, name, percent = found.groups()
+        if name:
+            return f"%({name})s"
+        return "%%" if percent else (literal or found.group()).replace("%", "%%")
+
+    return _TOKEN.sub(translated, statement).encode()
+
+
+class PostgresStatements(Transaction):
+    """Translates statements for psycopg; a writer locks the rows that it decides about."""
+
+    sql = PostgresDialect()
+
+    def __init__(self, connection: Connection, location: str = "", *, writing: bool = False) -> None:
+        self.db = connection
+        self.location = location
+        # What refers to the row may come meanwhile: handing a payload over to a conversation waits for no turn of it.
+        self.lock_row = " FOR NO KEY UPDATE" if writing else ""
+
+    def all(self, statement: str, /, **values: Any) -> list[Any]:
+        return self.db.execute(psycopg_statement(statement), values).fetchall()
+
+    def one(self, statement: str, /, **values: Any) -> Any:
+        return self.db.execute(psycopg_statement(statement), values).fetchone()
+
+    def run(self, statement: str, /, **values: Any) -> int:
+        return self.db.execute(psycopg_statement(statement), values).rowcount
+
+    def run_many(self, statement: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        if rows:
+            with self.db.cursor() as cursor:
+                cursor.executemany(psycopg_statement(statement), rows)
+
+    def batches(self, statement: str, size: int, /, **values: Any) -> Iterator[list[Any]]:
+        with self.db.cursor(name=f"lcm_{next(_cursor_names)}", binary=True) as cursor:
+            cursor.execute(psycopg_statement(statement), values)
+            while batch := cursor.fetchmany(size):
+                yield batch
+
+    def has_table(self, name: str) -> bool:
+        return self.one("SELECT to_regclass(:name)", name=name)[0] is not None
+
+    def size_bytes(self) -> int:
+        row = self.one(
+            "SELECT coalesce(sum(pg_total_relation_size(oid)), 0) FROM pg_class "
+            "WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace"
+        )
+        return int(row[0])
+
+    def hold_files(self) -> None:
+        self.run(_HOLD_FILES)
+
+    def _all(self, query: str, values: Sequence[Any] | dict[str, Any] = ()) -> list[Any]:
+        return self.db.execute(query.encode(), values).fetchall()
+
+    def _one(self, query: str, values: Sequence[Any] | dict[str, Any] = ()) -> Any:
+        return self.db.execute(query.encode(), values).fetchone()
+
+    def _run(self, query: str, values: Sequence[Any] | dict[str, Any] = ()) -> int:
+        return self.db.execute(query.encode(), values).rowcount
+
+    def _many(self, query: str, rows: Sequence[Sequence[Any]]) -> None:
+        if rows:
+            with self.db.cursor() as cursor:
+                cursor.executemany(query.encode(), rows)

@@ -1,0 +1,52 @@
+"""Statements of one transaction on a SQLite connection."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from lcm_plugin.store.dialect import SqliteDialect
+from lcm_plugin.store.transaction import Transaction
+
+
+class SqliteStatements(Transaction):
+    """SQLite reads ``:name`` itself; one writer at a time needs no locks of rows."""
+
+    sql = SqliteDialect()
+
+    def __init__(self, connection: sqlite3.Connection, location: str = "") -> None:
+        self.db = connection
+        self.location = location
+
+    def all(self, statement: str, /, **values: Any) -> list[Any]:
+        return self.db.execute(statement, values).fetchall()
+
+    def one(self, statement: str, /, **values: Any) -> Any:
+        return self.db.execute(statement, values).fetchone()
+
+    def run(self, statement: str, /, **values: Any) -> int:
+        return self.db.execute(statement, values).rowcount
+
+    def run_many(self, statement: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        self.db.executemany(statement, rows)
+
+    def batches(self, statement: str, size: int, /, **values: Any) -> Iterator[list[Any]]:
+        cursor = self.db.execute(statement, values)
+        while batch := cursor.fetchmany(size):
+            yield batch
+
+    def has_table(self, name: str) -> bool:
+        return self.one("SELECT 1 FROM sqlite_master WHERE name = :name", name=name) is not None
+
+    def size_bytes(self) -> int:
+        return int(self.one("PRAGMA page_count")[0]) * int(self.one("PRAGMA page_size")[0])
+
+    def hold_files(self) -> None:
+        """Nothing to do: there is one writer at a time."""
+
+    def _all(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
+        return self.db.execute(sql, values).fetchall()
+
+    def _one(self, sql: str, values: Sequence[Any] = ()) -> Any:
+        return self.db.execute(sql, values).fetchone()

@@ -1,0 +1,137 @@
+"""Conversations and the runs of their sessions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lcm_plugin.store.records import ArchiveCause, Conversation
+from lcm_plugin.store.transaction import Transaction
+from lcm_plugin.types import Session
+
+_COLUMNS = (
+    "conversation_id, session_key, session_id, active, created_at, updated_at, archived_at, archive_cause, "
+    "revision, next_seq, message_count, raw_items, raw_tokens, summary_items, summary_tokens, restart_seq"
+)
+SELECT = f"SELECT {_COLUMNS} FROM conversations"
+
+
+class ConversationTable(Transaction):
+    """Reads and changes of conversations."""
+
+    def find_conversation(self, session: Session) -> Conversation | None:
+        if session.key:
+            return self._conversation(f"{SELECT} WHERE session_key = :key AND active", key=session.key)
+        return self._conversation(
+            f"{SELECT} WHERE active AND conversation_id = (SELECT conversation_id FROM session_runs "
+            "WHERE session_id = :run ORDER BY last_seen_at DESC LIMIT 1)",
+            run=session.id,
+        )
+
+    def conversation_of_run(self, session: Session) -> Conversation | None:
+        row = self.one(
+            "SELECT conversation_id FROM session_runs WHERE session_id = :run AND session_key = :key",
+            run=session.id,
+            key=session.key,
+        )
+        return self.conversation(row[0]) if row and row[0] is not None else None
+
+    def conversation(self, conversation_id: int) -> Conversation | None:
+        return self._conversation(f"{SELECT} WHERE conversation_id = :here", here=conversation_id)
+
+    def conversations(
+        self, *, after_id: int = 0, limit: int = 100, active_only: bool = False
+    ) -> list[Conversation]:
+        rows = self.all(
+            f"{SELECT} WHERE conversation_id > :after {'AND active ' if active_only else ''}"
+            "ORDER BY conversation_id LIMIT :limit",
+            after=after_id,
+            limit=limit,
+        )
+        return [_conversation(row) for row in rows]
+
+    def lane(self, session_key: str) -> list[Conversation]:
+        rows = self.all(f"{SELECT} WHERE session_key = :key ORDER BY conversation_id", key=session_key)
+        return [_conversation(row) for row in rows]
+
+    def conversation_holding(self, session_key: str, host_id: str) -> Conversation | None:
+        row = self.one(
+            f"{SELECT} c WHERE c.session_key = :key AND EXISTS (SELECT 1 FROM messages m "
+            "WHERE m.conversation_id = c.conversation_id AND m.host_id = :host) "
+            "ORDER BY c.conversation_id DESC LIMIT 1",
+            key=session_key,
+            host=host_id,
+        )
+        return _conversation(row) if row else None
+
+    def session_key_of(self, session_id: str) -> str | None:
+        row = self.one(
+            "SELECT session_key FROM session_runs WHERE session_id = :run ORDER BY last_seen_at DESC LIMIT 1",
+            run=session_id,
+        )
+        return str(row[0]) if row else None
+
+    def open_conversation(self, session: Session, now: int) -> Conversation:
+        found = self.find_conversation(session)
+        if found is None:
+            self.run(
+                "INSERT INTO conversations (session_key, session_id, created_at, updated_at) "
+                "VALUES (:key, :run, :now, :now) ON CONFLICT (session_key) WHERE active DO NOTHING",
+                key=session.key,
+                run=session.id,
+                now=now,
+            )
+            found = self.find_conversation(session)
+            assert found is not None
+        elif session.id and session.id != found.session_id:
+            self.run(
+                "UPDATE conversations SET session_id = :run, updated_at = :now WHERE conversation_id = :here",
+                run=session.id,
+                now=now,
+                here=found.conversation_id,
+            )
+        if session.id:
+            self._record_run(session, found.conversation_id, now)
+        return found
+
+    def open_archived(self, session: Session, cause: ArchiveCause, now: int) -> Conversation:
+        row = self.one(
+            "INSERT INTO conversations (session_key, session_id, active, created_at, updated_at, archived_at, "
+            f"archive_cause) VALUES (:key, :run, false, :now, :now, :now, :cause) RETURNING {_COLUMNS}",
+            key=session.key,
+            run=session.id,
+            now=now,
+            cause=cause,
+        )
+        return _conversation(row)
+
+    def archive(self, conversation_id: int, cause: ArchiveCause, now: int) -> None:
+        self.run(
+            "UPDATE conversations SET active = false, archived_at = coalesce(archived_at, :now), "
+            "archive_cause = coalesce(archive_cause, :cause), revision = revision + 1, updated_at = :now "
+            "WHERE conversation_id = :here",
+            now=now,
+            cause=cause,
+            here=conversation_id,
+        )
+
+    def _record_run(self, session: Session, conversation_id: int, now: int) -> None:
+        """Records under which key a session id was seen."""
+        self.run(
+            "INSERT INTO session_runs (session_id, session_key, conversation_id, last_seen_at) "
+            "VALUES (:run, :key, :here, :now) ON CONFLICT (session_id, session_key) DO UPDATE SET "
+            "conversation_id = excluded.conversation_id, last_seen_at = excluded.last_seen_at",
+            run=session.id,
+            key=session.key,
+            here=conversation_id,
+            now=now,
+        )
+
+    def _conversation(self, statement: str, **values: Any) -> Conversation | None:
+        """One conversation, whose row a writer holds from then on."""
+        row = self.one(statement + self.lock_row, **values)
+        return _conversation(row) if row else None
+
+
+def _conversation(row: Any) -> Conversation:
+    conversation_id, key, session_id, active, *rest = row
+    return Conversation(conversation_id, key, session_id, bool(active), *rest)

@@ -1,0 +1,18 @@
+"""Totals of the whole database."""
+
+from __future__ import annotations
+
+from lcm_plugin.store.records import StoreStatus
+from lcm_plugin.store.transaction import Transaction
+
+
+class StatusTable(Transaction):
+    """Totals from the running counters: no scan of messages."""
+
+    def status(self) -> StoreStatus:
+        conversations, active, messages = self.one(
+            "SELECT count(*), count(*) FILTER (WHERE active), CAST(coalesce(sum(message_count), 0) AS bigint) "
+            "FROM conversations"
+        )
+        depths = dict(self.all("SELECT depth, count(*) FROM summaries GROUP BY depth ORDER BY depth"))
+        return StoreStatus(self.location, self.size_bytes(), conversations, active, messages, depths)

@@ -1,0 +1,76 @@
+"""A transaction of either database, as the statements in `tables/` use it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+from lcm_plugin.store.dialect import Dialect
+
+_BATCH = 100
+
+
+class Transaction(ABC):
+    """Runs statements whose parameters are written ``:name``.
+
+    ``lock_row`` ends the reads of conversation rows: where writers run side by side, a writer holds the rows it decides
+    about until it commits, which gives two writers of one conversation an order.
+    """
+
+    sql: ClassVar[Dialect]
+    location = ""
+    lock_row = ""
+
+    @abstractmethod
+    def all(self, statement: str, /, **values: Any) -> list[Any]:
+        """All rows of a statement."""
+
+    @abstractmethod
+    def one(self, statement: str, /, **values: Any) -> Any:
+        """The first row of a statement; None when there is none."""
+
+    @abstractmethod
+    def run(self, statement: str, /, **values: Any) -> int:
+        """Runs a statement and returns how many rows it changed."""
+
+    @abstractmethod
+    def run_many(self, statement: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Runs a statement once for each set of values."""
+
+    @abstractmethod
+    def batches(self, statement: str, size: int, /, **values: Any) -> Iterator[list[Any]]:
+        """The rows of a statement, fetched as they are read, up to ``size`` at a time."""
+
+    def stream(self, statement: str, /, **values: Any) -> Iterator[Any]:
+        """The rows of a statement, fetched as they are read."""
+        for batch in self.batches(statement, _BATCH, **values):
+            yield from batch
+
+    @abstractmethod
+    def has_table(self, name: str) -> bool:
+        """Whether there is a table of this name."""
+
+    @abstractmethod
+    def size_bytes(self) -> int:
+        """What the database takes on the disk."""
+
+    def lock_conversation(self, conversation_id: int) -> None:
+        """Locks a conversation's row, as each change of what it holds must before all else.
+
+        Then writers of one conversation go one after another: none counts what another is changing, and no two
+        wait for each other's rows.
+        """
+        if self.lock_row:
+            self.one(
+                f"SELECT 1 FROM conversations WHERE conversation_id = :here{self.lock_row}",
+                here=conversation_id,
+            )
+
+    @abstractmethod
+    def hold_files(self) -> None:
+        """Waits for whoever stores payloads, and keeps others from it until the transaction ends.
+
+        A message that is being stored refers to a record that may be there already, so no lock of rows keeps that
+        record for it.
+        """
