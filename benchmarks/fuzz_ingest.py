@@ -28,6 +28,7 @@ from hypothesis import strategies as st
 
 from lcm_plugin import Engine, LcmConfig, Session
 from lcm_plugin.errors import InputError, LcmError
+from lcm_plugin.messages.convert import to_message
 
 ROLES = ["user", "assistant", "tool", "system", "developer", "function", "odd role"]
 WORDS = [
@@ -176,7 +177,7 @@ class Fuzzer:
         self.outcomes["messages"] += report.stored
         kept = self._engine.messages(session)
         assert report.stored == len(kept)
-        assert_kept(batch, kept)
+        assert_kept([to_message(message, "")[0] for message in batch], kept)
         again = self._engine.ingest(session, batch, "sync")
         assert again.stored == 0, f"{again.stored} of {len(batch)} stored twice"
         for budget in (64, 2_000, 100_000):

@@ -69,11 +69,17 @@ class Reset:
 
 @dataclass(frozen=True, slots=True)
 class IngestReport:
-    """How many messages were stored, how many were known already, and why if none was."""
+    """How many messages were stored, how many were known already, and why if none was.
+
+    Of the stored ones ``converted`` names each value that JSON lacks (``message 1.content: datetime``), and
+    ``broken`` each message that could only be stored in part, with the cause.
+    """
 
     stored: int
     skipped: int
     reason: str = ""
+    converted: tuple[str, ...] = ()
+    broken: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

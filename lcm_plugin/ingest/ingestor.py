@@ -10,9 +10,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from lcm_plugin.errors import InputError, OutcomeUnknown
+from lcm_plugin.errors import InputError, OutcomeUnknown, StoreError
 from lcm_plugin.events import EventBus
 from lcm_plugin.files.externalise import PayloadStore
 from lcm_plugin.ingest.alignment import (
@@ -26,13 +27,14 @@ from lcm_plugin.ingest.alignment import (
 from lcm_plugin.ingest.heartbeat import idle_heartbeat_rows
 from lcm_plugin.ingest.history import past_of
 from lcm_plugin.ingest.host_noise import StandingTexts
+from lcm_plugin.ingest.intake import NOT_THE_MESSAGE, Batch, Intake, with_room_to_recurse
 from lcm_plugin.ingest.pending_commits import UnsureMessages
 from lcm_plugin.ingest.redaction import Redactor
-from lcm_plugin.ingest.rows import PreparedRow, RowMaker, append_rows, incoming_of
+from lcm_plugin.ingest.rows import PreparedRow, RowMaker, append_rows
 from lcm_plugin.ingest.shown import shown_to_models
 from lcm_plugin.messages.identity import identity_of, text_of
 from lcm_plugin.messages.markup import is_notice, plain_text, stub_id_of, summary_id_of
-from lcm_plugin.messages.parts import calls_answered, check_message, rebuild
+from lcm_plugin.messages.parts import calls_answered, rebuild
 from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.sessions.kinds import open_conversation
 from lcm_plugin.store.base import Reader, Store, Writer
@@ -66,6 +68,10 @@ class _Plan:
         return (mine.conversation_id, mine.next_seq) == (conversation.conversation_id, conversation.next_seq)
 
 
+class _Undo(Exception):
+    """Ends a transaction that was only tried."""
+
+
 class Ingestor:
     """Stores messages of sessions. Thread-safe."""
 
@@ -85,70 +91,115 @@ class Ingestor:
         """``files_stored`` is told of the files of every ingest, after they are committed."""
         self._store = store
         self._payloads = payloads
-        self._redactor = redactor
         self._events = events
         self._clock = clock
         self._prune_heartbeats = prune_heartbeats
         self._files_stored = files_stored
         self._standing = standing or StandingTexts((), ())
+        self._intake = Intake(redactor, self._standing)
         self._rows = RowMaker(counter, payloads)
         self._unsure = UnsureMessages()
 
     def ingest(self, session: Session, messages: Sequence[Message], mode: IngestMode) -> IngestReport:
         """Stores what is new of ``messages``; all of it or, on any error but `OutcomeUnknown`, nothing.
 
-        After that one, handing the same messages over again stores them once.
+        After that one, handing the same messages over again stores them once. A message that cannot be stored
+        as it is becomes a broken record, and the others are stored.
         """
         if mode not in ("append", "sync", "all"):
             raise InputError(f"mode must be 'append', 'sync' or 'all', not {mode!r}")
-        given = [check_message(message, f"message {index}") for index, message in enumerate(messages)]
-        if self._redactor.active:
-            given = [self._redactor.message(message) for message in given]
-        given = [message for message in given if not self._standing.is_only_notes(message)]
-        if not given:
+        batch = self._intake.take(messages)
+        if not batch.taken:
             why = "only host notes were handed over" if messages else "nothing was handed over"
             return IngestReport(0, len(messages), why)
-        return again(lambda: self._store_new(session, given, mode, len(messages)), looks=True)
 
-    def _store_new(
-        self, session: Session, given: Sequence[Message], mode: IngestMode, count: int
-    ) -> IngestReport:
+        def store() -> IngestReport:
+            return again(lambda: self._store_new(session, batch, mode, len(messages)), looks=True)
+
+        try:
+            return store()
+        except NOT_THE_MESSAGE as error:
+            if type(error) is not StoreError or not self._spoil_refused(session, batch):
+                raise
+        except Exception:
+            if not self._spoil_refused(session, batch):
+                raise
+        return store()
+
+    def _store_new(self, session: Session, batch: Batch, mode: IngestMode, count: int) -> IngestReport:
         now, lane = self._clock(), _lane(session)
         with self._store.read() as reader:
-            incoming = self._reduce(reader, given)
+            incoming = self._reduce(reader, batch)
             plan = self._plan(reader, session, incoming, mode)
         if not plan.new and not plan.writes_run(session):
             self._unsure.settled(lane)
             return self._nothing_new(session, count, plan.settled)
-        prepared = self._prepare(given, incoming, plan.new, session, now)
+        prepared = self._prepare(batch, plan.new, session, now)
         try:
             with self._store.write() as writer:
                 conversation = open_conversation(writer, session, now)
                 if not plan.holds_for(conversation):
                     plan = self._plan(writer, session, incoming, mode)
                     missing = [index for index in plan.new if index not in prepared]
-                    prepared |= self._prepare(given, incoming, missing, session, now)
+                    prepared |= self._prepare(batch, missing, session, now)
                 append_rows(writer, conversation, [prepared[index] for index in plan.new], now)
                 # A removal that ran since then may have taken bytes away that nobody referred to yet.
                 gone = [index for index in plan.new if not self._payloads.holds(prepared[index].files)]
-                self._prepare(given, incoming, gone, session, now)
+                self._prepare(batch, gone, session, now)
                 if self._prune_heartbeats or self._standing.has_controls:
                     self._hide_idle(writer, conversation, len(plan.new), now)
         except OutcomeUnknown:
             self._unsure.note(lane, conversation, [incoming[index] for index in plan.new])
             raise
         self._unsure.settled(lane)
-        stored = len(plan.new) + plan.settled
-        self._events.emit(
-            "ingest.stored",
-            level=logging.DEBUG,
-            conversation_id=conversation.conversation_id,
-            session_key=session.key,
-            stored=stored,
-            skipped=count - stored,
-        )
         self._files_stored([record for index in plan.new for record in prepared[index].files])
-        return IngestReport(stored, count - stored)
+        return self._stored(session, conversation, batch, plan, count)
+
+    def _stored(
+        self, session: Session, conversation: Conversation, batch: Batch, plan: _Plan, count: int
+    ) -> IngestReport:
+        stored = len(plan.new) + plan.settled
+        converted, broken = batch.converted(plan.new), batch.broken(plan.new)
+        emit = partial(
+            self._events.emit, conversation_id=conversation.conversation_id, session_key=session.key
+        )
+        emit("ingest.stored", level=logging.DEBUG, stored=stored, skipped=count - stored)
+        if converted:
+            emit("ingest.converted", level=logging.DEBUG, values=len(converted))
+        if broken:
+            emit("ingest.broken", level=logging.WARNING, messages=list(broken))
+        return IngestReport(stored, count - stored, converted=converted, broken=broken)
+
+    def _spoil_refused(self, session: Session, batch: Batch) -> bool:
+        """Makes broken records of the messages that the store refuses; False when it is not for a message."""
+        refused = {
+            index: error
+            for index in range(len(batch.taken))
+            if (error := self._refusal(session, batch, index)) is not None
+        }
+        probe = self._intake.take([{"role": "user", "content": "x"}])
+        if not refused or self._refusal(session, probe, 0) is not None:
+            return False
+        for index, error in refused.items():
+            batch.taken[index] = self._intake.spoil(batch.taken[index], error)
+        return True
+
+    def _refusal(self, session: Session, batch: Batch, index: int) -> Exception | None:
+        """Why the store does not take a message; nothing is written."""
+        now = self._clock()
+        try:
+            prepared = self._prepare(batch, [index], session, now)
+            with self._store.write() as writer:
+                append_rows(writer, open_conversation(writer, session, now), [prepared[index]], now)
+                raise _Undo
+        except _Undo:
+            return None
+        except NOT_THE_MESSAGE as error:
+            if type(error) is not StoreError:
+                raise
+            return error
+        except Exception as error:  # noqa: BLE001 - whatever the store raises is the answer
+            return error
 
     def _nothing_new(self, session: Session, count: int, settled: int) -> IngestReport:
         if settled:
@@ -168,9 +219,8 @@ class Ingestor:
 
     def _seed(self, session: Session, messages: Sequence[Message], times: Sequence[int]) -> int:
         now = self._clock()
-        with self._store.read() as reader:
-            incoming = self._reduce(reader, messages)
-        prepared = self._prepare(messages, incoming, range(len(messages)), session, now)
+        batch = self._intake.take_ours(messages)
+        prepared = self._prepare(batch, range(len(messages)), session, now)
         rows = [
             replace(prepared[index], row=replace(prepared[index].row, created_at=time))
             for index, time in enumerate(times)
@@ -182,10 +232,10 @@ class Ingestor:
             append_rows(writer, conversation, rows, now)
         return len(rows)
 
-    def _reduce(self, reader: Reader, given: Sequence[Message]) -> list[Incoming]:
-        ours = self._known_as_ours(reader, given)
+    def _reduce(self, reader: Reader, batch: Batch) -> list[Incoming]:
+        ours = self._known_as_ours(reader, batch.messages)
         return [
-            incoming_of(message, self._standing, ours=index in ours) for index, message in enumerate(given)
+            replace(item, ours=True) if index in ours else item for index, item in enumerate(batch.incoming)
         ]
 
     def _known_as_ours(self, reader: Reader, given: Sequence[Message]) -> set[int]:
@@ -277,21 +327,32 @@ class Ingestor:
         ]
 
     def _prepare(
-        self,
-        given: Sequence[Message],
-        incoming: Sequence[Incoming],
-        indices: Sequence[int],
-        session: Session,
-        now: int,
+        self, batch: Batch, indices: Sequence[int], session: Session, now: int
     ) -> dict[int, PreparedRow]:
+        """Rows of some messages; one that cannot be taken apart becomes a broken record in the batch, too."""
         calls: dict[str, Mapping[str, Any]] = {
             call["id"]: call
-            for message in given
-            for call in message.get("tool_calls") or ()
+            for message in batch.messages
+            for call in _calls_of(message)
             if isinstance(call, dict) and isinstance(call.get("id"), str)
         }
-        lane = _lane(session)
-        return {index: self._rows.make(given[index], incoming[index], lane, now, calls) for index in indices}
+        lane, rows = _lane(session), {}
+        for index in indices:
+            make = partial(self._make_row, batch, index, lane, now, calls)
+            try:
+                rows[index] = with_room_to_recurse(make)
+            except NOT_THE_MESSAGE:
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever is wrong with it, the others are stored
+                batch.taken[index] = self._intake.spoil(batch.taken[index], error)
+                rows[index] = make()
+        return rows
+
+    def _make_row(
+        self, batch: Batch, index: int, lane: str, now: int, calls: Mapping[str, Mapping[str, Any]]
+    ) -> PreparedRow:
+        taken = batch.taken[index]
+        return self._rows.make(taken.message, taken.item, lane, now, calls)
 
     def _hide_idle(self, writer: Writer, conversation: Conversation, added: int, now: int) -> None:
         """Takes polls about which nothing was done out of the context; their rows stay."""
@@ -305,6 +366,11 @@ class Ingestor:
         fresh = [ordered[index].head.message_id for index in sorted(idle) if not ordered[index].head.hidden]
         if fresh:
             writer.hide(conversation.conversation_id, fresh, now)
+
+
+def _calls_of(message: Message) -> Sequence[Any]:
+    calls = message.get("tool_calls")
+    return calls if isinstance(calls, list) else ()
 
 
 def _lane(session: Session) -> str:

@@ -118,7 +118,10 @@ def _essence(message: Message) -> list[str]:
     content = message.get("content")
     if isinstance(content, dict) or (isinstance(content, list) and not _is_words(content)):
         pieces.append(_canonical(_without_words(content)))
-    pieces += [_call_essence(call) for call in message.get("tool_calls") or ()]
+    calls = message.get("tool_calls")
+    pieces += [
+        _call_essence(call) for call in (calls if isinstance(calls, list) else [calls] if calls else [])
+    ]
     if message.get("function_call"):
         pieces.append(_canonical(message["function_call"]))
     pieces += map(_base_id, calls_answered(message))

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lcm_plugin.errors import InputError
 from lcm_plugin.messages.paths import join_path, put_at, split_path
 from lcm_plugin.store.records import PART_TYPES, Part, StoredMessage
 from lcm_plugin.types import Message
@@ -46,31 +45,6 @@ class Lifted:
     type: str
     tool_name: str | None = None
     tool_call_id: str | None = None
-
-
-def check_message(message: object, where: str) -> Message:
-    """The message as a plain dict of JSON values; raises `InputError` naming what is wrong where."""
-    if not isinstance(message, Mapping):
-        raise InputError(f"{where}: a message must be a dict, not {type(message).__name__}")
-    role = message.get("role")
-    if not isinstance(role, str) or not role.strip():
-        raise InputError(f"{where}: a message needs a role such as 'user', not {role!r}")
-    copied = _plain(message, where)
-    assert isinstance(copied, dict)
-    return copied
-
-
-def _plain(value: Any, where: str) -> Any:
-    if value is None or isinstance(value, (str, bool, int, float)):
-        return value
-    if isinstance(value, Mapping):
-        for key in value:
-            if not isinstance(key, str):
-                raise InputError(f"{where}: keys must be text, not {key!r}")
-        return {key: _plain(item, f"{where}.{key}") for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item, f"{where}[{index}]") for index, item in enumerate(value)]
-    raise InputError(f"{where}: {type(value).__name__} cannot be stored; use JSON values")
 
 
 def lift(message: Message) -> list[Lifted]:

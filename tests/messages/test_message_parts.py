@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from messages import assistant, call, result, user
 
+from lcm_plugin.messages.convert import to_message
 from lcm_plugin.messages.parts import (
     calls_answered,
     calls_made,
-    check_message,
     lift,
     make_parts,
     rebuild,
@@ -24,11 +24,11 @@ from lcm_plugin.store.records import PART_TYPES, MessageHead, Part, StoredMessag
 
 
 def parts_of(message: dict[str, Any]) -> tuple[Part, ...]:
-    return make_parts(lift(check_message(message, "it")))
+    return make_parts(lift(to_message(message, "it")[0]))
 
 
 def there_and_back(message: dict[str, Any]) -> dict[str, Any]:
-    lifted = lift(check_message(message, "it"))
+    lifted = lift(to_message(message, "it")[0])
     head = MessageHead(1, 1, 1, message["role"], 0, 0, 0, 1, None, None, None, (), (), False)
     return rebuild(StoredMessage(head, skeleton_of(message, lifted), make_parts(lifted)))
 

@@ -13,7 +13,7 @@ from lcm_plugin.ingest.host_noise import StandingTexts
 from lcm_plugin.ingest.redaction import Redactor
 from lcm_plugin.ingest.rows import PreparedRow, RowMaker, incoming_of
 from lcm_plugin.interchange.importers.records import Entry, Lane, aside
-from lcm_plugin.messages.parts import check_message
+from lcm_plugin.messages.convert import to_message
 from lcm_plugin.store.records import Part
 from lcm_plugin.types import Message
 
@@ -33,7 +33,7 @@ class EntryRows:
 
     def make(self, entry: Entry, at: int) -> PreparedRow:
         """A row for an entry, under the source's id and time. Raises `InputError` for what cannot be stored."""
-        message = self._redacted(check_message(entry.message, entry.place or entry.id))
+        message = self._redacted(to_message(entry.message, entry.place or entry.id)[0])
         for call in _calls(message):
             self._calls[str(call["id"])] = call
         while len(self._calls) > _KNOWN_CALLS:

@@ -1,0 +1,141 @@
+"""A host's messages made ready to be stored: converted, without secrets, without the host's own notes.
+
+No message holds up its neighbours: one that cannot be taken apart goes on as a broken record.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from lcm_plugin.errors import EngineClosed, StoreError
+from lcm_plugin.ingest.alignment import Incoming
+from lcm_plugin.ingest.host_noise import StandingTexts
+from lcm_plugin.ingest.redaction import Redactor
+from lcm_plugin.ingest.rows import incoming_of
+from lcm_plugin.messages.convert import NoMessage, broken_record, to_message
+from lcm_plugin.types import Message
+
+# What no single message is to blame for.
+NOT_THE_MESSAGE = (StoreError, EngineClosed, MemoryError, OSError)
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A message that can be compared and stored. ``notes`` say what was converted, ``fault`` why it is broken."""
+
+    message: Message
+    item: Incoming
+    place: str
+    notes: tuple[str, ...] = ()
+    fault: str = ""
+
+
+@dataclass(slots=True)
+class Batch:
+    """What a host handed over at once, in order."""
+
+    taken: list[Taken] = field(default_factory=list)
+
+    @property
+    def messages(self) -> list[Message]:
+        """The messages."""
+        return [one.message for one in self.taken]
+
+    @property
+    def incoming(self) -> list[Incoming]:
+        """What is compared of each."""
+        return [one.item for one in self.taken]
+
+    def converted(self, indices: Iterable[int]) -> tuple[str, ...]:
+        """What was converted in some of the messages."""
+        return tuple(note for index in indices for note in self.taken[index].notes)
+
+    def broken(self, indices: Iterable[int]) -> tuple[str, ...]:
+        """Why some of the messages could not be stored whole."""
+        return tuple(
+            f"{self.taken[index].place}: {self.taken[index].fault}"
+            for index in indices
+            if self.taken[index].fault
+        )
+
+
+class Intake:
+    """Takes messages in. Immutable and thread-safe."""
+
+    def __init__(self, redactor: Redactor, standing: StandingTexts) -> None:
+        self._redactor = redactor
+        self._standing = standing
+
+    def take(self, messages: Sequence[object]) -> Batch:
+        """The messages without those that hold nothing but a host's notes.
+
+        Raises `InputError` naming what is no message at all.
+        """
+        taken = [self._one(value, f"message {index}") for index, value in enumerate(messages)]
+        return Batch([one for one in taken if not self._standing.is_only_notes(one.message)])
+
+    def take_ours(self, messages: Sequence[Message]) -> Batch:
+        """Messages that come from a store of ours."""
+        return Batch(
+            [
+                Taken(message, incoming_of(message, self._standing), f"message {index}")
+                for index, message in enumerate(messages)
+            ]
+        )
+
+    def storable(self, value: object) -> Message:
+        """One message as it may be written to a disk; a broken record for what is none."""
+        try:
+            return self._one(value, "message").message
+        except NoMessage as error:
+            return self._redactor.message(broken_record(value, error))
+
+    def spoil(self, one: Taken, error: Exception) -> Taken:
+        """The message as a broken record, which is still the same message when it comes again."""
+        broken = self._broken(one.message, one.place, error)
+        item = replace(broken.item, identity=one.item.identity, host_id=one.item.host_id)
+        return replace(broken, item=item, notes=one.notes)
+
+    def _one(self, value: object, place: str) -> Taken:
+        try:
+            return with_room_to_recurse(lambda: self._read(value, place))
+        except (NoMessage, *NOT_THE_MESSAGE):
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with it, the others are stored
+            return self._broken(value, place, error)
+
+    def _read(self, value: object, place: str) -> Taken:
+        message, notes = to_message(value, place)
+        message = self._redactor.message(message)
+        return Taken(message, incoming_of(message, self._standing), place, notes)
+
+    def _broken(self, value: object, place: str, error: Exception) -> Taken:
+        record = self._redactor.message(broken_record(value, error))
+        return Taken(record, incoming_of(record, self._standing), place, fault=type(error).__name__)
+
+
+def with_room_to_recurse(work: Callable[[], _T]) -> _T:
+    """The result of ``work``, on a thread of its own when the caller's stack is nearly used up."""
+    try:
+        return work()
+    except RecursionError:
+        outcome: list[Any] = []
+
+        def run() -> None:
+            try:
+                outcome.extend((True, work()))
+            except BaseException as error:  # noqa: BLE001 - raised again by whoever waits
+                outcome.extend((False, error))
+
+        thread = threading.Thread(target=run, name="lcm-stack", daemon=True)
+        thread.start()
+        thread.join()
+    worked, value = outcome
+    if worked:
+        result: _T = value
+        return result
+    raise value
