@@ -79,8 +79,25 @@ class EventBus:
         for listener in tuple(self._listeners):
             try:
                 listener(event)
-            except Exception as error:  # noqa: BLE001 - whatever a listener does, the work goes on
+            except BaseException as error:
+                if is_interrupt(error):
+                    raise
                 log_failure(logger, "an event listener failed on %s", name, error=error)
+
+    def job_failed(self, job: object, error: BaseException) -> None:
+        """A background job ended with an error that nobody awaits."""
+        self.emit(
+            "background.failed",
+            level=logging.ERROR,
+            job=str(job),
+            error=type(error).__name__,
+            detail=str(error),
+        )
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Whether an exception is meant for the whole process and not for the work it arose in."""
+    return isinstance(error, (KeyboardInterrupt, SystemExit, GeneratorExit))
 
 
 @contextmanager

@@ -90,7 +90,8 @@ def build_services(
     """
     counter = TokenCounter()
     if before is None:
-        events, background, troubles = EventBus(), Background(), Troubles(clock)
+        events, troubles = EventBus(), Troubles(clock)
+        background = Background(failed=events.job_failed)
         events.subscribe(troubles.note)
     else:
         events, background, troubles = before.events, before.background, before.troubles

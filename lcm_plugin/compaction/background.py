@@ -10,7 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from lcm_plugin.events import log_failure, logger
 
@@ -24,8 +24,12 @@ class Background:
     A key that is already waiting is not queued twice; one that is running runs once more afterwards.
     """
 
-    def __init__(self, workers: int = 4) -> None:
+    def __init__(
+        self, workers: int = 4, failed: Callable[[Hashable, BaseException], object] | None = None
+    ) -> None:
+        """``failed`` is called with the key of a job and what it raised."""
         self._limit = workers
+        self._failed = failed
         self._condition = threading.Condition()
         self._queue: deque[tuple[Hashable, Job]] = deque()
         self._waiting: set[Hashable] = set()
@@ -58,6 +62,7 @@ class Background:
                 return False
             self._waiting.add(key)
             self._queue.append((key, job))
+            self._threads = [thread for thread in self._threads if thread.is_alive()]
             if len(self._threads) < self._limit:
                 thread = threading.Thread(target=self._work, name="lcm-background", daemon=True)
                 self._threads.append(thread)
@@ -111,12 +116,18 @@ class Background:
             key, job = taken
             try:
                 job()
-            except Exception as error:  # noqa: BLE001 - the thread must outlive any job
-                log_failure(logger, "a background job failed", error=error)
+            except BaseException as error:  # noqa: BLE001 - the thread must outlive any job
+                self._report(key, error)
             finally:
                 with self._condition:
                     self._running.discard(key)
                     self._condition.notify_all()
+
+    def _report(self, key: Hashable, error: BaseException) -> None:
+        with suppress(BaseException):  # A handler of the host's logs or events may raise anything.
+            log_failure(logger, "a background job failed", error=error)
+            if self._failed is not None:
+                self._failed(key, error)
 
     def _take(self) -> tuple[Hashable, Job] | None:
         with self._condition:

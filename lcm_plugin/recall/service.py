@@ -8,8 +8,10 @@ from typing import Any
 
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.errors import InputError, LcmError, NotFound
-from lcm_plugin.events import EventBus
+from lcm_plugin.events import EventBus, log_failure, logger
 from lcm_plugin.files.externalise import PayloadStore
+from lcm_plugin.messages.convert import safe_repr
+from lcm_plugin.messages.parts import storable
 from lcm_plugin.recall.arguments import (
     DescribeArguments,
     ExpandArguments,
@@ -70,7 +72,10 @@ class Recall:
         try:
             answer = self._run(session, name, arguments, grant)
         except LcmError as error:
-            answer = {"error": str(error), "error_code": _code(error)}
+            answer = {"error": storable(str(error)), "error_code": _code(error)}
+        except Exception as error:  # noqa: BLE001 - a model that calls a tool always gets an answer
+            log_failure(logger, "the tool %s failed", name, error=error)
+            answer = {"error": f"the tool failed: {type(error).__name__}", "error_code": "FAILED"}
         self._events.emit(
             "recall.answered",
             session_key=session.key,
@@ -109,7 +114,7 @@ class Recall:
         if name == "lcm_expand_query" and grant is None:
             return self._expand_query(session, check(ExpandQueryArguments, name, arguments))
         known = TOOL_NAMES if grant is None else TOOL_NAMES[:3]
-        raise InputError(f"there is no tool {name!r}; the tools are {', '.join(known)}")
+        raise InputError(f"there is no tool {safe_repr(name, 80)}; the tools are {', '.join(known)}")
 
     def _grep(self, session: Session, asked: GrepArguments, grant: Grant | None) -> dict[str, Any]:
         index_all(self._store, self._events, SECONDS)

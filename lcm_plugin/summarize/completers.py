@@ -259,8 +259,10 @@ def _on_worker(work: Callable[[], _T], timeout: float, cancelled: threading.Even
     def run() -> None:
         try:
             done.put((True, work()))
-        except BaseException as error:  # noqa: BLE001 - handed to the caller's thread
+        except Exception as error:  # noqa: BLE001 - handed to the caller's thread
             done.put((False, error))
+        except BaseException as error:  # noqa: BLE001 - a SystemExit or CancelledError of the model's ends its call only
+            done.put((False, ModelUnavailable(f"the model: {type(error).__name__}: {error}")))
 
     threading.Thread(target=run, name="lcm-model", daemon=True).start()
     end = time.monotonic() + timeout

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import statistics
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from small_talk import Clock, GatedModel, Model, turns
 
 from lcm_plugin import Engine, LcmConfig, Session
 from lcm_plugin.compaction.background import Background
+from lcm_plugin.events import Event
 from lcm_plugin.plugin import LcmPlugin
 from lcm_plugin.types import CompletionRequest, Reason, Turn
 
@@ -242,6 +245,55 @@ def test_closing_ends_waiting_for_a_model_and_what_is_left_stays_owed(
         assert debt.state == "deferred"
         assert again.compact(session, budget=3_000).compacted
     assert_sound(database)
+
+
+def test_no_exception_ends_the_background_and_each_is_an_event(open_engine: Open, session: Session) -> None:
+    class Odd(BaseException):
+        pass
+
+    engine = open_engine()
+    events: list[Event] = []
+    engine.subscribe(events.append)
+
+    def failing(error: BaseException) -> None:
+        raise error
+
+    errors = [SystemExit(3), asyncio.CancelledError(), Odd(), KeyboardInterrupt(), ValueError("x")]
+    for number, error in enumerate(errors):
+        engine.background.submit(number, partial(failing, error))
+    assert engine.wait_idle(10)
+    ran = threading.Event()
+    engine.background.submit("after", ran.set)
+    assert ran.wait(10)
+    told = {event.fields["error"] for event in events if event.name == "background.failed"}
+    assert told == {"SystemExit", "CancelledError", "Odd", "KeyboardInterrupt", "ValueError"}
+
+
+def test_a_thread_that_is_dead_is_replaced() -> None:
+    background, ran = Background(workers=1), threading.Event()
+    dead = threading.Thread(target=int)
+    dead.start()
+    dead.join()
+    background._threads.append(dead)
+    background.submit("job", ran.set)
+    assert ran.wait(10)
+    background.close()
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError(), SystemExit(1)])
+def test_a_completer_that_ends_its_thread_ends_no_compaction(
+    open_engine: Open, session: Session, error: BaseException
+) -> None:
+    def ending(request: CompletionRequest) -> str:
+        raise error
+
+    engine = open_engine(ending, **SMALL)
+    for number in range(6):
+        engine.ingest(session, turns(20, start=40 * number))
+        engine.schedule_compaction(session, 3_000)
+        assert engine.wait_idle(20)
+    assert any(item.kind == "summary" for item in engine.context_items(session))
+    assert engine.recover_overflow(session, 1_000).reason is not None
 
 
 def test_a_key_waits_once_and_runs_once_more_when_asked_while_it_runs() -> None:
