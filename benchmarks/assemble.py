@@ -28,9 +28,10 @@ from corpus import Corpus, Message
 from floor import Floor
 
 from lcm_plugin import Engine, LcmConfig, Session
+from lcm_plugin.messages.blocks import calls_answered, calls_made
 from lcm_plugin.messages.groups import GroupLinker
 from lcm_plugin.messages.identity import identity_of
-from lcm_plugin.messages.parts import calls_answered, calls_made, lift, make_parts, skeleton_of
+from lcm_plugin.messages.parts import lift, make_parts, skeleton_of
 from lcm_plugin.messages.validate import validate
 from lcm_plugin.store.records import Item, NewMessage, Publication, Summary
 

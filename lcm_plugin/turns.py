@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any
 
-from lcm_plugin.messages.identity import identity_of, text_of
+from lcm_plugin.messages.blocks import calls_answered, calls_made, is_instruction, text_of, user_speaks
+from lcm_plugin.messages.identity import identity_of
 from lcm_plugin.messages.markup import is_notice, plain_text, summary_id_of
-from lcm_plugin.messages.parts import calls_answered, calls_made
 from lcm_plugin.messages.validate import validate
 from lcm_plugin.types import Context, Message, Session, Turn
 
@@ -132,8 +132,7 @@ def with_live_copies(context: Context, turn: Turn, count: Callable[[Any], int], 
 
 
 def _instructions(ours: Sequence[Message], theirs: Sequence[Message]) -> list[tuple[int, Message]]:
-    roles = ("system", "developer")
-    if theirs and ours[0]["role"] in roles and theirs[0].get("role") == ours[0]["role"]:
+    if theirs and is_instruction(ours[0]["role"]) and theirs[0].get("role") == ours[0]["role"]:
         return [(0, theirs[0])]
     return []
 
@@ -156,7 +155,7 @@ def _live_turn(ours: Sequence[Message], theirs: Sequence[Message]) -> list[tuple
 def _newest_request(messages: Sequence[Message]) -> int | None:
     for index in range(len(messages) - 1, -1, -1):
         message = messages[index]
-        if message.get("role") != "user" or (calls_answered(message) and not text_of(message).strip()):
+        if not user_speaks(message):
             continue
         text = plain_text(message)
         if text is None or not (is_notice(text) or summary_id_of(text)):

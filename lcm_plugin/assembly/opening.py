@@ -8,8 +8,9 @@ compaction.
 
 from __future__ import annotations
 
-from lcm_plugin.assembly.render import Rendered, Renderer, is_instruction
+from lcm_plugin.assembly.render import Rendered, Renderer
 from lcm_plugin.assembly.view import View, is_request
+from lcm_plugin.messages.blocks import is_instruction
 from lcm_plugin.store.base import Reader
 from lcm_plugin.store.records import Item
 

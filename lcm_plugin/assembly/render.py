@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from lcm_plugin.assembly.stubs import shortened
 from lcm_plugin.ingest.shown import holds_media, shown_to_models
+from lcm_plugin.messages.blocks import is_assistant, is_instruction
 from lcm_plugin.messages.markup import summary_block
 from lcm_plugin.messages.shape import (
     answer_ids,
@@ -165,7 +166,7 @@ class Renderer:
             return None
         head = stored.head
         tokens = head.tokens if shown is message else self._counter.message(shown)
-        calls, answers = call_ids(shown) if head.role == "assistant" else (), answer_ids(shown)
+        calls, answers = call_ids(shown) if is_assistant(head.role) else (), answer_ids(shown)
         return Rendered(
             head.seq,
             shown,
@@ -242,17 +243,12 @@ def _version(head: MessageHead) -> int:
     return head.identity ^ head.tokens
 
 
-def is_instruction(role: str) -> bool:
-    """Whether a role speaks to the model about its work: such messages stand at the front or not at all."""
-    return role in ("system", "developer")
-
-
 def _kind(role: str, calls: Sequence[str], answers: Sequence[str]) -> Kind:
     if answers:
         return "result"
     if calls:
         return "call"
-    return "reply" if role == "assistant" else "request" if role == "user" else "other"
+    return "reply" if is_assistant(role) else "request" if role == "user" else "other"
 
 
 def _weight(entry: Rendered | None) -> int:

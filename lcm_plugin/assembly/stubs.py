@@ -9,8 +9,20 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from lcm_plugin.messages.blocks import (
+    answers_another,
+    at,
+    awaits_answer,
+    blocks_of,
+    body_path,
+    kind_of,
+    replaced,
+    text_of,
+    with_blocks,
+    with_output,
+)
 from lcm_plugin.messages.markup import stub_line
-from lcm_plugin.messages.shape import CALL_BLOCKS, RESULT_BLOCKS
+from lcm_plugin.messages.table import Kind, Path
 from lcm_plugin.types import Message
 
 STUB_TOKENS = 256
@@ -25,12 +37,12 @@ def shortened(message: Message, ref: str, count: Count) -> Message:
     cutter = _Cutter(ref, count)
     short = message
     if message["role"] == "tool":
-        short = cutter.in_key(message, "content")
-    content = short.get("content")
-    if isinstance(content, list) and message["role"] != "tool":
+        cut = cutter.output(message.get("content"))
+        short = message if cut is None else {**message, "content": cut}
+    elif content := blocks_of(message):
         blocks = [cutter.block(block) for block in content]
         if any(new is not old for new, old in zip(blocks, content, strict=True)):
-            short = {**short, "content": blocks}
+            short = with_blocks(message, blocks)
     if isinstance(message.get("tool_calls"), list):
         calls = [cutter.call(call) for call in message["tool_calls"]]
         if any(new is not old for new, old in zip(calls, message["tool_calls"], strict=True)):
@@ -43,49 +55,46 @@ class _Cutter:
         self._ref = ref
         self._count = count
 
-    def in_key(self, holder: dict[str, Any], key: str) -> dict[str, Any]:
-        """A result whose text stands under a key."""
-        value = holder.get(key)
+    def output(self, value: Any) -> str | None:
+        """A result's output cut to a text; None when there is nothing to cut."""
         if isinstance(value, str):
             cut = self.text(value, STUB_TOKENS)
-            return holder if cut is value else {**holder, key: cut}
+            return None if cut is value else cut
         if not isinstance(value, list):
-            return holder
-        text, media = _words(value), sum(not _is_text(item) for item in value)
+            return None
+        text, media = text_of({"content": value}), sum(kind_of(item) is not Kind.TEXT for item in value)
         cut = self.text(text, STUB_TOKENS)
         if cut is text and not media:
-            return holder
+            return None
         noted = f"{cut}\n[LCM: {media} attachments of {self._ref} left out]" if media else cut
-        return {**holder, key: noted.lstrip()}
+        return noted.lstrip()
 
     def block(self, block: Any) -> Any:
-        if not isinstance(block, dict):
-            return block
-        if str(block.get("type")) in RESULT_BLOCKS:
-            return self.in_key(block, "output" if block["type"] == "function_call_output" else "content")
-        if str(block.get("type")) in CALL_BLOCKS:
-            key = next((key for key in ("input", "arguments", "args") if key in block), None)
-            return self._arguments(block, key) if key else block
+        if answers_another(block):
+            cut = self.output(at(block, body_path(block) or ()))
+            return block if cut is None else with_output(block, cut)
+        if awaits_answer(block) and (path := body_path(block)):
+            return self._arguments(block, path)
         return block
 
     def call(self, call: Any) -> Any:
         function = call.get("function") if isinstance(call, dict) else None
         if not isinstance(function, dict):
             return call
-        short = self._arguments(function, "arguments")
+        short = self._arguments(function, ("arguments",))
         return call if short is function else {**call, "function": short}
 
-    def _arguments(self, holder: dict[str, Any], key: str) -> dict[str, Any]:
-        value = holder.get(key)
+    def _arguments(self, holder: dict[str, Any], path: Path) -> dict[str, Any]:
+        value = at(holder, path)
         if not isinstance(value, str):
             short = self._values(value)
-            return holder if short is value else {**holder, key: short}
+            return holder if short is value else replaced(holder, path, short)
         try:
             parsed = json.loads(value)
         except ValueError:
             return holder
         short = self._values(parsed)
-        return holder if short is parsed else {**holder, key: json.dumps(short, ensure_ascii=False)}
+        return holder if short is parsed else replaced(holder, path, json.dumps(short, ensure_ascii=False))
 
     def _values(self, value: Any) -> Any:
         """A JSON value with its long texts cut; one that stays bulky is said to be left out as a whole."""
@@ -118,13 +127,3 @@ class _Cutter:
         tail = text[len(text) - (chars - len(head)) :]
         left = max(1, total - self._count(head) - self._count(tail))
         return f"{head}\n{stub_line(self._ref, left, total)}\n{tail}"
-
-
-def _words(blocks: list[Any]) -> str:
-    return "\n".join(
-        block if isinstance(block, str) else block["text"] for block in blocks if _is_text(block)
-    )
-
-
-def _is_text(block: Any) -> bool:
-    return isinstance(block, str) or (isinstance(block, dict) and isinstance(block.get("text"), str))

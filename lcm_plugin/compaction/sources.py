@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from lcm_plugin.compaction.chunks import Chunk
+from lcm_plugin.messages.blocks import is_call_body
 from lcm_plugin.store.base import Reader
 from lcm_plugin.store.records import Part, StoredMessage, Summary
 from lcm_plugin.summarize.base import SourceBlock
@@ -136,7 +137,7 @@ def _unique(ids: Iterable[str]) -> tuple[str, ...]:
 def _part_text(part: Part) -> str:
     if part.type in _SILENT_TYPES or not part.text:
         return ""
-    if part.path.endswith((".arguments", ".input", ".args")):
+    if part.type == "tool" and is_call_body(part.path):
         return f"{part.tool_name or 'call'}({_one_line(part.text)})"
     return part.text
 

@@ -11,7 +11,6 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any
 
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.errors import NotFound
@@ -20,6 +19,7 @@ from lcm_plugin.files.find import Payload, decode, find_payloads, replace_slices
 from lcm_plugin.files.references import fit_into, reference
 from lcm_plugin.files.store import FileFolder
 from lcm_plugin.ingest.shown import is_shown_media
+from lcm_plugin.messages.blocks import Call
 from lcm_plugin.messages.paths import get_at, put_at
 from lcm_plugin.store.base import Reader
 from lcm_plugin.store.records import FileRecord, Part
@@ -56,9 +56,7 @@ class PayloadStore:
         """The folder that payloads lie in; None when the database keeps them."""
         return self._folder
 
-    def move_out(
-        self, message: Message, lane: str, now: int, call: Mapping[str, Any] | None = None
-    ) -> Externalised:
+    def move_out(self, message: Message, lane: str, now: int, call: Call | None = None) -> Externalised:
         """Moves what is too large or binary. Files are written at once; their records are returned."""
         payloads = find_payloads(message, self._count, self._threshold, call=call, exempt=self._exempt)
         if not payloads:

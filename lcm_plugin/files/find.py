@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 from lcm_plugin.config import INSTRUCTION_FILES
 from lcm_plugin.files.references import MARK, reference_id
+from lcm_plugin.messages.blocks import Call
 from lcm_plugin.messages.paths import join_path
 from lcm_plugin.types import Message
 
@@ -80,7 +81,7 @@ def find_payloads(
     count: Callable[[str], int],
     threshold_tokens: int,
     *,
-    call: Mapping[str, Any] | None = None,
+    call: Call | None = None,
     exempt: Sequence[str] = INSTRUCTION_FILES,
 ) -> list[Payload]:
     """What of a message should move, ordered by path and position; slices never overlap.
@@ -278,15 +279,15 @@ def _label(text: str) -> str:
     return text[:200].encode("utf-8", "replace").decode().replace("\x00", "\ufffd")
 
 
-def _is_own_result(message: Message, call: Mapping[str, Any] | None) -> bool:
-    names = [message.get("name"), _call_function(call).get("name")]
+def _is_own_result(message: Message, call: Call | None) -> bool:
+    names = [message.get("name"), call.name if call else None]
     return message.get("role") == "tool" and any(
         str(name).startswith(OWN_TOOL_PREFIX) for name in names if name
     )
 
 
-def _reads_instructions(call: Mapping[str, Any] | None, exempt: Sequence[str]) -> bool:
-    arguments = _call_function(call).get("arguments")
+def _reads_instructions(call: Call | None, exempt: Sequence[str]) -> bool:
+    arguments = call.arguments if call else None
     if isinstance(arguments, str) and len(arguments) < 65_536:
         try:
             arguments = json.loads(arguments)
@@ -301,11 +302,6 @@ def _reads_instructions(call: Mapping[str, Any] | None, exempt: Sequence[str]) -
 def _matches(path: str, pattern: str) -> bool:
     subject = path if "/" in pattern else path.replace("\\", "/").rpartition("/")[2]
     return fnmatch.fnmatchcase(subject, pattern)
-
-
-def _call_function(call: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    function = (call or {}).get("function", call)
-    return function if isinstance(function, Mapping) else {}
 
 
 def mentions_reference(message: Message) -> bool:

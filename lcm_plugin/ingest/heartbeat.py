@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
+from lcm_plugin.messages.blocks import calls_of, only_text
 from lcm_plugin.types import Message
 
 TOKEN = "HEARTBEAT_OK"
 _DECORATION = " \t\r\n*_`~\"'.!"
 _POLL = re.compile(r"heartbeat", re.IGNORECASE)
 _BARE_POLL = re.compile(r"\W*poll\W*", re.IGNORECASE)
-_CALL_KEYS = ("tool_calls", "function_call")
 
 
 def idle_heartbeat_rows(messages: Sequence[Message]) -> list[int]:
@@ -35,36 +34,17 @@ def idle_heartbeat_rows(messages: Sequence[Message]) -> list[int]:
 
 def is_poll(message: Message) -> bool:
     """Whether a message is a heartbeat poll: a user's text that names the heartbeat."""
-    text = _only_text(message) if message.get("role") == "user" else None
+    text = only_text(message) if message.get("role") == "user" else None
     return text is not None and bool(_POLL.search(text) or _BARE_POLL.fullmatch(text))
 
 
 def is_idle_answer(message: Message) -> bool:
     """Whether a message is the assistant's bare token, with no call and nothing else."""
-    if message.get("role") != "assistant" or any(message.get(key) for key in _CALL_KEYS):
+    if message.get("role") != "assistant" or calls_of(message) or message.get("function_call"):
         return False
-    text = _only_text(message)
+    text = only_text(message)
     return text is not None and _undecorated(text) == TOKEN
 
 
 def _undecorated(text: str) -> str:
     return text.strip(_DECORATION)
-
-
-def _only_text(message: Message) -> str | None:
-    """The message's text, or None when its content holds anything else."""
-    content: Any = message.get("content")
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list) or not content:
-        return None
-    texts = []
-    for block in content:
-        if (
-            not isinstance(block, dict)
-            or block.get("type") != "text"
-            or not isinstance(block.get("text"), str)
-        ):
-            return None
-        texts.append(block["text"])
-    return "\n".join(texts)

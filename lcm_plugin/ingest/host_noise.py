@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from lcm_plugin.ingest.heartbeat import is_idle_answer
+from lcm_plugin.messages.blocks import only_text
+from lcm_plugin.messages.characters import encodable
 from lcm_plugin.types import Message
 
 _NOTE_ROLES = ("user", "system", "developer")
@@ -33,7 +35,7 @@ class StandingTexts:
         """Whether a message holds text, and nothing besides notes."""
         if not self._notes or message["role"] not in _NOTE_ROLES:
             return False
-        text = _only_text(message)
+        text = only_text(message)
         return text is not None and bool(text.strip()) and not self._without_notes(text).strip()
 
     def compared(self, message: Message) -> Message:
@@ -64,12 +66,12 @@ class StandingTexts:
         return rows
 
     def _is_control(self, message: Message) -> bool:
-        text = _only_text(message) if message["role"] == "user" else None
-        return text is not None and any(rule.fullmatch(text.strip()) for rule in self._controls)
+        text = only_text(message) if message["role"] == "user" else None
+        return text is not None and any(rule.fullmatch(encodable(text).strip()) for rule in self._controls)
 
     def _without_notes(self, text: str) -> str:
         for rule in self._notes:
-            text = rule.sub("", _encodable(text))
+            text = rule.sub("", encodable(text))
         return text
 
     def _block(self, block: Any) -> Any:
@@ -88,17 +90,3 @@ def _compiled(expressions: Sequence[str]) -> list[Any]:
     options = re2.Options()
     options.log_errors = False
     return [re2.compile(expression, options) for expression in expressions]
-
-
-def _only_text(message: Message) -> str | None:
-    """The text of a message that holds nothing else."""
-    content = message.get("content")
-    if isinstance(content, list):
-        if not all(isinstance(block, dict) and block.get("type") == "text" for block in content):
-            return None
-        content = "\n".join(str(block.get("text", "")) for block in content)
-    return _encodable(content) if isinstance(content, str) else None
-
-
-def _encodable(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()

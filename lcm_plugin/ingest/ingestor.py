@@ -11,7 +11,6 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from lcm_plugin.errors import InputError, OutcomeUnknown, StoreError
 from lcm_plugin.events import EventBus
@@ -32,9 +31,10 @@ from lcm_plugin.ingest.pending_commits import UnsureMessages
 from lcm_plugin.ingest.redaction import Redactor
 from lcm_plugin.ingest.rows import PreparedRow, RowMaker, append_rows
 from lcm_plugin.ingest.shown import shown_to_models
-from lcm_plugin.messages.identity import identity_of, text_of
+from lcm_plugin.messages.blocks import Call, calls_answered, calls_of, text_of
+from lcm_plugin.messages.identity import identity_of
 from lcm_plugin.messages.markup import is_notice, plain_text, stub_id_of, summary_id_of
-from lcm_plugin.messages.parts import calls_answered, rebuild
+from lcm_plugin.messages.parts import rebuild
 from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.sessions.kinds import open_conversation
 from lcm_plugin.store.base import Reader, Store, Writer
@@ -330,12 +330,7 @@ class Ingestor:
         self, batch: Batch, indices: Sequence[int], session: Session, now: int
     ) -> dict[int, PreparedRow]:
         """Rows of some messages; one that cannot be taken apart becomes a broken record in the batch, too."""
-        calls: dict[str, Mapping[str, Any]] = {
-            call["id"]: call
-            for message in batch.messages
-            for call in _calls_of(message)
-            if isinstance(call, dict) and isinstance(call.get("id"), str)
-        }
+        calls = {call.id: call for message in batch.messages for call in calls_of(message) if call.id}
         lane, rows = _lane(session), {}
         for index in indices:
             make = partial(self._make_row, batch, index, lane, now, calls)
@@ -349,7 +344,7 @@ class Ingestor:
         return rows
 
     def _make_row(
-        self, batch: Batch, index: int, lane: str, now: int, calls: Mapping[str, Mapping[str, Any]]
+        self, batch: Batch, index: int, lane: str, now: int, calls: Mapping[str, Call]
     ) -> PreparedRow:
         taken = batch.taken[index]
         return self._rows.make(taken.message, taken.item, lane, now, calls)
@@ -366,11 +361,6 @@ class Ingestor:
         fresh = [ordered[index].head.message_id for index in sorted(idle) if not ordered[index].head.hidden]
         if fresh:
             writer.hide(conversation.conversation_id, fresh, now)
-
-
-def _calls_of(message: Message) -> Sequence[Any]:
-    calls = message.get("tool_calls")
-    return calls if isinstance(calls, list) else ()
 
 
 def _lane(session: Session) -> str:

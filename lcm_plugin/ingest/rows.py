@@ -4,30 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from lcm_plugin.files.externalise import PayloadStore
 from lcm_plugin.files.find import mentions_reference
 from lcm_plugin.ingest.alignment import Incoming
 from lcm_plugin.ingest.host_noise import StandingTexts
 from lcm_plugin.ingest.toolnames import name_results
-from lcm_plugin.messages.groups import GroupLinker
-from lcm_plugin.messages.identity import channel_of, host_id_of, identity_of, sender_of, text_of, time_of
-from lcm_plugin.messages.parts import (
+from lcm_plugin.messages.blocks import (
+    Call,
+    blocks_of,
     calls_answered,
     calls_made,
     has_reasoning,
+    kind_of,
+    text_of,
+)
+from lcm_plugin.messages.groups import GroupLinker
+from lcm_plugin.messages.identity import channel_of, host_id_of, identity_of, sender_of, time_of
+from lcm_plugin.messages.parts import (
     lift,
     lift_deeper,
     make_parts,
     skeleton_of,
 )
+from lcm_plugin.messages.table import RESULT_ROLES, Kind
 from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.store.base import Writer
 from lcm_plugin.store.records import Conversation, FileRecord, NewMessage
 from lcm_plugin.types import Message
 
 _RECENT_CALLS = 128
+_NEVER_BLANK = RESULT_ROLES | {"system"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +54,14 @@ class RowMaker:
         self._payloads = payloads
 
     def make(
-        self, message: Message, item: Incoming, lane: str, now: int, calls: Mapping[str, Mapping[str, Any]]
+        self, message: Message, item: Incoming, lane: str, now: int, calls: Mapping[str, Call]
     ) -> PreparedRow:
         """A message's row. ``calls`` are the tool calls handed over with it, by id."""
         call = calls.get(item.answers[0]) if len(item.answers) == 1 else None
         moved = self._payloads.move_out(message, lane, now, call)
         lifted = lift_deeper(message, lift(message), moved.stand_ins)
         parts = make_parts(lifted, moved.stand_ins)
-        if call is not None and (name := _name_of(call)):
+        if call is not None and (name := call.name):
             parts = tuple(
                 replace(part, tool_name=name) if part.type == "tool" and not part.tool_name else part
                 for part in parts
@@ -113,24 +120,10 @@ def append_rows(
             writer.put_blob(digest, data)
 
 
-def _name_of(call: Mapping[str, Any]) -> str | None:
-    function = call.get("function")
-    name = function.get("name") if isinstance(function, dict) else call.get("name")
-    return name if isinstance(name, str) else None
-
-
 def _is_blank(message: Message, item: Incoming) -> bool:
     """Whether there is nothing in a message that a model could be shown."""
-    if item.text.strip() or item.calls or item.answers or item.role in ("tool", "function", "system"):
+    if item.text.strip() or item.calls or item.answers or item.role in _NEVER_BLANK:
         return False
     if message.get("function_call") or message.get("tool_calls") or message.get("refusal"):
         return False
-    content = message.get("content")
-    return not isinstance(content, list) or not any(_is_media(block) for block in content)
-
-
-def _is_media(block: Any) -> bool:
-    if not isinstance(block, dict):
-        return False
-    words = {"text", "input_text", "output_text", "thinking", "reasoning", "redacted_thinking"}
-    return bool(block) and str(block.get("type")) not in words
+    return all(not block or kind_of(block) in (Kind.TEXT, Kind.REASONING) for block in blocks_of(message))

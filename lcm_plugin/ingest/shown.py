@@ -13,8 +13,10 @@ from typing import Any
 
 from lcm_plugin.errors import LcmError
 from lcm_plugin.files.references import find_reference
-from lcm_plugin.messages.parts import MEDIA_PATHS, media_path, rebuild
+from lcm_plugin.messages.blocks import media_path
+from lcm_plugin.messages.parts import rebuild
 from lcm_plugin.messages.paths import get_at, join_path, put_at, split_path
+from lcm_plugin.messages.table import MEDIA_PATHS
 from lcm_plugin.store.records import Part, StoredMessage
 from lcm_plugin.types import Message
 

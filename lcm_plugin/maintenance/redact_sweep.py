@@ -15,6 +15,7 @@ from lcm_plugin.ingest.redaction import MARK
 from lcm_plugin.ingest.rows import PreparedRow, RowMaker, incoming_of
 from lcm_plugin.ingest.shown import media_place, text_block
 from lcm_plugin.maintenance.redact_targets import Target
+from lcm_plugin.messages.blocks import Call, calls_of
 from lcm_plugin.messages.markup import summary_tokens
 from lcm_plugin.messages.parts import rebuild
 from lcm_plugin.messages.paths import get_at, put_at
@@ -73,7 +74,7 @@ class _Change:
 
     stored: StoredMessage
     message: Message
-    calls: Mapping[str, Mapping[str, Any]]
+    calls: Mapping[str, Call]
     payloads: frozenset[str]
 
 
@@ -262,17 +263,13 @@ class Sweep:
                 return encode_as(data, encoding)
         return decode(data, encoding)
 
-    def _calls(self, reader: Reader, stored: StoredMessage) -> dict[str, Mapping[str, Any]]:
+    def _calls(self, reader: Reader, stored: StoredMessage) -> dict[str, Call]:
         """The call that a result answers: what decides whether its text may become a payload."""
         head = stored.head
         if len(head.answers) != 1 or head.group_seq == head.seq:
             return {}
-        calls: dict[str, Mapping[str, Any]] = {}
-        for caller in reader.messages_at(self._id, [head.group_seq]):
-            for call in rebuild(caller).get("tool_calls") or ():
-                if isinstance(call, dict) and isinstance(call.get("id"), str):
-                    calls[call["id"]] = call
-        return calls
+        callers = map(rebuild, reader.messages_at(self._id, [head.group_seq]))
+        return {call.id: call for caller in callers for call in calls_of(caller) if call.id}
 
     def _changed_summary(self, summary: Summary) -> Summary:
         text = self._target.summary(summary.summary_id, summary.content)

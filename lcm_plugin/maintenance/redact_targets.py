@@ -10,12 +10,12 @@ from urllib.parse import quote
 
 from lcm_plugin.errors import ConfigError, InputError
 from lcm_plugin.ingest.redaction import MARK, Redactor
+from lcm_plugin.messages.blocks import blocks_of, is_reasoning, with_blocks
+from lcm_plugin.messages.table import REASONING_KEYS
 from lcm_plugin.recall.refs import parse_refs
 from lcm_plugin.types import Message
 
 _ID = re.compile(r"sum_[0-9a-f]{16}|file_[0-9a-f]{16}|msg_\d{1,18}(?:-msg_\d{1,18})?", re.ASCII)
-_REASONING_BLOCKS = frozenset({"thinking", "reasoning", "redacted_thinking"})
-_REASONING_KEYS = frozenset({"reasoning", "reasoning_content", "reasoning_details", "thinking"})
 # What says how a message is built rather than what is in it.
 _FORM_KEYS = frozenset(
     {
@@ -142,9 +142,10 @@ def are_ids(words: Sequence[str]) -> bool:
 
 def blank(message: Message) -> Message:
     """A message of the same form, calls and ids included, with every text in it redacted."""
-    result = {key: _blank(value, key) for key, value in message.items() if key not in _REASONING_KEYS}
-    if isinstance(content := result.get("content"), list):
-        result["content"] = [block for block in content if not _is_reasoning(block)] or MARK
+    result = {key: _blank(value, key) for key, value in message.items() if key not in REASONING_KEYS}
+    if blocks := blocks_of(result):
+        kept = [block for block in blocks if not is_reasoning(block)]
+        return with_blocks(result, kept) if kept else {**result, "content": MARK}
     return result
 
 
@@ -164,15 +165,11 @@ def _without_broken_reasoning(before: Message, after: Message) -> Message:
     """Reasoning blocks are signed by whoever made them: one that changed is refused, so it goes."""
     if after == before:
         return before
-    old, new = before.get("content"), after.get("content")
-    if not isinstance(old, list) or not isinstance(new, list) or len(old) != len(new):
+    old, new = blocks_of(before), blocks_of(after)
+    if not old or len(old) != len(new):
         return after
-    kept = [block for was, block in zip(old, new, strict=True) if not (_is_reasoning(block) and was != block)]
-    return {**after, "content": kept or MARK}
-
-
-def _is_reasoning(block: Any) -> bool:
-    return isinstance(block, dict) and str(block.get("type")) in _REASONING_BLOCKS
+    kept = [block for was, block in zip(old, new, strict=True) if not (is_reasoning(block) and was != block)]
+    return with_blocks(after, kept) if kept else {**after, "content": MARK}
 
 
 def _redactor(patterns: list[str], *, strict: bool = False) -> Redactor:

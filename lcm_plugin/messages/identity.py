@@ -9,7 +9,17 @@ from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Any
 
-from lcm_plugin.messages.parts import calls_answered
+from lcm_plugin.messages.blocks import (
+    answers_another,
+    blocks_of,
+    call_id,
+    content_key,
+    id_text,
+    is_reasoning,
+    text_of,
+    with_call_id,
+)
+from lcm_plugin.messages.table import RESULT_ROLES, type_of
 from lcm_plugin.types import HOST_DATA, Message
 
 _TIME_KEYS = ("created_at", "createdAt", "timestamp", "time", "ts", "date")
@@ -33,20 +43,6 @@ def identity_of(message: Message) -> int:
     return int.from_bytes(digest.digest(), "big", signed=True)
 
 
-def text_of(message: Message) -> str:
-    """The words of a message: its string content or its text blocks."""
-    content = message.get("content")
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        return ""
-    return "\n".join(
-        block if isinstance(block, str) else block["text"]
-        for block in content
-        if isinstance(block, str) or (isinstance(block, dict) and isinstance(block.get("text"), str))
-    )
-
-
 def host_id_of(message: Message) -> str | None:
     """The host's own id of a message, made unique per role; None when it gives none.
 
@@ -60,7 +56,7 @@ def host_id_of(message: Message) -> str | None:
 
 def sender_of(message: Message) -> str | None:
     """Who wrote a message, when the host says so; a tool's name is no sender."""
-    if message["role"] in ("tool", "function"):
+    if message["role"] in RESULT_ROLES:
         return None
     return _first_text(message, _SENDER_KEYS)
 
@@ -115,16 +111,16 @@ def _first_text(message: Message, keys: tuple[str, ...]) -> str | None:
 
 def _essence(message: Message) -> list[str]:
     pieces = [message["role"], sender_of(message) or "", text_of(message).strip()]
-    content = message.get("content")
+    content = message.get(content_key(message))
     if isinstance(content, dict) or (isinstance(content, list) and not _is_words(content)):
         pieces.append(_canonical(_without_words(content)))
-    calls = message.get("tool_calls")
-    pieces += [
-        _call_essence(call) for call in (calls if isinstance(calls, list) else [calls] if calls else [])
-    ]
+    if calls := message.get("tool_calls"):
+        pieces += [_call_essence(call) for call in (calls if isinstance(calls, list) else [calls])]
     if message.get("function_call"):
         pieces.append(_canonical(message["function_call"]))
-    pieces += map(_base_id, calls_answered(message))
+    answered = [id_text(message.get("tool_call_id"))] if message["role"] == "tool" else []
+    answered += [call_id(block) for block in blocks_of(message) if answers_another(block)]
+    pieces += [_base_id(given) for given in answered if given]
     return pieces
 
 
@@ -152,19 +148,20 @@ def _without_words(content: Any) -> Any:
     if not isinstance(content, list):
         return content
     return [
-        {
-            key: _base_id(value) if key in _CALL_ID_KEYS else value
-            for key, value in block.items()
-            if key != "text"
-        }
-        if isinstance(block, dict)
-        else None
+        _without_text(block) if isinstance(block, dict) else None
         for block in content
-        if not (
-            isinstance(block, dict)
-            and str(block.get("type")) in ("thinking", "reasoning", "redacted_thinking")
-        )
+        if not is_reasoning(block)
     ]
+
+
+def _without_text(block: dict[str, Any]) -> dict[str, Any]:
+    if any(len(path) > 1 for path in type_of(block).id) and (given := call_id(block)):
+        block = with_call_id(block, _base_id(given))
+    return {
+        key: _base_id(value) if key in _CALL_ID_KEYS else value
+        for key, value in block.items()
+        if key != "text"
+    }
 
 
 def _canonical(value: Any) -> str:

@@ -12,27 +12,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from lcm_plugin.messages.blocks import at, body_path, call_id, content_key, first_at, media_path, output_path
+from lcm_plugin.messages.characters import storable
 from lcm_plugin.messages.paths import join_path, put_at, split_path
+from lcm_plugin.messages.table import REASONING_KEYS, RESULT_ROLES, Kind, plain_type, type_of
 from lcm_plugin.store.records import PART_TYPES, Part, StoredMessage
 from lcm_plugin.types import Message
 
-_TEXT_BLOCKS = frozenset({"text", "input_text", "output_text"})
-_CALL_BLOCKS = frozenset({"tool_use", "tool_call", "function_call", "server_tool_use"})
-_RESULT_BLOCKS = frozenset({"tool_result", "function_call_output"})
-_REASONING_BLOCKS = frozenset({"thinking", "reasoning", "redacted_thinking"})
-_REASONING_KEYS = ("reasoning_content", "reasoning", "thinking", "reasoning_details")
-MEDIA_PATHS = (
-    ("image_url", "url"),
-    ("image_url",),
-    ("source", "data"),
-    ("source", "url"),
-    ("input_audio", "data"),
-    ("file", "file_data"),
-    ("file_data",),
-    ("data",),
-    ("base64",),
-    ("url",),
-)
+Steps = tuple[str | int, ...]
 _JSON_VALUE = '{"json":true}'
 
 
@@ -40,7 +27,7 @@ _JSON_VALUE = '{"json":true}'
 class Lifted:
     """A value taken out of a message: where it stood, and what kind of block it is."""
 
-    path: tuple[str | int, ...]
+    path: Steps
     value: Any
     type: str
     tool_name: str | None = None
@@ -53,68 +40,76 @@ def lift(message: Message) -> list[Lifted]:
 
 
 def _lift_reasoning(message: Message) -> Iterator[Lifted]:
-    for key in _REASONING_KEYS:
+    for key in REASONING_KEYS:
         if message.get(key):
             yield Lifted((key,), message[key], "reasoning")
 
 
 def _lift_content(message: Message) -> Iterator[Lifted]:
-    content = message.get("content")
-    is_result = message["role"] in ("tool", "function")
+    key = content_key(message)
+    content = message.get(key)
+    is_result = message["role"] in RESULT_ROLES
     kind = "tool" if is_result else "text"
     name = _text_or_none(message.get("name") or message.get("tool_name")) if is_result else None
     call_id = _text_or_none(message.get("tool_call_id")) if is_result else None
-    if isinstance(content, list):
-        for index, block in enumerate(content):
-            yield from _lift_block(block, ("content", index), kind, name, call_id)
-    elif content is not None:
-        yield Lifted(("content",), content, kind, name, call_id)
+    if content is not None:
+        yield from _lift_value(content, (key,), kind, name, call_id)
     if isinstance(message.get("refusal"), str):
         yield Lifted(("refusal",), message["refusal"], "text")
 
 
+def _lift_value(
+    value: Any, path: Steps, kind: str, name: str | None, call_id: str | None
+) -> Iterator[Lifted]:
+    if isinstance(value, list):
+        for index, block in enumerate(value):
+            yield from _lift_block(block, (*path, index), kind, name, call_id)
+    else:
+        yield Lifted(path, value, kind, name, call_id)
+
+
 def _lift_block(
-    block: Any, path: tuple[str | int, ...], kind: str, name: str | None, call_id: str | None
+    block: Any, path: Steps, kind: str, name: str | None, call_id: str | None
 ) -> Iterator[Lifted]:
     if not isinstance(block, dict):
         yield Lifted(path, block, kind, name, call_id)
         return
-    block_type = str(block.get("type", ""))
-    if block_type in _TEXT_BLOCKS and "text" in block:
-        yield Lifted((*path, "text"), block["text"], kind, name, call_id)
-    elif block_type in _REASONING_BLOCKS:
-        key = next(
-            (key for key in ("thinking", "text", "reasoning", "data", "summary") if block.get(key)), None
-        )
-        yield Lifted((*path, key) if key else path, block[key] if key else block, "reasoning")
-    elif block_type in _CALL_BLOCKS:
-        key = next((key for key in ("input", "arguments", "args") if key in block), None)
-        yield Lifted(
-            (*path, key) if key else path,
-            block[key] if key else block,
-            "tool",
-            _text_or_none(block.get("name")),
-            _text_or_none(block.get("call_id") or block.get("id")),
-        )
-    elif block_type in _RESULT_BLOCKS:
-        yield from _lift_result(block, path)
+    row = type_of(block)
+    if row.kind in (Kind.CALL, Kind.RESULT):
+        yield from _lift_tool(block, path)
+    elif row.kind is Kind.REASONING:
+        yield _lift_body(block, path, "reasoning")
+    elif row.kind is Kind.TEXT and body_path(block):
+        yield _lift_body(block, path, kind, name, call_id)
     elif media := media_path(block):
-        yield Lifted((*path, *media), _at(block, media), "file")
+        yield Lifted((*path, *media), at(block, media), "file")
+    elif row.kind is Kind.MEDIA:
+        yield Lifted(path, block, "file")
     else:
+        block_type = plain_type(str(block.get("type", "")))
         yield Lifted(path, block, block_type if block_type in PART_TYPES else kind, name, call_id)
 
 
-def _lift_result(block: Message, path: tuple[str | int, ...]) -> Iterator[Lifted]:
-    call_id = _text_or_none(block.get("tool_use_id") or block.get("call_id"))
-    name = _text_or_none(block.get("name"))
-    key = next((key for key in ("content", "output") if key in block), None)
-    if key is None:
-        yield Lifted(path, block, "tool", name, call_id)
-    elif isinstance(block[key], list):
-        for index, inner in enumerate(block[key]):
-            yield from _lift_block(inner, (*path, key, index), "tool", name, call_id)
+def _lift_tool(block: Message, path: Steps) -> Iterator[Lifted]:
+    """A call's input, a result's output, or both of a call that brings its result along."""
+    row, body, output = type_of(block), body_path(block), output_path(block)
+    name, given = _text_or_none(first_at(block, row.name)), _text_or_none(call_id(block))
+    if body is None:
+        yield Lifted(path, block, "tool", name, given)
+        return
+    if row.kind is Kind.RESULT and not row.by_provider:
+        yield from _lift_value(at(block, body), (*path, *body), "tool", name, given)
     else:
-        yield Lifted((*path, key), block[key], "tool", name, call_id)
+        yield _lift_body(block, path, "tool", name, given)
+    if output is not None:
+        yield from _lift_value(at(block, output), (*path, *output), "tool", name, given)
+
+
+def _lift_body(
+    block: Message, path: Steps, kind: str, name: str | None = None, given: str | None = None
+) -> Lifted:
+    body = body_path(block)
+    return Lifted((*path, *(body or ())), at(block, body or ()), kind, name, given)
 
 
 def _lift_calls(message: Message) -> Iterator[Lifted]:
@@ -128,7 +123,7 @@ def _lift_calls(message: Message) -> Iterator[Lifted]:
         )
 
 
-def _lift_call(call: Any, path: tuple[str | int, ...]) -> Iterator[Lifted]:
+def _lift_call(call: Any, path: Steps) -> Iterator[Lifted]:
     if not isinstance(call, dict):
         yield Lifted(path, call, "tool")
         return
@@ -142,35 +137,6 @@ def _lift_call(call: Any, path: tuple[str | int, ...]) -> Iterator[Lifted]:
                 yield Lifted((*path, holder, key), function[key], "tool", name, call_id)
                 return
     yield Lifted(path, call, "tool", _text_or_none(call.get("name")), call_id)
-
-
-def calls_made(message: Message) -> tuple[str, ...]:
-    """Ids of the tool calls that a message makes."""
-    found = [call.get("id") for call in _dicts(message.get("tool_calls"))]
-    found += [
-        block.get("call_id") or block.get("id")
-        for block in _dicts(message.get("content"))
-        if str(block.get("type")) in _CALL_BLOCKS
-    ]
-    return tuple(_one_line(call_id) for call_id in found if isinstance(call_id, str) and call_id)
-
-
-def calls_answered(message: Message) -> tuple[str, ...]:
-    """Ids of the tool calls that a message answers."""
-    found = [message.get("tool_call_id")] if message["role"] == "tool" else []
-    found += [
-        block.get("tool_use_id") or block.get("call_id")
-        for block in _dicts(message.get("content"))
-        if str(block.get("type")) in _RESULT_BLOCKS
-    ]
-    return tuple(_one_line(call_id) for call_id in found if isinstance(call_id, str) and call_id)
-
-
-def has_reasoning(message: Message) -> bool:
-    """Whether a message carries reasoning, in a key of its own or in a block."""
-    if any(message.get(key) for key in _REASONING_KEYS):
-        return True
-    return any(str(block.get("type")) in _REASONING_BLOCKS for block in _dicts(message.get("content")))
 
 
 def make_parts(
@@ -285,49 +251,14 @@ def part_value(part: Part, read_file: Callable[[Part], Any] | None = None) -> An
     return json.loads(text) if part.metadata == _JSON_VALUE else text
 
 
-def storable(text: str) -> str:
-    """The text without what a database refuses: NUL and lone surrogates become U+FFFD."""
-    if "\x00" in text:
-        text = text.replace("\x00", "\ufffd")
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
-
-
-def media_path(block: Any) -> tuple[str, ...] | None:
-    """Where an image, sound or file block keeps its data; None for any other block."""
-    for path in MEDIA_PATHS:
-        if isinstance(_at(block, path), str):
-            return path
-    return None
-
-
-def _at(value: Any, path: Sequence[str]) -> Any:
-    for step in path:
-        if not isinstance(value, dict):
-            return None
-        value = value.get(step)
-    return value
-
-
 def _copy(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _copy(item) for key, item in value.items()}
     return [_copy(item) for item in value] if isinstance(value, list) else value
 
 
-def _dicts(value: Any) -> list[dict[str, Any]]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
 def _text_or_none(value: Any) -> str | None:
     return storable(value) if isinstance(value, str) and value else None
-
-
-def _one_line(call_id: str) -> str:
-    return storable(call_id).replace("\n", " ")
 
 
 def _dumps(value: Any) -> str:

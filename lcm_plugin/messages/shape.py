@@ -10,25 +10,48 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lcm_plugin.messages.validate import blank_block, is_blank, is_json_object
+from lcm_plugin.messages.blocks import (
+    Call,
+    answer_block,
+    answers_another,
+    at,
+    awaits_answer,
+    blank_block,
+    blocks_of,
+    body_path,
+    call_id,
+    calls_of,
+    content_key,
+    dicts,
+    has_reasoning,
+    id_text,
+    is_assistant,
+    is_blank,
+    is_reasoning,
+    kind_of,
+    replaced,
+    text_of,
+    with_blocks,
+    with_call_id,
+    with_output,
+)
+from lcm_plugin.messages.table import REASONING_KEYS, BlockType, Kind, type_of
+from lcm_plugin.messages.validate import is_json_object
 from lcm_plugin.types import Message
 
 EMPTY_RESULT = "(empty)"
-REASONING_KEYS = ("reasoning_content", "reasoning", "thinking", "reasoning_details", "thinking_blocks")
-REASONING_BLOCKS = frozenset({"thinking", "reasoning", "redacted_thinking"})
-CALL_BLOCKS = frozenset({"tool_use", "tool_call", "function_call"})
-RESULT_BLOCKS = frozenset({"tool_result", "function_call_output"})
 _LEGACY_ID = "call_"
 
 
 def presentable(message: Message) -> Message | None:
     """The message without blank content; None when nothing remains that a model could be shown."""
-    message = _only_own_calls(_without_legacy_calls(message))
-    if isinstance(message.get("content"), list):
-        message = _with_content(message, _clean_blocks(message["content"]))
+    message = _own_exchanges(_only_own_calls(_without_legacy_calls(message)))
+    if blocks := blocks_of(message):
+        message = _with_clean_blocks(message, blocks)
     if message.get("tool_calls"):
         message = _with_sound_calls(message)
-    if isinstance(message.get("content"), list) and _only_reasoning(message["content"]):
+    blocks = blocks_of(message)
+    if blocks and all(map(is_reasoning, blocks)):
         return message if _makes_calls(message) else None
     if not is_blank(message):
         return message
@@ -44,11 +67,7 @@ def presentable(message: Message) -> Message | None:
 def reasoning_author(message: Message) -> str | None:
     """The model that wrote the message's reasoning, when there is any and the host names the model."""
     author = message.get("model")
-    if not isinstance(author, str) or not author:
-        return None
-    content = message.get("content")
-    has_blocks = isinstance(content, list) and any(_is_reasoning(block) for block in content)
-    return author if has_blocks or any(message.get(key) for key in REASONING_KEYS) else None
+    return author if isinstance(author, str) and author and has_reasoning(message) else None
 
 
 def same_model(one: str, other: str) -> bool:
@@ -59,48 +78,40 @@ def same_model(one: str, other: str) -> bool:
 def without_reasoning(message: Message) -> Message:
     """The message without its reasoning."""
     kept = {key: value for key, value in message.items() if key not in REASONING_KEYS}
-    if isinstance(kept.get("content"), list):
-        kept["content"] = [block for block in kept["content"] if not _is_reasoning(block)]
+    if blocks := blocks_of(kept):
+        return with_blocks(kept, [block for block in blocks if not is_reasoning(block)])
     return kept
 
 
 def call_ids(message: Message) -> tuple[str, ...]:
-    """The id of every call that a message makes, in order; an empty text for a call without one."""
-    found = [call.get("id") for call in _dicts(message.get("tool_calls"))]
-    found += [block.get("call_id") or block.get("id") for block in blocks_of(message, CALL_BLOCKS)]
-    return tuple(str(value) if value else "" for value in found)
+    """The ids of the calls that other messages answer, in order; an empty text for a call without one."""
+    found = [id_text(call.get("id")) for call in dicts(message.get("tool_calls"))]
+    return (*found, *(call_id(block) for block in blocks_of(message) if awaits_answer(block)))
 
 
 def answer_ids(message: Message) -> tuple[str, ...]:
-    """The id of every call that a message answers, in order; an empty text where the host gave none."""
+    """The ids of the calls of other messages that a message answers; an empty text where the host gave none."""
     if message["role"] == "tool":
-        return (str(message.get("tool_call_id") or ""),)
-    found = [block.get("tool_use_id") or block.get("call_id") for block in blocks_of(message, RESULT_BLOCKS)]
-    return tuple(str(value) if value else "" for value in found)
-
-
-def blocks_of(message: Message, kinds: frozenset[str]) -> list[dict[str, Any]]:
-    """The content blocks of some kinds."""
-    content = message.get("content")
-    return [block for block in _dicts(content) if str(block.get("type")) in kinds]
+        return (id_text(message.get("tool_call_id")),)
+    return tuple(call_id(block) for block in blocks_of(message) if answers_another(block))
 
 
 def words_beside_results(message: Message) -> Message | None:
     """What a user's message says besides the results in it; None when it says nothing."""
-    content = message.get("content")
-    if message["role"] != "user" or not isinstance(content, list):
+    if message["role"] != "user":
         return None
-    rest = [block for block in content if not _is_result(block)]
-    return {**message, "content": rest} if rest and len(rest) < len(content) else None
+    blocks = blocks_of(message)
+    rest = [block for block in blocks if not answers_another(block)]
+    return with_blocks(message, rest) if rest and len(rest) < len(blocks) else None
 
 
 def only_results(message: Message, indices: Sequence[int], names: Sequence[str]) -> Message:
     """The message with just some of its results, in their order, under other call ids."""
     if message["role"] == "tool":
         return {**message, "tool_call_id": names[0]}
-    results = blocks_of(message, RESULT_BLOCKS)
-    kept = [_with_id(results[index], name) for index, name in zip(indices, names, strict=True)]
-    return {**message, "content": kept}
+    results = [block for block in blocks_of(message) if answers_another(block)]
+    kept = [with_call_id(results[index], name) for index, name in zip(indices, names, strict=True)]
+    return with_blocks(message, kept)
 
 
 def rename_calls(message: Message, names: Sequence[str]) -> Message:
@@ -111,37 +122,30 @@ def rename_calls(message: Message, names: Sequence[str]) -> Message:
         renamed["tool_calls"] = [
             {**call, "id": next(given)} if isinstance(call, dict) else call for call in message["tool_calls"]
         ]
-    if isinstance(message.get("content"), list):
-        renamed["content"] = [
-            _with_id(block, next(given))
-            if isinstance(block, dict) and str(block.get("type")) in CALL_BLOCKS
-            else block
-            for block in message["content"]
-        ]
+    if blocks := blocks_of(message):
+        named = [with_call_id(block, next(given)) if awaits_answer(block) else block for block in blocks]
+        return with_blocks(renamed, named)
     return renamed
 
 
-def only_call(message: Message, call_id: str) -> Message | None:
+def only_call(message: Message, wanted: str) -> Message | None:
     """A bare assistant message with just the call of that id; None when the message does not make it."""
-    for call in _dicts(message.get("tool_calls")):
-        if call.get("id") == call_id:
+    for call in dicts(message.get("tool_calls")):
+        if call.get("id") == wanted:
             return {"role": "assistant", "content": None, "tool_calls": [call]}
-    for block in blocks_of(message, CALL_BLOCKS):
-        if call_id in (block.get("id"), block.get("call_id")):
-            return {"role": "assistant", "content": [block]}
+    for block in blocks_of(message):
+        if awaits_answer(block) and call_id(block) == wanted:
+            return {"role": message["role"], content_key(message): [block]}
     return None
 
 
-def answer_like(caller: Message, call_id: str, index: int, text: str) -> Message:
+def answer_like(caller: Message, answered: str, index: int, text: str) -> Message:
     """A result in the style of the caller's call number ``index``."""
-    if index < len(_dicts(caller.get("tool_calls"))):
-        return {"role": "tool", "tool_call_id": call_id, "content": text}
-    block = blocks_of(caller, CALL_BLOCKS)[index - len(_dicts(caller.get("tool_calls")))]
-    if block.get("type") == "tool_use":
-        result = {"type": "tool_result", "tool_use_id": call_id, "content": text}
-    else:
-        result = {"type": "function_call_output", "call_id": call_id, "output": text}
-    return {"role": "user", "content": [result]}
+    listed = len(list(dicts(caller.get("tool_calls"))))
+    if index < listed:
+        return {"role": "tool", "tool_call_id": answered, "content": text}
+    calls = [block for block in blocks_of(caller) if awaits_answer(block)]
+    return {"role": "user", content_key(caller): [answer_block(calls[index - listed], answered, text)]}
 
 
 def copy_message(message: Message) -> Message:
@@ -151,13 +155,58 @@ def copy_message(message: Message) -> Message:
 
 def _only_own_calls(message: Message) -> Message:
     """The message without calls, unless it is an assistant's: in another role no provider takes them."""
-    calls = blocks_of(message, CALL_BLOCKS)
-    if message["role"] == "assistant" or not (calls or message.get("tool_calls")):
+    if is_assistant(message["role"]):
         return message
-    kept = {key: value for key, value in message.items() if key != "tool_calls"}
-    if calls:
-        kept["content"] = [block for block in message["content"] if not any(block is call for call in calls)]
-    return kept
+    blocks = blocks_of(message)
+    kept = [block for block in blocks if kind_of(block) is not Kind.CALL]
+    if len(kept) < len(blocks):
+        message = with_blocks(message, kept)
+    if message.get("tool_calls"):
+        message = {key: value for key, value in message.items() if key != "tool_calls"}
+    return message
+
+
+def _own_exchanges(message: Message) -> Message:
+    """An assistant's message with every call and result in it as providers take them.
+
+    A provider's own tool has its result in the same message. Half of such an exchange is refused: the call goes, the
+    result becomes words. So does the result of any other tool, which only another message may hold, with its call.
+    """
+    blocks = blocks_of(message)
+    rows = [(block, type_of(block), call_id(block)) for block in blocks]
+    results = {given: row for _, row, given in rows if row.kind is Kind.RESULT and given}
+    if not is_assistant(message["role"]) or not (results or any(row.by_provider for _, row, _ in rows)):
+        return message
+    calls = {call.id: call for call in calls_of(message)}
+    kept: list[Any] = []
+    for block, row, given in rows:
+        call, result = calls.get(given), results.get(given)
+        by_provider = row.by_provider and call is not None and call.by_provider
+        if row.kind is Kind.RESULT and given and not by_provider:
+            kept.append({"type": "text", "text": _told(call, block)})
+        elif row.kind is not Kind.CALL or not given or row.output or _stands(row, result):
+            kept.append(block)
+    if len(kept) == len(blocks) and all(map(_is_same, kept, blocks)):
+        return message
+    if isinstance(listed := message.get("tool_calls"), list):
+        left = [one for one in listed if not (isinstance(one, dict) and id_text(one.get("id")) in results)]
+        message = {**message, "tool_calls": left}
+    return with_blocks(message, kept)
+
+
+def _stands(call: BlockType, result: BlockType | None) -> bool:
+    """Whether a call stays, given the result that its own message holds."""
+    return result is None if not call.by_provider else result is not None and result.by_provider
+
+
+def _told(call: Call | None, result: Any) -> str:
+    """A call and its result in words."""
+    value = at(result, body_path(result) or ())
+    said = value if isinstance(value, str) else text_of({"content": value}) or _dumps(value)
+    if call is None:
+        return f"[result of a tool]\n{said}"
+    arguments = call.arguments if isinstance(call.arguments, str) else _dumps(call.arguments)
+    return f"[{call.name}({arguments}) returned]\n{said}"
 
 
 def _without_legacy_calls(message: Message) -> Message:
@@ -172,28 +221,24 @@ def _without_legacy_calls(message: Message) -> Message:
     return {**kept, "tool_calls": [call]}
 
 
-def _with_content(message: Message, content: list[Any]) -> Message:
-    return message if content is message["content"] else {**message, "content": content}
-
-
-def _clean_blocks(content: list[Any]) -> list[Any]:
-    """The blocks without blank ones, a result's inner blocks too; the same list when all is fine."""
-    cleaned = [_clean_result(block) if _is_result(block) else block for block in content]
+def _with_clean_blocks(message: Message, blocks: list[Any]) -> Message:
+    """The message without blank blocks, inside results too; the same object when all is fine."""
+    cleaned = [_clean_result(block) if answers_another(block) else block for block in blocks]
     kept = [block for block in cleaned if not blank_block(block)]
-    unchanged = len(kept) == len(content) and all(map(_is_same, kept, content))
-    return content if unchanged else kept
+    unchanged = len(kept) == len(blocks) and all(map(_is_same, kept, blocks))
+    return message if unchanged else with_blocks(message, kept)
 
 
 def _clean_result(block: dict[str, Any]) -> dict[str, Any]:
-    key = "output" if block.get("type") == "function_call_output" else "content"
-    inner = block.get(key)
+    path = body_path(block) or type_of(block).body[0]
+    inner = at(block, path)
     if isinstance(inner, list):
         kept = [item for item in inner if not blank_block(item)]
         if len(kept) == len(inner) and kept:
             return block
-        return {**block, key: kept or EMPTY_RESULT}
+        return replaced(block, path, kept) if kept else with_output(block, EMPTY_RESULT)
     blank = inner is None or (isinstance(inner, str) and not inner.strip())
-    return {**block, key: EMPTY_RESULT} if blank else block
+    return with_output(block, EMPTY_RESULT) if blank else block
 
 
 def _with_sound_calls(message: Message) -> Message:
@@ -237,29 +282,12 @@ def _as_json_object(arguments: Any) -> str:
     return json.dumps(wrapped, ensure_ascii=False)
 
 
-def _only_reasoning(content: list[Any]) -> bool:
-    return all(_is_reasoning(block) for block in content)
-
-
 def _makes_calls(message: Message) -> bool:
-    return bool(message.get("tool_calls")) or bool(blocks_of(message, CALL_BLOCKS))
+    return bool(message.get("tool_calls")) or any(map(awaits_answer, blocks_of(message)))
 
 
-def _is_reasoning(block: Any) -> bool:
-    return isinstance(block, Mapping) and str(block.get("type")) in REASONING_BLOCKS
-
-
-def _is_result(block: Any) -> bool:
-    return isinstance(block, dict) and str(block.get("type")) in RESULT_BLOCKS
-
-
-def _with_id(block: dict[str, Any], name: str) -> dict[str, Any]:
-    key = next((key for key in ("tool_use_id", "call_id", "id") if key in block), "id")
-    return {**block, key: name}
-
-
-def _dicts(value: Any) -> list[dict[str, Any]]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+def _dumps(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _copy(value: Any) -> Any:

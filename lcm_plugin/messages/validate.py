@@ -12,11 +12,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lcm_plugin.messages.blocks import (
+    answers_another,
+    at,
+    awaits_answer,
+    blank_block,
+    blocks_of,
+    body_path,
+    call_id,
+    content_key,
+    is_assistant,
+    is_blank,
+    is_instruction,
+)
+from lcm_plugin.messages.table import Kind, type_of
 from lcm_plugin.types import Message
-
-_CALL_BLOCKS = ("tool_use", "tool_call", "function_call")
-_INSTRUCTIONS = ("system", "developer")
-_RESULT_BLOCKS = ("tool_result", "function_call_output")
 
 
 @dataclass(slots=True)
@@ -57,7 +67,7 @@ class Rules:
         """What is wrong with the next messages."""
         found: list[str] = []
         for message in messages:
-            one = _seen_in_parts(message) if "parts" in message else _seen(message)
+            one = _seen(message)
             faults = [*one.faults, *self._order(one), *self._pairs(one)]
             found += [f"message {self._count}: {fault}" for fault in faults]
             self._last = one.role
@@ -72,7 +82,7 @@ class Rules:
         return found
 
     def _order(self, one: _Seen) -> list[str]:
-        if one.role in _INSTRUCTIONS:
+        if is_instruction(one.role):
             return ["an instruction that does not stand at the front"] if self._started else []
         if self._started:
             return []
@@ -101,24 +111,6 @@ class Rules:
         return found
 
 
-def is_blank(message: Mapping[str, Any]) -> bool:
-    """Whether a message has no content at all: nothing, blanks, or an empty list."""
-    content = message.get("content")
-    if isinstance(content, list):
-        return not content
-    return content is None or (isinstance(content, str) and not content.strip())
-
-
-def blank_block(block: Any) -> bool:
-    """Whether a content block says nothing: null, an empty dict, or a blank text."""
-    if isinstance(block, str):
-        return not block.strip()
-    if isinstance(block, Mapping):
-        text = block.get("text")
-        return not block or (isinstance(text, str) and not text.strip())
-    return block is None
-
-
 def is_json_object(text: str) -> bool:
     """Whether a text is one JSON object."""
     try:
@@ -128,15 +120,17 @@ def is_json_object(text: str) -> bool:
 
 
 def _seen(message: Message) -> _Seen:
-    one = _Seen(str(message["role"]), [], [], [])
-    content, calls = message.get("content"), message.get("tool_calls")
+    role = str(message["role"])
+    one = _Seen("assistant" if is_assistant(role) else role, [], [], [], named="parts" not in message)
+    calls = message.get("tool_calls")
     if calls:
         _look_at_calls(calls, one)
-    if isinstance(content, list):
-        _look_at_blocks(content, one)
+    _look_at_blocks(blocks_of(message), one)
     if one.role == "tool":
         one.answers.append(_id(message.get("tool_call_id"), "a tool result without a call id", one))
-    blank = content is not None and is_blank(message) if one.calls else is_blank(message)
+    blank = is_blank(message)
+    if one.calls and message.get(content_key(message)) is None:
+        blank = False
     if blank and not message.get("audio"):
         one.faults.append("empty content")
     return one
@@ -156,47 +150,41 @@ def _look_at_calls(calls: Any, one: _Seen) -> None:
             one.faults.append("call arguments that are not a JSON object")
 
 
-def _look_at_blocks(content: list[Any], one: _Seen) -> None:
+def _look_at_blocks(blocks: list[Any], one: _Seen) -> None:
     only_results = True
-    for block in content:
+    for block in blocks:
         if blank_block(block):
             one.faults.append("a blank block")
-        kind = block.get("type") if isinstance(block, Mapping) else None
-        if kind in _CALL_BLOCKS:
-            one.calls.append(_id(block.get("call_id") or block.get("id"), "a call without an id", one))
-        if kind in _RESULT_BLOCKS:
+        if awaits_answer(block):
+            one.calls.append(_id(call_id(block), "a call without an id", one))
+        if answers_another(block):
             if not only_results:
                 one.faults.append("a tool result after other content")
-            answered = block.get("tool_use_id") or block.get("call_id")
-            one.answers.append(_id(answered, "a tool result without a call id", one))
+            one.answers.append(_id(call_id(block), "a tool result without a call id", one))
             if _blank_result(block):
                 one.faults.append("an empty tool result")
         else:
             only_results = False
+    _look_at_own_tools(blocks, one)
+
+
+def _look_at_own_tools(blocks: list[Any], one: _Seen) -> None:
+    """A call of a provider's tool and its result stand in one message; a call that holds its result stands alone."""
+    rows = [(block, type_of(block)) for block in blocks]
+    own = [
+        (call_id(block), row) for block, row in rows if row.by_provider and not row.output and call_id(block)
+    ]
+    made = {given for given, row in own if row.kind is Kind.CALL}
+    answered = {given for given, row in own if row.kind is Kind.RESULT}
+    for given in made ^ answered:
+        one.faults.append(f"the provider's own call {given} and its result do not stand together")
 
 
 def _blank_result(block: Mapping[str, Any]) -> bool:
-    inner = block.get("output") if block.get("type") == "function_call_output" else block.get("content")
+    inner = at(block, body_path(block) or ())
     if isinstance(inner, list):
         return not inner or any(map(blank_block, inner))
     return inner is None or (isinstance(inner, str) and not inner.strip())
-
-
-def _seen_in_parts(message: Mapping[str, Any]) -> _Seen:
-    role = "assistant" if message["role"] == "model" else str(message["role"])
-    one = _Seen(role, [], [], [], named=False)
-    if not message["parts"]:
-        one.faults.append("empty content")
-    for part in message["parts"]:
-        call = part.get("function_call") or part.get("functionCall")
-        answer = part.get("function_response") or part.get("functionResponse")
-        if call:
-            one.calls.append(str(call["name"]))
-        elif answer:
-            one.answers.append(str(answer["name"]))
-        elif blank_block(part):
-            one.faults.append("a blank part")
-    return one
 
 
 def _id(value: Any, fault: str, one: _Seen) -> str:

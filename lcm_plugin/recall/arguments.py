@@ -9,8 +9,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic.alias_generators import to_camel
 
 from lcm_plugin.errors import InputError
+from lcm_plugin.messages.characters import storable
 from lcm_plugin.messages.convert import safe_repr
-from lcm_plugin.messages.parts import storable
 
 GREP_LIMIT, GREP_MAX_LIMIT = 50, 200
 MAX_IDS = 50

@@ -10,8 +10,8 @@ from lcm_plugin.config import LcmConfig
 from lcm_plugin.errors import InputError, LcmError, NotFound
 from lcm_plugin.events import EventBus, log_failure, logger
 from lcm_plugin.files.externalise import PayloadStore
+from lcm_plugin.messages.characters import storable
 from lcm_plugin.messages.convert import safe_repr
-from lcm_plugin.messages.parts import storable
 from lcm_plugin.recall.arguments import (
     DescribeArguments,
     ExpandArguments,

@@ -9,13 +9,14 @@ from typing import Any
 
 from lcm_plugin.messages.markup import shorten_ids
 from lcm_plugin.messages.parts import rebuild
+from lcm_plugin.messages.table import REASONING_KEYS
 from lcm_plugin.recall.times import format_instant
 from lcm_plugin.store.base import Reader
 from lcm_plugin.store.records import Part, StoredMessage, Summary, message_ref
 
 Count = Callable[[str], int]
 MAX_OTHER_KEYS_CHARS = 4_000
-_SHOWN_KEYS = frozenset({"role", "content", "tool_calls", "reasoning", "reasoning_content", "thinking"})
+_SHOWN_KEYS = frozenset({"role", "content", "tool_calls", *REASONING_KEYS})
 _CHARS_PER_TOKEN = 4
 
 

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from lcm_plugin.errors import ModelError
+from lcm_plugin.messages.blocks import kind_of
+from lcm_plugin.messages.table import Kind
 from lcm_plugin.types import CompletionResult, Usage
-
-_TEXT_PARTS = frozenset({"text", "output_text"})
 
 
 def read_answer(answer: Any, model: str = "") -> CompletionResult:
@@ -44,7 +44,7 @@ def content_text(content: Any) -> str:
     if isinstance(content, str):
         return content
     if isinstance(content, Mapping):
-        return str(content.get("text") or "") if content.get("type", "text") in _TEXT_PARTS else ""
+        return str(content.get("text") or "") if kind_of(content) is Kind.TEXT else ""
     if isinstance(content, (list, tuple)):
         return "".join(content_text(part) for part in content)
     return content_text({"type": _field(content, "type") or "text", "text": _field(content, "text")})

@@ -22,6 +22,7 @@ from lcm_plugin.files.find import (
 )
 from lcm_plugin.files.references import reference, reference_id
 from lcm_plugin.files.store import FileFolder
+from lcm_plugin.messages.blocks import calls_of
 from lcm_plugin.messages.parts import lift, lift_deeper, make_parts, rebuild, skeleton_of
 from lcm_plugin.messages.paths import get_at, put_at
 from lcm_plugin.store.records import MessageHead, Part, StoredMessage
@@ -36,8 +37,11 @@ def count(text: str) -> int:
     return len(text) // 4
 
 
-def found(message: Message, threshold: int = 1_000, **given: Any) -> list[Payload]:
-    return find_payloads(message, count, threshold, **given)
+def found(
+    message: Message, threshold: int = 1_000, call: Message | None = None, **given: Any
+) -> list[Payload]:
+    made = calls_of({"role": "assistant", "tool_calls": [call]}) if call else [None]
+    return find_payloads(message, count, threshold, call=made[0], **given)
 
 
 def image(url: str) -> Message:

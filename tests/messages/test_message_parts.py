@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from messages import assistant, call, result, user
 
+from lcm_plugin.messages.blocks import calls_answered, calls_made
 from lcm_plugin.messages.convert import to_message
 from lcm_plugin.messages.parts import (
-    calls_answered,
-    calls_made,
     lift,
     make_parts,
     rebuild,

@@ -323,9 +323,9 @@ def _fields(row: Any) -> dict[str, Any]:
 
 
 def _gist(message: dict[str, Any]) -> str:
-    from lcm_plugin.messages.identity import text_of
+    from lcm_plugin.messages.blocks import calls_of, text_of
 
-    calls = [call.get("function", {}).get("name", "?") for call in message.get("tool_calls") or ()]
+    calls = [call.name or "?" for call in calls_of(message)]
     return text_of(message)[:400] or (f"calls {', '.join(calls)}" if calls else "")
 
 

@@ -24,7 +24,16 @@ from langchain_core.messages import (
     messages_from_dict,
 )
 
-from lcm_plugin.messages.shape import CALL_BLOCKS, RESULT_BLOCKS
+from lcm_plugin.messages.blocks import (
+    answers_another,
+    at,
+    awaits_answer,
+    blocks_of,
+    body_path,
+    call_id,
+    first_at,
+)
+from lcm_plugin.messages.table import type_of
 from lcm_plugin.types import HOST_DATA, Message
 
 HOST = "langchain"
@@ -72,7 +81,7 @@ def from_core(message: Message, *, exact: bool = False) -> list[BaseMessage]:
     ``exact`` restores a stored one in full. Else calls are read from where the core may have shortened or
     renamed them, and what only the host looks at (the artifact) is left out.
     """
-    results = [block for block in _blocks(message) if block.get("type") in RESULT_BLOCKS]
+    results = [block for block in blocks_of(message) if answers_another(block)]
     if message["role"] == "user" and results:
         return list(_from_results(message, results))
     data = message.get(HOST_DATA, {}).get(HOST)
@@ -107,10 +116,10 @@ def _bare(message: Message) -> BaseMessage:
 
 def _from_results(message: Message, results: Sequence[Mapping[str, Any]]) -> Iterator[BaseMessage]:
     for block in results:
-        output = block.get("content", block.get("output"))
+        output = at(block, body_path(block) or ())
         yield ToolMessage(
             content=output if isinstance(output, (str, list)) else json.dumps(output),
-            tool_call_id=str(block.get("tool_use_id") or block.get("call_id")),
+            tool_call_id=call_id(block),
         )
     rest = [block for block in message["content"] if block not in results]
     if rest:
@@ -126,7 +135,7 @@ def role_of(message: BaseMessage) -> str:
 
 def _calls(message: AIMessage) -> list[dict[str, Any]]:
     """The calls that do not stand in the content, the garbled ones as the model wrote them."""
-    in_content = {block.get("call_id") or block.get("id") for block in _call_blocks(message.content)}
+    in_content = {call_id(block) for block in _call_blocks(message.content)}
     sound = [(call, json.dumps(call["args"], ensure_ascii=False)) for call in message.tool_calls]
     garbled = [(call, call.get("args") or "") for call in message.invalid_tool_calls]
     return [
@@ -136,7 +145,7 @@ def _calls(message: AIMessage) -> list[dict[str, Any]]:
             "function": {"name": call.get("name") or "unknown", "arguments": text},
         }
         for call, text in [*sound, *garbled]
-        if call.get("id") not in in_content
+        if (call.get("id") or "") not in in_content
     ]
 
 
@@ -144,9 +153,9 @@ def _tool_calls(message: Message) -> list[dict[str, Any]]:
     """LangChain's calls of a core message, from its content and from its ``tool_calls``."""
     found = [
         _tool_call(
-            block.get("call_id") or block.get("id"),
-            block.get("name"),
-            next((block[key] for key in ("input", "arguments", "args") if key in block), {}),
+            call_id(block) or None,
+            first_at(block, type_of(block).name),
+            at(block, path) if (path := body_path(block)) else {},
         )
         for block in _call_blocks(message.get("content"))
     ]
@@ -249,11 +258,5 @@ def _decoded(value: Any) -> Any:
         return value
 
 
-def _blocks(message: Message) -> list[dict[str, Any]]:
-    content = message.get("content")
-    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
-
-
 def _call_blocks(content: Any) -> list[dict[str, Any]]:
-    blocks = content if isinstance(content, list) else []
-    return [block for block in blocks if isinstance(block, dict) and block.get("type") in CALL_BLOCKS]
+    return [block for block in blocks_of({"content": content}) if awaits_answer(block)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from lcm_plugin.messages.identity import text_of
+from lcm_plugin.messages.blocks import text_of
 from lcm_plugin.messages.parts import rebuild
 from lcm_plugin.recall.times import format_instant
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from lcm_plugin.hosts.pydantic_ai.content import HOST, dumps
 from lcm_plugin.hosts.pydantic_ai.messages import INSTRUCTIONS_ID, dump, instructions_id, to_core
-from lcm_plugin.messages.identity import text_of
+from lcm_plugin.messages.blocks import text_of
 from lcm_plugin.types import HOST_DATA, Message
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from lcm_plugin.interchange.importers.records import rest_of
+from lcm_plugin.messages.blocks import awaits_answer
 from lcm_plugin.types import Message
 
 Extras = tuple[tuple[str, Mapping[str, Any]], ...]
-_CALLS = frozenset({"toolCall", "toolUse", "tool_use", "tool_call", "functionCall", "function_call"})
 _ROLES = frozenset({"user", "assistant", "system", "developer", "tool"})
 
 
@@ -49,7 +49,7 @@ def _content(content: Any) -> Any:
 
 def _block(block: dict[str, Any]) -> dict[str, Any]:
     kind = block.get("type")
-    if kind in _CALLS:
+    if kind and awaits_answer(block):
         arguments = block.get("arguments", block.get("input", {}))
         if isinstance(arguments, str):
             arguments = _decoded(arguments)

@@ -15,6 +15,7 @@ from lcm_plugin.errors import InputError
 from lcm_plugin.interchange.importers.blocks import from_openclaw
 from lcm_plugin.interchange.importers.files import attached
 from lcm_plugin.interchange.importers.records import Broken, Entry, Lane, Node, Record, Standing, rest_of
+from lcm_plugin.messages.blocks import answers_another
 from lcm_plugin.messages.identity import told_time
 from lcm_plugin.store.foreign import ForeignDatabase
 from lcm_plugin.store.lineage import depths_from_lineage
@@ -32,7 +33,6 @@ _PART = (
 )  # fmt: skip
 _SUMMARY = ("summary_id", "kind", "depth", "content", "created_at", "model", "file_ids", "token_count")
 _FILE = ("file_id", "file_name", "mime_type", "byte_size", "storage_uri")
-_RESULTS = frozenset({"toolResult", "tool_result", "function_call_output"})
 _EARLY_MARK, _LATE_MARKS = "[LCM fallback summary", ("[LCM fallback summary", "[Truncated from ")
 
 
@@ -168,7 +168,7 @@ def _answer(
     parts: list[dict[str, Any]], blocks: list[dict[str, Any]], told: Mapping[str, Any], text: Any
 ) -> dict[str, Any]:
     """A tool's result; its id and name stand in the block, in columns or beside the block."""
-    block = next((one for one in blocks if one.get("type") in _RESULTS), None)
+    block = next(filter(answers_another, blocks), None)
     part = next((one for one in parts if one["tool_call_id"]), {})
     inner = block or {}
     return {

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from lcm_plugin.engine import Engine
 from lcm_plugin.ingest.host_noise import StandingTexts
 from lcm_plugin.ingest.redaction import Redactor
 from lcm_plugin.ingest.rows import PreparedRow, RowMaker, incoming_of
 from lcm_plugin.interchange.importers.records import Entry, Lane, aside
+from lcm_plugin.messages.blocks import Call, calls_of
 from lcm_plugin.messages.convert import to_message
 from lcm_plugin.store.records import Part
 from lcm_plugin.types import Message
@@ -29,13 +28,12 @@ class EntryRows:
         self._redactor = Redactor(config.redact_patterns)
         self._standing = StandingTexts(config.host_note_patterns, config.control_message_patterns)
         self._key = key
-        self._calls: OrderedDict[str, Mapping[str, Any]] = OrderedDict()
+        self._calls: OrderedDict[str, Call] = OrderedDict()
 
     def make(self, entry: Entry, at: int) -> PreparedRow:
         """A row for an entry, under the source's id and time. Raises `InputError` for what cannot be stored."""
         message = self._redacted(to_message(entry.message, entry.place or entry.id)[0])
-        for call in _calls(message):
-            self._calls[str(call["id"])] = call
+        self._calls |= {call.id: call for call in calls_of(message) if call.id}
         while len(self._calls) > _KNOWN_CALLS:
             self._calls.popitem(last=False)
         made = self._maker.make(message, incoming_of(message, self._standing), self._key, at, self._calls)
@@ -78,17 +76,3 @@ def head_entry(format_name: str, lane: Lane, parent: str) -> Entry:
     kind = "subtask" if parent else "agent"
     about = {key: value for key, value in told.items() if value not in (None, "", {}, [])}
     return aside(f"import:{format_name}:{lane.source_id}", kind, about, lane.started_at)
-
-
-def _calls(message: Message) -> Sequence[Mapping[str, Any]]:
-    content = message.get("content")
-    blocks = content if isinstance(content, list) else ()
-    calls = message.get("tool_calls") or ()
-    return [
-        call
-        for call in (
-            *calls,
-            *(one for one in blocks if isinstance(one, dict) and one.get("type") == "tool_use"),
-        )
-        if isinstance(call, dict) and isinstance(call.get("id"), str) and call["id"]
-    ]
