@@ -86,9 +86,10 @@ class IngestReport:
 class Context:
     """One model call's context.
 
-    ``over_budget`` is true only when the newest user turn alone does not fit. ``notices`` are
-    sentences for a person. ``prefix_epoch`` changes exactly when earlier output stopped being a
-    prefix of this one; ``cache_hint`` is the index of the last message worth a cache breakpoint.
+    ``over_budget`` is true only when the newest user message, with the tool results to answer in their
+    least form, does not fit. ``notices`` are sentences for a person. ``prefix_epoch`` changes exactly when
+    earlier output stopped being a prefix of this one; ``cache_hint`` is the index of the last message worth
+    a cache breakpoint.
     """
 
     messages: list[Message]

@@ -13,6 +13,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from operator import is_
 
 from lcm_plugin.assembly.entries import Paired
 from lcm_plugin.assembly.notices import (
@@ -28,10 +29,11 @@ from lcm_plugin.assembly.opening import insert_opening, turn_opening
 from lcm_plugin.assembly.pairing import FindCall, pair
 from lcm_plugin.assembly.relevance import scorer
 from lcm_plugin.assembly.render import Rendered, Renderer
-from lcm_plugin.assembly.select import Wanted, select
-from lcm_plugin.assembly.stubs import shortened
+from lcm_plugin.assembly.select import Selection, Wanted, select
+from lcm_plugin.assembly.stubs import LEAST_TOKENS, shortened
 from lcm_plugin.assembly.view import (
     MOST_ITEMS,
+    Plan,
     View,
     Views,
     find_horizon,
@@ -48,12 +50,14 @@ from lcm_plugin.store.base import Reader
 from lcm_plugin.store.records import Conversation
 from lcm_plugin.types import Context, Message
 
-_STEPS = 8
+_STEPS = 20
 _LEAST_STEPPED = 2_048
-_LEAST_PLANNED = 4
+_GRAINS = 8
 _ATTEMPTS = 8
 _CONTEXTS = 16
 _FAR = 1_024
+_PLANS = 8
+_SLACK = 8
 _EVERYTHING = 1 << 62
 
 
@@ -76,12 +80,18 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """What goes in, and how it came about. ``silent``: there is no room to say what is missing."""
+    """What goes in, and how it came about.
+
+    ``silent``: there is no room to say what is missing. ``newer`` tokens of it came after the plan.
+    ``fits`` is false when not even the least form of the running turn does.
+    """
 
     chosen: Sequence[Rendered]
     missing: str | None = None
     decisions: tuple[object, ...] = ()
     silent: bool = False
+    newer: int = 0
+    fits: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +198,7 @@ class _Assembly:
     def _may_all_fit(self) -> bool:
         """Whether what can be shown of the conversation, read back to its beginning, fills no more than the room."""
         view = self._view
-        while sum(one.tokens for one in view.shown if one is not None) <= self._request.room:
+        while sum(one.tokens for one in self._shown(0, len(view.items))) <= self._request.room:
             if view.complete or not self._views.reach(self._reader, view):
                 return True
             if len(view.items) > MOST_ITEMS:
@@ -200,7 +210,11 @@ class _Assembly:
         return self._renderer.instruction(self._reader, head) if head else None
 
     def _shown(self, start: int, end: int) -> list[Rendered]:
-        return self._for_model(self._view.shown[start:end])
+        """What is shown of some items, but for replies at the very end, which a model call cannot follow."""
+        items = self._for_model(self._view.shown[start:end])
+        while end == len(self._view.items) and items and items[-1].kind == "reply":
+            items.pop()
+        return items
 
     def _for_model(self, items: Sequence[Rendered | None]) -> list[Rendered]:
         model = self._request.model
@@ -212,26 +226,30 @@ class _Assembly:
     def _planned(self, instruction: Rendered | None) -> Context:
         request, beside = self._request, instruction.tokens if instruction else 0
         newest = self._newest_request()
-        alone = self._words(newest).tokens if newest else 0
-        if newest is not None and alone + beside > request.limit:
-            return self._alone(newest, instruction, over=alone > request.limit)
         step = 0 if request.by_relevance else _step(request.budget, request.room - beside)
         if step:
-            grain = max(1, step // 4)
-            budget = (request.room - beside) // grain * grain - step - OPENING_TOKENS
-            draft = self._draft(instruction, self._plan(step, budget, newest))
-            if draft.tokens <= request.room:
+            grain = max(1, step // _GRAINS)
+            budget = (request.room - beside) // grain * grain - step
+            draft = self._fitting(instruction, newest, step, budget, budget + beside)
+            if draft is not None and draft.tokens <= request.room:
                 return self._finished(draft)
-        budget = request.room - beside
+        draft = self._fitting(instruction, newest, 0, request.room - beside, request.room)
+        return self._finished(draft) if draft else self._least(newest, instruction)
+
+    def _fitting(
+        self, instruction: Rendered | None, newest: Rendered | None, step: int, budget: int, most: int
+    ) -> _Draft | None:
+        """A draft whose planned part keeps within ``most`` tokens; None when even the least form does not."""
         for _ in range(_ATTEMPTS):
-            draft = self._draft(instruction, self._plan(0, budget, newest))
-            excess = draft.tokens - request.room
+            choice = self._plan(step, budget, newest)
+            if not choice.fits:
+                return None
+            draft = self._draft(instruction, choice)
+            excess = draft.tokens - choice.newer - most
             if excess <= 0:
-                return self._finished(draft)
-            budget -= excess
-        return (
-            self._alone(newest, instruction) if newest else _nothing(self._view.conversation.conversation_id)
-        )
+                return draft
+            budget -= excess + _SLACK
+        return None
 
     def _newest_request(self, before: int = _EVERYTHING) -> Rendered | None:
         """The newest message before an ordinal in which a user speaks."""
@@ -242,8 +260,7 @@ class _Assembly:
             if found or len(view.items) > _FAR or not self._views.reach(self._reader, view):
                 break
         if found is None and not view.complete:
-            item = older_request(self._reader, view, min(before, view.items[0].ordinal))
-            found = self._renderer.render(self._reader, [item])[0] if item else None
+            found = older_request(self._reader, self._renderer, view, min(before, view.items[0].ordinal))
         opening = self._opening
         if opening and opening.ordinal < before and (found is None or found.ordinal < opening.ordinal):
             found = opening
@@ -259,7 +276,7 @@ class _Assembly:
         horizon = find_horizon(self._views, self._reader, view, step=step, room=room)
         items = self._shown(horizon.start, horizon.end)
         older = None
-        if horizon.start > 0 or not view.complete:
+        if not view.complete or self._leaves_out(horizon.start, newest):
             first = view.items[horizon.start].ordinal if horizon.start < len(view.items) else 1 << 62
             older = view.items[horizon.start].ref if horizon.start < len(view.items) else None
             items = [*self._older(first, items), *items]
@@ -271,15 +288,34 @@ class _Assembly:
                 items = sorted([*items, one], key=lambda item: item.ordinal)
         relevance = scorer(request.prompt) if request.by_relevance and request.prompt else None
         wanted = Wanted(budget, request.tail_messages, relevance)
-        selection = select(items, wanted, self._renderer.stub, self._renderer.words_only)
+        selection = self._selection(items, wanted)
         last = next((item for item in reversed(items) if item.is_request), None)
         silent = budget - (self._words(last).tokens if last else 0) < 2 * OPENING_TOKENS
         chosen = self._from_a_user(selection.chosen) if silent else list(selection.chosen)
         begins = chosen[0].ref if chosen else None
         left_out = [item.ref for item in selection.left_out]
         missing = left_out_text(items, selection.left_out, older)
-        decisions = (begins, asked and asked.ref, older, left_out, selection.stubbed, silent)
-        return _Choice((*chosen, *newer), missing, decisions, silent)
+        decisions = (begins, asked and asked.ref, older, left_out, selection.cut, silent)
+        grown = sum(item.tokens for item in newer)
+        return _Choice((*chosen, *newer), missing, decisions, silent, grown, selection.fits)
+
+    def _leaves_out(self, start: int, newest: Rendered | None) -> bool:
+        """Whether before the first item of a horizon there is more than the newest request."""
+        kept = newest.ref if newest else None
+        return any(one is not None and one.ref != kept for one in self._view.shown[:start])
+
+    def _selection(self, items: Sequence[Rendered], wanted: Wanted) -> Selection:
+        """What is selected, worked out once for each plan."""
+        plans = self._view.plans
+        made = plans.get(wanted)
+        if made and len(made.items) == len(items) and all(map(is_, made.items, items)):
+            return made.selection
+        selection = select(items, wanted, self._renderer.cut, self._renderer.words_only)
+        if wanted.relevance is None:
+            plans[wanted] = Plan(tuple(items), selection)
+            while len(plans) > _PLANS:
+                del plans[next(iter(plans))]
+        return selection
 
     def _from_a_user(self, items: Sequence[Rendered]) -> list[Rendered]:
         """The items from the first user's message or summary on: there is no room for an opening."""
@@ -348,7 +384,7 @@ class _Assembly:
         def find(result: Rendered, call_id: str) -> Message | None:
             message = found.get(result.group)
             call = only_call(message, call_id) if message else None
-            return call and shortened(call, f"msg_{result.group}", self._counter.text)
+            return call and shortened(call, f"msg_{result.group}", self._counter.text).message
 
         return find
 
@@ -377,35 +413,49 @@ class _Assembly:
             cache_hint=settled - 1 if settled > 0 else None,
         )
 
-    def _alone(self, newest: Rendered, instruction: Rendered | None, *, over: bool = False) -> Context:
-        """The newest user message and nothing else, the system message only if it fits or all is lost."""
-        words = self._words(newest)
-        beside = instruction.tokens if instruction else 0
-        with_instruction = instruction is not None and (over or words.tokens + beside <= self._request.limit)
-        messages = [words.message]
-        if instruction is not None and with_instruction:
-            messages.insert(0, instruction.message)
-        notices = [TOO_LARGE if over else ALONE]
-        if instruction is not None and not with_instruction:
-            notices.append(NO_INSTRUCTIONS)
+    def _least(self, newest: Rendered | None, instruction: Rendered | None) -> Context:
+        """The newest user message and the group to answer in its least form, without the system message if it must."""
+        due = self._due_group(newest)
+        if newest is None and not due:
+            return _nothing(self._view.conversation.conversation_id)
+        words = [self._words(newest)] if newest and all(item.ref != newest.ref for item in due) else []
+        choice = _Choice((*words, *due), silent=True)
+        draft = self._draft(instruction, choice)
+        notices = [ALONE]
+        if draft.tokens > self._request.limit:
+            bare = self._draft(None, choice)
+            if bare.tokens <= self._request.limit:
+                draft = bare
+                notices += [NO_INSTRUCTIONS] if instruction else []
+            else:
+                notices = [TOO_LARGE]
         return Context(
-            messages=messages,
-            tokens=words.tokens + (beside if with_instruction else 0),
-            over_budget=over,
+            messages=draft.messages,
+            tokens=draft.tokens,
+            over_budget=draft.tokens > self._request.limit,
             notices=tuple(notices),
-            prefix_epoch=_epoch(self._view.conversation.conversation_id, "alone", messages),
-            cache_hint=len(messages) - 1,
+            prefix_epoch=_epoch(self._view.conversation.conversation_id, "least", draft.messages),
+            cache_hint=len(draft.messages) - 1,
         )
+
+    def _due_group(self, newest: Rendered | None) -> list[Rendered]:
+        """The newest group in its least form, when a model has yet to answer it."""
+        shown = self._shown(0, len(self._view.items))
+        last = shown[-1] if shown else None
+        if last is None or last.kind not in ("call", "result"):
+            return []
+        group = [item for item in shown if item.group == last.group and item.kind != "summary"]
+        return [self._renderer.cut(item, LEAST_TOKENS) for item in group]
 
 
 def _step(budget: int, room: int) -> int:
     """How far apart plans are made; 0 for at every call.
 
-    A share of the budget, halved while it would take up too much of the room: halving keeps it the same when
-    a host's overhead changes a little.
+    A share of the budget, halved while it would leave more of the room unused than a tenth: halving keeps it the
+    same when a host's overhead changes a little.
     """
     step = budget // _STEPS if budget >= _LEAST_STEPPED else 0
-    while _LEAST_PLANNED * step > max(room, 0):
+    while _STEPS * step > max(room, 0) * 5 // 4:
         step //= 2
     return step
 

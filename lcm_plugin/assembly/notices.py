@@ -6,8 +6,13 @@ from collections.abc import Sequence
 
 from lcm_plugin.assembly.render import Rendered
 
-TOO_LARGE = "The newest user message alone is larger than the budget; it is sent as it is, without history."
-ALONE = "Only the newest user message fits into the budget; all else was left out."
+TOO_LARGE = (
+    "The newest user message, with the tool results to answer cut as far as they can be, is larger than the budget; "
+    "it is sent without history."
+)
+ALONE = (
+    "Only the newest user message and the tool results to answer fit into the budget; all else was left out."
+)
 NOTHING = "No message of the conversation fits into the budget."
 NO_INSTRUCTIONS = "The system message did not fit beside the newest user message and was left out."
 IGNORED = "This session is ignored (`ignoreSessionPatterns`): nothing of it is stored, and its context is the host's."

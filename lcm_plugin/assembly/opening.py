@@ -9,10 +9,8 @@ compaction.
 from __future__ import annotations
 
 from lcm_plugin.assembly.render import Rendered, Renderer
-from lcm_plugin.assembly.view import View, is_request
-from lcm_plugin.messages.blocks import is_instruction
+from lcm_plugin.assembly.view import View, older_request
 from lcm_plugin.store.base import Reader
-from lcm_plugin.store.records import Item
 
 
 def turn_opening(reader: Reader, renderer: Renderer, view: View) -> Rendered | None:
@@ -20,17 +18,13 @@ def turn_opening(reader: Reader, renderer: Renderer, view: View) -> Rendered | N
     position = _newest_summary(view)
     if position is None:
         return None
-    first = next((item for item in view.items[position + 1 :] if _is_visible(item)), None)
-    if first is not None and is_request(first):
+    first = next((one for one in view.shown[position + 1 :] if one is not None), None)
+    if first is not None and first.is_request:
         return None
-    conversation = view.conversation
-    head = reader.newest_user(
-        conversation.conversation_id, before=first.message.seq if first and first.message else None
-    )
-    if head is None or head.seq < conversation.restart_seq or _stands_raw(view, head.seq):
+    request = older_request(reader, renderer, view, first.ordinal if first else None)
+    if request is None or _stands_raw(view, request.ordinal):
         return None
-    request = renderer.render(reader, [Item(head.seq, "message", head.tokens, message=head)])[0]
-    return renderer.words_only(request) if request else None
+    return renderer.words_only(request)
 
 
 def insert_opening(items: list[Rendered], opening: Rendered) -> list[Rendered]:
@@ -45,11 +39,6 @@ def _newest_summary(view: View) -> int | None:
         if view.items[position].message is None:
             return position
     return None
-
-
-def _is_visible(item: Item) -> bool:
-    head = item.message
-    return head is not None and not head.hidden and not is_instruction(head.role)
 
 
 def _stands_raw(view: View, seq: int) -> bool:

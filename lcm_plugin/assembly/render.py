@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from lcm_plugin.assembly.stubs import shortened
+from lcm_plugin.assembly.stubs import LEAST_TOKENS, STUB_TOKENS, shortened
 from lcm_plugin.ingest.shown import holds_media, shown_to_models
 from lcm_plugin.messages.blocks import is_assistant, is_instruction
 from lcm_plugin.messages.markup import summary_block
@@ -27,6 +27,7 @@ from lcm_plugin.store.records import Item, MessageHead, Part, StoredMessage, Sum
 from lcm_plugin.types import Message
 
 _CACHE_TOKENS = 1_000_000
+_LENGTHS = 16_384
 
 Kind = Literal["summary", "request", "call", "result", "reply", "other"]
 
@@ -39,7 +40,7 @@ class Rendered:
     message that answers calls; ``with_words`` marks a result in which a user also speaks. ``last`` is
     the seq up to which a summary reaches. ``author`` is the model whose reasoning is in the message.
     ``media`` is how many characters images and other media in it take. ``version`` is another one once the
-    stored message was redacted.
+    stored message was redacted. ``cuts`` is in how many places it was shortened.
     """
 
     ordinal: int
@@ -55,6 +56,7 @@ class Rendered:
     author: str | None = None
     media: int = 0
     version: int = 0
+    cuts: int = 0
 
     @property
     def is_request(self) -> bool:
@@ -75,6 +77,7 @@ class Renderer:
         self._lock = threading.Lock()
         self._kept: OrderedDict[object, Rendered | None] = OrderedDict()
         self._kept_tokens = 0
+        self._lengths: dict[int, int] = {}
 
     def render(self, reader: Reader, items: Sequence[Item]) -> list[Rendered | None]:
         """The items in their order, read with three queries at most; None where nothing can be shown."""
@@ -97,14 +100,17 @@ class Renderer:
             return rendered
         return self._once(("bare", rendered.ref, rendered.version), lambda: self._bare(rendered))
 
-    def stub(self, rendered: Rendered) -> Rendered:
-        """The message with what is bulky in it cut; the same object when nothing would be gained."""
-        if not rendered.calls and not rendered.answers:
-            return rendered
-        short = self._once(
-            ("stub", rendered.ref, rendered.tokens, rendered.version), lambda: self._cut(rendered)
-        )
-        return rendered if short is None else short
+    def cut(self, item: Rendered, keep: int, *, words: bool = False) -> Rendered:
+        """The message with what is bulky in it cut to about ``keep`` tokens each; the same object when nothing is.
+
+        With ``words`` also what is said in it, which is otherwise never cut.
+        """
+        if not (item.calls or item.answers or words):
+            return item
+        if keep not in (STUB_TOKENS, LEAST_TOKENS):
+            return self._cut(item, keep, words) or item
+        key = ("cut", item.ref, item.tokens, item.version, keep, words)
+        return self._once(key, lambda: self._cut(item, keep, words)) or item
 
     def words_only(self, rendered: Rendered) -> Rendered:
         """What a user says in a message that also carries results."""
@@ -126,12 +132,23 @@ class Renderer:
             return None
         return replace(rendered, message=shown, tokens=self._counter.message(shown), author=None)
 
-    def _cut(self, rendered: Rendered) -> Rendered | None:
-        message = shortened(rendered.message, rendered.ref, self._counter.text)
-        if message is rendered.message:
+    def _cut(self, rendered: Rendered, keep: int, words: bool) -> Rendered | None:
+        short = shortened(rendered.message, rendered.ref, self._length, keep, words=words)
+        if not short.cuts:
             return None
-        tokens = self._counter.message(message)
-        return replace(rendered, message=message, tokens=tokens) if tokens < rendered.tokens else None
+        tokens = self._counter.message(short.message)
+        if tokens >= rendered.tokens:
+            return None
+        return replace(rendered, message=short.message, tokens=tokens, cuts=short.cuts)
+
+    def _length(self, text: str) -> int:
+        """Tokens of a bulky text, counted once however often it is cut anew."""
+        key = hash(text)
+        if (known := self._lengths.get(key)) is None:
+            if len(self._lengths) >= _LENGTHS:
+                self._lengths.clear()
+            known = self._lengths[key] = self._counter.text(text)
+        return known
 
     def _messages(self, reader: Reader, heads: Sequence[MessageHead]) -> dict[int, Rendered | None]:
         wanted = {

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from lcm_plugin.messages.blocks import (
@@ -23,61 +24,95 @@ from lcm_plugin.messages.blocks import (
 )
 from lcm_plugin.messages.markup import stub_line
 from lcm_plugin.messages.table import Kind, Path
+from lcm_plugin.messages.tokens import IMAGE_TOKENS
 from lcm_plugin.types import Message
 
 STUB_TOKENS = 256
+"""What is kept of each bulky text before a neighbour is left out."""
+LEAST_TOKENS = 16
+"""What is kept of each bulky text at the least."""
+_STUB_LINE = 40
 _HEAD_SHARE = 2 / 3
 _ARGUMENT_SHARE = 1 / 4
+_LEAST_ARGUMENTS = 64
 
 Count = Callable[[str], int]
 
 
-def shortened(message: Message, ref: str, count: Count) -> Message:
-    """The message with every bulky result and argument cut; the same object when none is bulky."""
-    cutter = _Cutter(ref, count)
-    short = message
-    if message["role"] == "tool":
-        cut = cutter.output(message.get("content"))
-        short = message if cut is None else {**message, "content": cut}
-    elif content := blocks_of(message):
-        blocks = [cutter.block(block) for block in content]
-        if any(new is not old for new, old in zip(blocks, content, strict=True)):
-            short = with_blocks(message, blocks)
-    if isinstance(message.get("tool_calls"), list):
-        calls = [cutter.call(call) for call in message["tool_calls"]]
-        if any(new is not old for new, old in zip(calls, message["tool_calls"], strict=True)):
-            short = {**short, "tool_calls": calls}
-    return short
+@dataclass(frozen=True, slots=True)
+class Shortened:
+    """A message, the same object when nothing in it was bulky, and in how many places it was cut."""
+
+    message: Message
+    cuts: int
+
+
+def shortened(
+    message: Message, ref: str, count: Count, keep: int = STUB_TOKENS, *, words: bool = False
+) -> Shortened:
+    """The message with every bulky result and argument cut to about ``keep`` tokens each.
+
+    With ``words`` what a person or a model says is cut as well.
+    """
+    cutter = _Cutter(ref, count, keep, words)
+    short = cutter.message(message)
+    return Shortened(short, cutter.cuts)
 
 
 class _Cutter:
-    def __init__(self, ref: str, count: Count) -> None:
+    def __init__(self, ref: str, count: Count, keep: int, words: bool) -> None:
+        self.cuts = 0
         self._ref = ref
         self._count = count
+        self._keep = keep
+        self._cuts_words = words
 
-    def output(self, value: Any) -> str | None:
+    def message(self, message: Message) -> Message:
+        """The whole message, cut."""
+        content = message.get("content")
+        if message["role"] == "tool" or (self._cuts_words and isinstance(content, str)):
+            cut = self._output(content)
+            short = message if cut is None else {**message, "content": cut}
+        else:
+            blocks = blocks_of(message)
+            cut_blocks = [self._block(block) for block in blocks]
+            same = all(new is old for new, old in zip(cut_blocks, blocks, strict=True))
+            short = message if same else with_blocks(message, cut_blocks)
+        if isinstance(message.get("tool_calls"), list):
+            calls = [self._call(call) for call in message["tool_calls"]]
+            if any(new is not old for new, old in zip(calls, message["tool_calls"], strict=True)):
+                short = {**short, "tool_calls": calls}
+        return short
+
+    def _output(self, value: Any) -> str | None:
         """A result's output cut to a text; None when there is nothing to cut."""
         if isinstance(value, str):
-            cut = self.text(value, STUB_TOKENS)
+            cut = self._text(value, self._keep)
             return None if cut is value else cut
         if not isinstance(value, list):
             return None
         text, media = text_of({"content": value}), sum(kind_of(item) is not Kind.TEXT for item in value)
-        cut = self.text(text, STUB_TOKENS)
+        if media and media * IMAGE_TOKENS + self._count(text) <= self._keep:
+            return None
+        cut = self._text(text, self._keep)
         if cut is text and not media:
             return None
+        self.cuts += bool(media)
         noted = f"{cut}\n[LCM: {media} attachments of {self._ref} left out]" if media else cut
         return noted.lstrip()
 
-    def block(self, block: Any) -> Any:
+    def _block(self, block: Any) -> Any:
         if answers_another(block):
-            cut = self.output(at(block, body_path(block) or ()))
+            cut = self._output(at(block, body_path(block) or ()))
             return block if cut is None else with_output(block, cut)
         if awaits_answer(block) and (path := body_path(block)):
             return self._arguments(block, path)
+        if self._cuts_words and kind_of(block) is Kind.TEXT and (path := body_path(block)):
+            cut = self._output(at(block, path))
+            return block if cut is None else replaced(block, path, cut)
         return block
 
-    def call(self, call: Any) -> Any:
+    def _call(self, call: Any) -> Any:
         function = call.get("function") if isinstance(call, dict) else None
         if not isinstance(function, dict):
             return call
@@ -89,6 +124,8 @@ class _Cutter:
         if not isinstance(value, str):
             short = self._values(value)
             return holder if short is value else replaced(holder, path, short)
+        if len(value) <= _LEAST_ARGUMENTS:
+            return holder
         try:
             parsed = json.loads(value)
         except ValueError:
@@ -99,14 +136,15 @@ class _Cutter:
     def _values(self, value: Any) -> Any:
         """A JSON value with its long texts cut; one that stays bulky is said to be left out as a whole."""
         short = self._each(value)
-        text = json.dumps(short, ensure_ascii=False)
-        if len(text) > 4 * STUB_TOKENS and (total := self._count(text)) > 2 * STUB_TOKENS:
+        text, most = json.dumps(short, ensure_ascii=False), max(_LEAST_ARGUMENTS, 2 * self._keep)
+        if len(text) > 2 * most and (total := self._count(text)) > most:
+            self.cuts += short is value
             return {"left_out": stub_line(self._ref, total, total)}
         return short
 
     def _each(self, value: Any) -> Any:
         if isinstance(value, str):
-            return self.text(value, int(STUB_TOKENS * _ARGUMENT_SHARE))
+            return self._text(value, max(LEAST_TOKENS, int(self._keep * _ARGUMENT_SHARE)))
         if isinstance(value, dict):
             new = {key: self._each(item) for key, item in value.items()}
             return new if any(new[key] is not value[key] for key in value) else value
@@ -115,15 +153,15 @@ class _Cutter:
             return items if any(one is not other for one, other in zip(items, value, strict=True)) else value
         return value
 
-    def text(self, text: str, keep: int) -> str:
-        """Head and tail with the stub line between; the same object when little would be gained."""
-        if len(text) <= 2 * keep:
+    def _text(self, text: str, keep: int) -> str:
+        """Head and tail with the stub line between; the same object when nothing would be gained."""
+        if len(text) <= keep + _STUB_LINE:
             return text
         total = self._count(text)
-        if total <= 2 * keep:
+        if total <= keep + _STUB_LINE:
             return text
+        self.cuts += 1
         chars = max(2, len(text) * keep // total)
         head = text[: int(chars * _HEAD_SHARE)]
         tail = text[len(text) - (chars - len(head)) :]
-        left = max(1, total - self._count(head) - self._count(tail))
-        return f"{head}\n{stub_line(self._ref, left, total)}\n{tail}"
+        return f"{head}\n{stub_line(self._ref, total - keep, total)}\n{tail}"

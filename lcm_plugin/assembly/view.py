@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from lcm_plugin.assembly.render import Rendered, Renderer
+from lcm_plugin.assembly.select import Selection, Wanted
 from lcm_plugin.assembly.stubs import STUB_TOKENS
 from lcm_plugin.messages.identity import identity_of
 from lcm_plugin.store.base import Reader
@@ -23,6 +24,15 @@ _MOST_MEDIA = 4_000_000
 MOST_ITEMS = 4_096
 _OLDER_SUMMARIES = 64
 _STUB_COST = STUB_TOKENS + 64
+_COARSE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What was selected of some items, kept as long as the same items are looked at."""
+
+    items: tuple[Rendered, ...]
+    selection: Selection
 
 
 @dataclass(slots=True)
@@ -35,6 +45,7 @@ class View:
     complete: bool
     older_summaries: dict[int, list[Item]] = field(default_factory=dict)
     users_within: dict[tuple[int, int], bool] = field(default_factory=dict)
+    plans: dict[Wanted, Plan] = field(default_factory=dict)
 
     @property
     def media(self) -> int:
@@ -122,19 +133,21 @@ class Horizon:
 def find_horizon(views: Views, reader: Reader, view: View, *, step: int, room: int) -> Horizon:
     """The horizon of a plan, a function of the stored rows up to its end alone.
 
-    The end is where the running total last passed a multiple of ``step`` tokens (the very end when
-    ``step`` is 0), so that plans change in steps and not with every turn. The start lies so far back
-    that what is between could fill the room, results counted as if they were shortened.
+    The end is the very end when ``step`` is 0, else the end of the group with which more than ``step`` tokens
+    had come since the last plan. The start lies so far back that what is between could fill the room,
+    messages counted as if they were shortened, and never within a group.
     """
-    end = len(view.items) if step == 0 else _last_step(views, reader, view, step)
+    end = len(view.items) if step == 0 else _plan_end(views, reader, view, step)
     from_end = len(view.items) - end
-    seen, cost, at = 0, 0, from_end
+    seen, cost, at, group = 0, 0, from_end, 0
     while True:
         while at < len(view.items):
-            if cost >= room or seen >= MOST_ITEMS:
+            item = view.items[-1 - at]
+            if (cost >= room or seen >= MOST_ITEMS) and (item.ordinal < group or seen >= 2 * MOST_ITEMS):
                 return Horizon(len(view.items) - at, len(view.items) - from_end)
-            cost += _least_cost(view.shown[-1 - at], room)
-            seen, at = seen + 1, at + 1
+            shown = view.shown[-1 - at]
+            cost += min(shown.tokens, _STUB_COST) if shown is not None else 0
+            seen, at, group = seen + 1, at + 1, _group_begin(item, group)
         if not views.reach(reader, view):
             return Horizon(0, len(view.items) - from_end)
 
@@ -148,20 +161,13 @@ def older_summaries(reader: Reader, view: View, before: int) -> list[Item]:
     return view.older_summaries[before]
 
 
-def older_request(reader: Reader, view: View, before: int) -> Item | None:
-    """The newest user's message before an ordinal."""
-    while page := reader.newest_items(view.conversation.conversation_id, before=before, limit=_PAGE):
-        for item in reversed(page):
-            if is_request(item):
-                return item
-        before = page[0].ordinal
-    return None
-
-
-def is_request(item: Item) -> bool:
-    """Whether an item is a user's own message."""
-    head = item.message
-    return head is not None and head.role == "user" and not head.hidden and not head.answers
+def older_request(reader: Reader, renderer: Renderer, view: View, before: int | None) -> Rendered | None:
+    """The newest message before an ordinal in which a user speaks, unless a ``/new`` took it out."""
+    conversation = view.conversation
+    head = reader.newest_user(conversation.conversation_id, before=before)
+    if head is None or head.seq < conversation.restart_seq:
+        return None
+    return renderer.render(reader, [Item(head.seq, "message", head.tokens, message=head)])[0]
 
 
 def own_turn_spans(items: Sequence[Rendered]) -> dict[str, tuple[int, int]]:
@@ -176,24 +182,73 @@ def own_turn_spans(items: Sequence[Rendered]) -> dict[str, tuple[int, int]]:
     return spans
 
 
-def _last_step(views: Views, reader: Reader, view: View, step: int) -> int:
-    total, at = view.conversation.context_tokens, 0
-    while True:
-        while at < len(view.items):
+def _plan_end(views: Views, reader: Reader, view: View, step: int) -> int:
+    """The end of the group with which the newest plan became due.
+
+    Plans follow each other from the last coarse mark before the newest request on, one whenever more than
+    ``step`` tokens came since; so a running turn is planned anew only when it has outgrown the room. Where the
+    mark is too far back to look for, the last multiple of ``step`` in the running total serves.
+    """
+    since = _mark_before_request(views, reader, view, step)
+    if since is None:
+        return _group_end(view, _mark(views, reader, view, step, 0))
+    at = end = _group_end(view, since)
+    grown = 0
+    while at < len(view.items):
+        group_end = _group_end(view, len(view.items) - 1 - at)
+        grown += sum(item.tokens for item in view.items[at:group_end])
+        at = group_end
+        if grown > step:
+            end, grown = at, 0
+    return end
+
+
+def _mark_before_request(views: Views, reader: Reader, view: View, step: int) -> int | None:
+    """How many items came since the last coarse mark at or before the newest request; None when too many."""
+    at = 0
+    while at < MOST_ITEMS:
+        while at < min(len(view.items), MOST_ITEMS):
+            shown = view.shown[-1 - at]
+            if shown is not None and shown.is_request:
+                passed = _mark(views, reader, view, step * _COARSE, at)
+                return passed if passed <= MOST_ITEMS else None
+            at += 1
+        if at < MOST_ITEMS and not views.reach(reader, view):
+            return at
+    return None
+
+
+def _mark(views: Views, reader: Reader, view: View, step: int, skipped: int) -> int:
+    """How many items came since the running total passed a multiple of ``step``, but for the newest ``skipped``."""
+    total = view.conversation.context_tokens
+    total -= sum(item.tokens for item in view.items[len(view.items) - skipped :])
+    at = skipped
+    while at <= MOST_ITEMS:
+        while at < min(len(view.items), MOST_ITEMS + 1):
             before = total - view.items[-1 - at].tokens
             if total // step > before // step:
-                return len(view.items) - at
+                return at
             total, at = before, at + 1
-        if not views.reach(reader, view):
-            return 0
+        if at <= MOST_ITEMS and not views.reach(reader, view):
+            break
+    return at
 
 
-def _least_cost(shown: Rendered | None, room: int) -> int:
-    if shown is None:
+def _group_begin(item: Item, before: int) -> int:
+    """Where the group begins of which an item or one that came after it is a part."""
+    own = item.message.group_seq if item.message else item.ordinal
+    return min(own, before) if before and item.ordinal >= before else own
+
+
+def _group_end(view: View, since: int) -> int:
+    """The index behind the item after which ``since`` came, and behind what follows it and belongs to its group."""
+    end = len(view.items) - since
+    if end <= 0:
         return 0
-    if shown.answers:
-        return min(shown.tokens, _STUB_COST)
-    return shown.tokens if shown.tokens <= room else 0
+    first = view.items[end - 1].ordinal
+    while end < len(view.items) and (head := view.items[end].message) and head.group_seq <= first:
+        end += 1
+    return end
 
 
 def _was_blank(head: MessageHead) -> bool:
