@@ -98,6 +98,7 @@ class Engine:
         self.doctor = services.doctor
         self.integrity_jobs = services.integrity_jobs
         self._sessions = services.directory
+        self.arrivals = services.arrivals
         self._ingestor = services.ingestor
         self._lifecycle = services.lifecycle
         self._assembler = services.assembler

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, TypeVar
 
 import pluggy
@@ -18,13 +17,15 @@ from lcm_plugin.compaction.overflow import overflow_reported
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.config.file import load_config
 from lcm_plugin.engine import Engine, system_clock
-from lcm_plugin.errors import ConfigError, LcmError, StoreBusy, StoreError, StoreUnavailable
-from lcm_plugin.events import Event, log_failure
+from lcm_plugin.errors import ConfigError, LcmError, StoreError
+from lcm_plugin.events import Event, is_interrupt, log_failure
 from lcm_plugin.hookspecs import PROJECT, HostHooks, PluginHooks, hookimpl
+from lcm_plugin.ingest.recorder import Recorder
+from lcm_plugin.messages.convert import rough_size
 from lcm_plugin.sessions.access import Access
 from lcm_plugin.sessions.subagents import PARENT_KEY
 from lcm_plugin.store.retry import again
-from lcm_plugin.turns import TurnMemory, rough_tokens, turn_budget, with_live_copies
+from lcm_plugin.turns import turn_budget, with_live_copies
 from lcm_plugin.types import (
     CommandResult,
     CompactionDecision,
@@ -59,12 +60,12 @@ class LcmPlugin:
         engine: Engine | None = None,
         clock: Callable[[], int] = system_clock,
     ) -> None:
-        self._config = config
+        self._config = config if config is not None or engine is None else engine.config
         self._completer = completer
         self._clock = clock
         self._opening = threading.Lock()
         self._manager: pluggy.PluginManager | None = None
-        self._memory = TurnMemory()
+        self._recorder = Recorder(self._settings, self._tell_host)
         self._engine = engine
         if engine is not None:
             engine.subscribe(self._tell_host)
@@ -74,9 +75,7 @@ class LcmPlugin:
         """The engine, opened at first use; raises `LcmError` saying why it cannot be."""
         with self._opening:
             if self._engine is None:
-                self._engine = Engine.open(
-                    self._config or load_config(), self._complete_or_none(), clock=self._clock
-                )
+                self._engine = Engine.open(self._settings(), self._complete_or_none(), clock=self._clock)
                 self._engine.subscribe(self._tell_host)
             return self._engine
 
@@ -86,6 +85,7 @@ class LcmPlugin:
 
     def close(self) -> None:
         """Closes the engine; a later hook call opens it again."""
+        self._recorder.settle()
         with self._opening:
             if self._engine is not None:
                 self._engine.close()
@@ -94,14 +94,12 @@ class LcmPlugin:
     @hookimpl
     def before_turn(self, turn: Turn) -> Context | None:
         """Stores what is new and assembles; on any failure the host's own list comes back unchanged."""
-        # What is stored by then is not stored again, so all of it may be run again.
-        work = partial(again, lambda: self._before(turn))
-        return self._guard("before_turn", turn.session, work, lambda: _own_list(turn), turn)
+        return self._guard("before_turn", turn.session, lambda: self._before(turn), lambda: _own_list(turn))
 
     @hookimpl
     def after_turn(self, turn: Turn) -> None:
         """Stores what happened and starts compaction that is due."""
-        self._guard("after_turn", turn.session, lambda: self._after(turn), lambda: None, turn)
+        self._guard("after_turn", turn.session, lambda: self._after(turn), lambda: None)
 
     @hookimpl
     def before_reset(self, reset: Reset) -> CommandResult | None:
@@ -155,14 +153,12 @@ class LcmPlugin:
         )
 
     def _before(self, turn: Turn) -> Context | None:
+        if reason := self._store(turn):
+            return self._fall_back(turn, reason)
         engine = self.engine
-        if not engine.config.enabled:
-            return self._fall_back(turn, "the plugin is disabled")
-        if engine.access(turn.session) is Access.NONE:
-            return self._fall_back(turn, "the session is ignored")
         engine.selected_by_host = True
-        self._store(turn)
-        context = next_context(engine, turn)
+        with engine.background.foreground():
+            context = again(lambda: next_context(engine, turn))
         if not context.messages:
             return self._fall_back(turn, "no stored message can be sent")
         limit = engine.token_limit(turn_budget(turn), turn.overhead_tokens)
@@ -175,88 +171,75 @@ class LcmPlugin:
         return _own_list(turn)
 
     def _after(self, turn: Turn) -> None:
-        engine = self.engine
-        if not engine.config.enabled or engine.access(turn.session) is not Access.FULL:
-            return
-        self._store(turn)
-        end_turn(engine, turn)
+        if not self._store(turn) and self.engine.access(turn.session) is Access.FULL:
+            with self.engine.background.foreground():
+                end_turn(self.engine, turn)
 
-    def _opened_for(self, turn: Turn) -> Engine:
-        """The engine; a delta waits for the next turn when it cannot be opened just now."""
-        try:
-            return self.engine
-        except (StoreBusy, StoreUnavailable):
-            waiting = self._memory.keep(turn, self._memory.unseen(turn))
-            if waiting:
-                fields = {"messages": waiting}
-                self._tell_host(Event("ingest.waiting", logging.WARNING, None, turn.session.key, fields))
-            raise
+    def _store(self, turn: Turn) -> str:
+        """Stores what a turn brings, unless there is a reason to leave it alone, which is returned."""
+        reason = ""
 
-    def _store(self, turn: Turn) -> None:
-        if turn.window is not None and turn.window < 1:
-            self.engine.events.emit(
-                "turn.no_window",
-                level=logging.WARNING,
-                session_key=turn.session.key,
-                window=turn.window,
-                used=self.engine.default_budget,
-            )
-        parent = turn.metadata.get(PARENT_KEY)
-        if isinstance(parent, str) and parent:
-            self.engine.bootstrap_session(turn.session, Session(parent))
-        messages = self._memory.unseen(turn)
-        try:
-            self.engine.ingest(turn.session, messages, turn.mode)
-        except (StoreBusy, StoreUnavailable):
-            waiting = self._memory.keep(turn, messages)
-            self.engine.events.emit(
-                "ingest.waiting", level=logging.WARNING, session_key=turn.session.key, messages=waiting
-            )
-            raise
-        except Exception:
-            self._memory.refused(turn.session, messages)
-            raise
-        self._memory.stored(turn.session)
+        def opened() -> Engine | None:
+            nonlocal reason
+            engine = self.engine
+            if not engine.config.enabled:
+                reason = "the plugin is disabled"
+            elif engine.access(turn.session) is Access.NONE:
+                reason = "the session is ignored"
+            else:
+                _begin(engine, turn)
+            return None if reason else engine
+
+        self._recorder.store(opened, turn.session, turn.messages, turn.mode)
+        return reason
 
     def _reset(self, reset: Reset) -> CommandResult:
         from lcm_plugin.commands import apply_reset
 
-        self._memory.forget(reset.session)
+        # What waits was said before the reset.
+        self._recorder.store(lambda: self.engine, reset.session, (), "append")
+        self._recorder.forget(reset.session)
         return apply_reset(self.engine, reset)
 
     def _end(self, session: Session, reason: str) -> None:
-        self._memory.forget(session)
+        try:
+            self._recorder.store(lambda: self.engine, session, (), "append")
+        finally:
+            self._recorder.forget(session)
         self.engine.end_session(session, reason)
 
     def _guard(
-        self,
-        hook: str,
-        session: Session,
-        work: Callable[[], _T],
-        fallback: Callable[[], _T],
-        turn: Turn | None = None,
-    ) -> _T:
-        """The work's result; on any exception an event, one clear log line, and the fallback."""
+        self, hook: str, session: Session, work: Callable[[], _T], fallback: Callable[[], _T | None]
+    ) -> _T | None:
+        """The work's result; on any exception an event, one clear log line, and the fallback, else None."""
         try:
-            engine = self.engine if turn is None else self._opened_for(turn)
-            with engine.background.foreground():
-                return work()
-        except Exception as error:  # noqa: BLE001 - no exception may leave a hook
+            return work()
+        except BaseException as error:
+            if is_interrupt(error):
+                raise
+            self._report(hook, session, error)
+        try:
+            return fallback()
+        except Exception:  # noqa: BLE001 - no exception may leave a hook
+            return None
+
+    def _report(self, hook: str, session: Session, error: BaseException) -> None:
+        try:
             lane, kind = session.key or session.id, type(error).__name__
             if isinstance(error, (StoreError, ConfigError)):
                 logger.warning("lcm %s failed for session %r: %s: %s", hook, lane, kind, error)
             else:
                 level = logging.WARNING if isinstance(error, LcmError) else logging.ERROR
                 log_failure(logger, "lcm %s failed for session %r", hook, lane, error=error, level=level)
-            self._tell_host(
-                Event(
-                    "hook.failed",
-                    logging.WARNING,
-                    session_key=session.key,
-                    fields={"hook": hook, "error": kind, "detail": str(error)},
-                )
-            )
-            return fallback()
+            fields = {"hook": hook, "error": kind, "detail": str(error)}
+            self._tell_host(Event("hook.failed", logging.WARNING, session_key=session.key, fields=fields))
+        except Exception:  # noqa: BLE001 - a session or an error that cannot even be named
+            logger.warning("lcm %s failed, and how cannot be told", hook)
+
+    def _settings(self) -> LcmConfig:
+        if self._engine is not None:
+            return self._engine.config
+        return self._config or load_config()
 
     def _complete_or_none(self) -> Completer | None:
         if self._completer is not None:
@@ -276,7 +259,9 @@ class LcmPlugin:
             return
         try:
             self._manager.hook.lcm_event(event=event)
-        except Exception as error:  # noqa: BLE001 - a listener never stops the work
+        except BaseException as error:
+            if is_interrupt(error):
+                raise
             log_failure(logger, "a host's lcm_event failed on %s", event.name, error=error)
 
 
@@ -334,12 +319,27 @@ def _call_of(turn: Turn) -> dict[str, Any]:
     }
 
 
+def _begin(engine: Engine, turn: Turn) -> None:
+    """What comes before the messages of a turn: the parent's history, and a word on a window that is none."""
+    if turn.window is not None and turn.window < 1:
+        engine.events.emit(
+            "turn.no_window",
+            level=logging.WARNING,
+            session_key=turn.session.key,
+            window=turn.window,
+            used=engine.default_budget,
+        )
+    parent = turn.metadata.get(PARENT_KEY)
+    if isinstance(parent, str) and parent:
+        engine.bootstrap_session(turn.session, Session(parent))
+
+
 def _own_list(turn: Turn) -> Context | None:
     """The host's own list; None for a delta, which is no context: the host goes on with what it has."""
     if turn.mode != "sync":
         return None
     own: list[Message] = list(turn.messages)
-    return Context(own, rough_tokens(own))
+    return Context(own, rough_size(own) // 4)
 
 
 def _unavailable() -> CommandResult:

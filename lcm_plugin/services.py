@@ -16,8 +16,10 @@ from lcm_plugin.events import EventBus
 from lcm_plugin.files.describe import ProseWriter
 from lcm_plugin.files.externalise import PayloadStore
 from lcm_plugin.files.store import FileFolder
+from lcm_plugin.ingest.arrivals import Arrivals
 from lcm_plugin.ingest.host_noise import StandingTexts
 from lcm_plugin.ingest.ingestor import Ingestor
+from lcm_plugin.ingest.intake import Intake
 from lcm_plugin.ingest.redaction import Redactor
 from lcm_plugin.maintenance.backup import files_beside
 from lcm_plugin.maintenance.check import Checker
@@ -63,6 +65,7 @@ class Services:
     background: Background
     calibration: Calibration
     ingestor: Ingestor
+    arrivals: Arrivals
     subagents: Subagents
     recall: Recall
     lifecycle: Lifecycle
@@ -116,11 +119,12 @@ def build_services(
     )
     withdrawals = Withdrawals(counter, config.timezone)
     standing = StandingTexts(config.host_note_patterns, config.control_message_patterns)
+    intake = Intake(Redactor(config.redact_patterns), standing)
     ingestor = Ingestor(
         store,
         counter,
         payloads,
-        Redactor(config.redact_patterns),
+        intake,
         events,
         clock,
         prune_heartbeats=config.prune_heartbeat_ok,
@@ -146,6 +150,7 @@ def build_services(
         background=background,
         calibration=calibration,
         ingestor=ingestor,
+        arrivals=Arrivals(store, directory, intake),
         subagents=subagents,
         recall=Recall(
             config,

@@ -1,13 +1,11 @@
-"""What the plugin remembers between two hook calls of a session, and the host's live copy of a turn."""
+"""A turn's budget, and the host's live copies of its messages."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import threading
-from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import takewhile
 from typing import Any
 
@@ -15,88 +13,12 @@ from lcm_plugin.messages.blocks import calls_answered, calls_made, is_instructio
 from lcm_plugin.messages.identity import identity_of
 from lcm_plugin.messages.markup import is_notice, plain_text, summary_id_of
 from lcm_plugin.messages.validate import validate
-from lcm_plugin.types import Context, Message, Session, Turn
-
-_SESSIONS = 256
-_MESSAGES = 512
+from lcm_plugin.types import Context, Message, Turn
 
 
 def turn_budget(turn: Turn) -> int | None:
     """The token budget that a host gives: the model's window, when it says so."""
     return turn.window if turn.window and turn.window > 0 else None
-
-
-def rough_tokens(messages: Sequence[Message]) -> int:
-    """About how many tokens a host's own list has, from its length alone: nothing is counted for it."""
-    return len(json.dumps(messages, default=str, ensure_ascii=False).encode("utf-8", "replace")) // 4
-
-
-@dataclass(slots=True)
-class _Lane:
-    handed_over: deque[Message] = field(default_factory=lambda: deque(maxlen=_MESSAGES))
-    waiting: list[Message] = field(default_factory=list)
-
-
-class TurnMemory:
-    """Knows which message objects a host has handed over already, and what could not be stored yet.
-
-    A delta that comes twice (a hook called twice, or before and after a turn) is known by the message
-    objects themselves, so that honest repeats with equal words are kept. Thread-safe.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._lanes: OrderedDict[str, _Lane] = OrderedDict()
-
-    def unseen(self, turn: Turn) -> list[Message]:
-        """What to store: the whole list, or of a delta what is new, after what waits from before."""
-        if turn.mode == "sync":
-            return list(turn.messages)
-        with self._lock:
-            lane = self._lane(turn.session)
-            known = {id(message) for message in lane.handed_over}
-            fresh = [message for message in turn.messages if id(message) not in known]
-            lane.handed_over.extend(fresh)
-            return [*lane.waiting, *fresh]
-
-    def stored(self, session: Session) -> None:
-        """Everything that `unseen` returned is stored."""
-        with self._lock:
-            self._lane(session).waiting.clear()
-
-    def keep(self, turn: Turn, messages: Sequence[Message]) -> int:
-        """A delta could not be stored: it goes first next time. Returns how many messages wait."""
-        if turn.mode == "sync":
-            return 0
-        with self._lock:
-            lane = self._lane(turn.session)
-            lane.waiting = list(messages)
-            return len(lane.waiting)
-
-    def refused(self, session: Session, messages: Sequence[Message]) -> None:
-        """What `unseen` returned was not stored and does not wait: it is new when it comes again."""
-        with self._lock:
-            lane = self._lane(session)
-            dropped = {id(message) for message in messages}
-            kept = [message for message in lane.handed_over if id(message) not in dropped]
-            lane.handed_over.clear()
-            lane.handed_over.extend([*kept, *lane.waiting])
-
-    def forget(self, session: Session) -> None:
-        """A session was reset or ended; what still waits to be stored is kept."""
-        with self._lock:
-            self._lane(session).handed_over.clear()
-
-    def _lane(self, session: Session) -> _Lane:
-        key = session.key or session.id or ""
-        lane = self._lanes.setdefault(key, _Lane())
-        self._lanes.move_to_end(key)
-        while len(self._lanes) > _SESSIONS:
-            oldest = next((name for name, other in self._lanes.items() if not other.waiting), None)
-            if oldest is None or oldest == key:
-                break
-            del self._lanes[oldest]
-        return lane
 
 
 def with_live_copies(context: Context, turn: Turn, count: Callable[[Any], int], limit: int) -> Context:

@@ -160,11 +160,19 @@ def test_a_failing_store_leaves_the_host_its_own_list(
     assert names.count("ingest.waiting") == len(names) - 7 == 1
 
 
-def test_bad_messages_leave_the_host_its_own_list(host: tuple[pluggy.PluginManager, LcmPlugin]) -> None:
+def test_what_is_no_message_does_not_hold_up_the_others(
+    host: tuple[pluggy.PluginManager, LcmPlugin],
+) -> None:
     manager, plugin = host
-    history = [user("fine"), {"content": "no role"}]
-    assert manager.hook.before_turn(turn=turn(history)).messages == history
-    assert plugin.engine.messages(KEY) == []
+    history = [user("fine"), {"content": "no role"}, "text", user("and on")]
+    context = manager.hook.before_turn(turn=turn(history))
+    assert context.messages[-1] == user("and on")
+    kept = plugin.engine.messages(KEY)
+    assert (kept[0], kept[3]) == (history[0], history[3])
+    assert "a message needs a role" in str(kept[1])
+    assert "no role" in str(kept[1])
+    manager.hook.before_turn(turn=turn([*history, assistant("noted")]))
+    assert len(plugin.engine.messages(KEY)) == 5
 
 
 def test_a_delta_that_met_a_locked_database_is_stored_next_time(tmp_path: Path) -> None:
@@ -262,13 +270,11 @@ def test_engine_is_the_type_it_says(engine: Engine, open_engine: Callable[..., E
 
 def test_a_delta_that_was_refused_is_new_when_it_comes_again(tmp_path: Path) -> None:
     plugin = LcmPlugin(LcmConfig(database=str(tmp_path / "lcm.db")))
-    said: dict[str, Any] = {"role": "user", "content": {"not", "json"}}
-    turn = Turn(Session("agent:main:main"), [said], mode="append", window=8_000)
-    plugin.before_turn(turn)
-    assert plugin.engine.messages(turn.session) == []
-    said["content"] = "The harbour is closed."
-    context = plugin.before_turn(turn)
-    assert context is not None
-    assert [message["content"] for message in context.messages] == ["The harbour is closed."]
-    plugin.before_turn(turn)
-    assert len(plugin.engine.messages(turn.session)) == 1
+    said = user("The harbour is closed.")
+    nameless = Turn(Session(""), [said], mode="append", window=8_000)
+    assert plugin.before_turn(nameless) is None
+    asked = Turn(Session("agent:main:main"), [said], mode="append", window=8_000)
+    for _ in range(2):
+        plugin.before_turn(asked)
+    assert plugin.engine.messages(asked.session) == [said]
+    plugin.close()

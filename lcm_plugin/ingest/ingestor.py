@@ -28,7 +28,6 @@ from lcm_plugin.ingest.history import past_of
 from lcm_plugin.ingest.host_noise import StandingTexts
 from lcm_plugin.ingest.intake import NOT_THE_MESSAGE, Batch, Intake, with_room_to_recurse
 from lcm_plugin.ingest.pending_commits import UnsureMessages
-from lcm_plugin.ingest.redaction import Redactor
 from lcm_plugin.ingest.rows import PreparedRow, RowMaker, append_rows
 from lcm_plugin.ingest.shown import shown_to_models
 from lcm_plugin.messages.blocks import Call, calls_answered, calls_of, text_of
@@ -80,7 +79,7 @@ class Ingestor:
         store: Store,
         counter: TokenCounter,
         payloads: PayloadStore,
-        redactor: Redactor,
+        intake: Intake,
         events: EventBus,
         clock: Callable[[], int],
         *,
@@ -96,7 +95,7 @@ class Ingestor:
         self._prune_heartbeats = prune_heartbeats
         self._files_stored = files_stored
         self._standing = standing or StandingTexts((), ())
-        self._intake = Intake(redactor, self._standing)
+        self._intake = intake
         self._rows = RowMaker(counter, payloads)
         self._unsure = UnsureMessages()
 

@@ -29,7 +29,6 @@ from lcm_plugin.errors import InputError
 from lcm_plugin.types import HOST_DATA, Message
 
 MARKER = "lcm_value"
-BROKEN = "lcm_broken"
 MOST_DEPTH = 100
 _MOST_VALUES = 1_000_000
 _MOST_BITS = 14_000
@@ -74,15 +73,51 @@ def broken_record(value: object, error: BaseException) -> Message:
     role = _get(given, "role")
     reason = f"{type(error).__name__}: {_steady(_words_of(error))[:_MOST_REPR]}"
     kept = _texts(_get(given, "content") if given else value)
-    marker = f"[LCM could not store this message whole: {reason}]"
+    marker = f"[LCM could not store this {type(value).__name__} whole: {reason}]"
     blocks = [{"type": "text", "text": text} for text in (kept, marker) if text.strip()]
     record: Message = {"role": role if isinstance(role, str) and role.strip() else "user", "content": blocks}
     for key in _KEPT_KEYS:
         if type(held := _get(given, key)) in (str, int, float) and len(safe_repr(held, 300)) < 300:
             record[key] = held
-    return record | {
-        HOST_DATA: {**_host_data(given), BROKEN: {"type": type(value).__name__, "reason": reason}}
-    }
+    data = _host_data(given)
+    return {**record, HOST_DATA: data} if data else record
+
+
+def as_message(value: Any) -> Message:
+    """The value, when it is a message; else the broken record of it."""
+    try:
+        to_message(value, "this value")
+    except NoMessage as error:
+        return broken_record(value, error)
+    except Exception:  # noqa: BLE001 - it is one, though it cannot be read
+        pass
+    message: Message = value
+    return message
+
+
+def rough_size(value: object) -> int:
+    """About how many characters a value has as JSON, from above for texts; for any value, and never raises."""
+    size, left, seen = 0, _MOST_VALUES, set[int]()
+    stack: list[Any] = [value]
+    while stack and left:
+        item, left = stack.pop(), left - 1
+        if isinstance(item, (str, bytes, bytearray)):
+            size += len(item) + 2
+        elif isinstance(item, (Mapping, list, tuple, AnySet)):
+            if id(item) not in seen:
+                seen.add(id(item))
+                size += 2
+                stack.extend(_members(item))
+        else:
+            size += item.bit_length() // 3 + 1 if isinstance(item, int) else 8
+    return size
+
+
+def _members(container: Any) -> list[Any]:
+    try:
+        return [*container, *container.values()] if isinstance(container, Mapping) else list(container)
+    except Exception:  # noqa: BLE001 - a foreign container may raise anything
+        return []
 
 
 def safe_repr(value: object, most: int = _MOST_REPR) -> str:

@@ -16,6 +16,11 @@ def new_holder() -> str:
     return _SEPARATOR.join((_place(), str(os.getpid()), uuid.uuid4().hex[:8]))
 
 
+def process_holder() -> str:
+    """The name of whatever this process holds once only."""
+    return _SEPARATOR.join((_place(), str(os.getpid()), ""))
+
+
 def is_dead(holder: str | None) -> bool:
     """True only when the holder was a process of this place that no longer runs; a name that says nothing is alive."""
     place, _, rest = (holder or "").partition(_SEPARATOR)

@@ -66,11 +66,11 @@ def test_a_broken_record_can_be_read_presented_and_found(engine: Engine, session
     engine.ingest(session, [user("hello"), ODD[-1]])
     record = engine.messages(session)[1]
     assert record["content"][0]["text"] == "what could be read"
-    assert record["host_data"]["lcm_broken"]["type"] == "Odd"
+    assert record["content"][1]["text"].startswith("[LCM could not store this Odd whole: RuntimeError")
     context = engine.assemble(session, 8_000)
     sent = json.dumps(context.messages, ensure_ascii=False).encode().decode()
     assert "what could be read" in sent
-    assert "could not store this message whole: RuntimeError: this mapping is odd" in sent
+    assert "could not store this Odd whole: RuntimeError: this mapping is odd" in sent
 
 
 def test_a_row_that_cannot_be_made_is_a_broken_record_that_aligns(

@@ -1,0 +1,181 @@
+"""Messages that wait to be stored, in a small SQLite file of their own beside the database.
+
+A transaction adds a batch or takes one away, so that no kill leaves half of one. Who stores a batch first claims it
+and notes where the conversation ends: one who comes after a kill looks from there whether it was stored. No
+connection outlives a call, and what is deleted is overwritten.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lcm_plugin.config import LcmConfig, default_data_dir
+from lcm_plugin.errors import StoreUnavailable
+from lcm_plugin.events import logger
+from lcm_plugin.store.holders import is_dead, process_holder
+from lcm_plugin.store.sqlite.connection import create_private_file, naming_errors
+from lcm_plugin.types import IngestMode, Message, Session
+
+MOST_BYTES = 256 * 1024 * 1024
+_BUSY_SECONDS = 2.0
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS waiting (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    lane TEXT NOT NULL,
+    session_key TEXT NOT NULL,
+    session_id TEXT,
+    mode TEXT NOT NULL,
+    count INTEGER NOT NULL,
+    messages TEXT NOT NULL,
+    owner TEXT,
+    conversation_id INTEGER,
+    next_seq INTEGER
+)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingBatch:
+    """A host's messages of one call. ``since`` is (conversation id, next seq) when somebody began to store it."""
+
+    id: int
+    session: Session
+    mode: IngestMode
+    messages: list[Message]
+    since: tuple[int, int] | None
+
+
+class WaitingFile:
+    """The batches that wait, oldest first. Thread-safe, and safe between processes."""
+
+    def __init__(self, path: Path, most_bytes: int = MOST_BYTES) -> None:
+        self.path = path
+        self._most_bytes = most_bytes
+
+    def add(self, session: Session, mode: IngestMode, messages: Sequence[Message]) -> None:
+        """Adds a batch. Raises `StoreError` when that cannot be done, as when the file has become too large."""
+        text = json.dumps(messages)
+        create_private_file(self.path)
+        with self._transaction() as connection:
+            connection.execute(_SCHEMA)
+            pages = connection.execute("PRAGMA page_count").fetchone()[0]
+            size = pages * connection.execute("PRAGMA page_size").fetchone()[0]
+            free = connection.execute("PRAGMA freelist_count").fetchone()[0] * (size // max(1, pages))
+            if size - free + len(text) > self._most_bytes:
+                raise StoreUnavailable(
+                    f"{self.path} holds {size:,} bytes of messages already; at most {self._most_bytes:,}"
+                )
+            connection.execute(
+                "INSERT INTO waiting (lane, session_key, session_id, mode, count, messages) VALUES (?, ?, ?, ?, ?, ?)",
+                (lane_of(session), session.key, session.id, mode, len(messages), text),
+            )
+
+    def lanes(self) -> list[str]:
+        """The lanes for which something waits, the one that waits longest first."""
+        return [row[0] for row in self._rows("SELECT lane FROM waiting GROUP BY lane ORDER BY min(id)")]
+
+    def count(self, lane: str) -> int:
+        """How many messages of a lane wait."""
+        rows = self._rows("SELECT sum(count) FROM waiting WHERE lane = ?", (lane,))
+        return int(rows[0][0] or 0) if rows else 0
+
+    def oldest(self, lane: str) -> WaitingBatch | None:
+        """The batch of a lane that waits longest."""
+        rows = self._rows(
+            "SELECT id, session_key, session_id, mode, messages, conversation_id, next_seq FROM waiting "
+            "WHERE lane = ? ORDER BY id LIMIT 1",
+            (lane,),
+        )
+        if not rows:
+            return None
+        number, key, session_id, mode, text, conversation_id, seq = rows[0]
+        since = None if conversation_id is None else (conversation_id, seq)
+        return WaitingBatch(number, Session(key, session_id), mode, json.loads(text), since)
+
+    def claim(self, batch: WaitingBatch, since: tuple[int, int]) -> bool:
+        """Takes a batch for this process, which is about to store it; False when another one has it or had it."""
+        me = process_holder()
+        with self._transaction() as connection:
+            found = connection.execute("SELECT owner FROM waiting WHERE id = ?", (batch.id,)).fetchone()
+            if found is None or not (found[0] in (None, me) or is_dead(found[0])):
+                return False
+            connection.execute(
+                "UPDATE waiting SET owner = ?, conversation_id = ?, next_seq = ? WHERE id = ?",
+                (me, *since, batch.id),
+            )
+        return True
+
+    def release(self, batch: WaitingBatch) -> None:
+        """It could not be stored after all."""
+        with self._transaction() as connection:
+            connection.execute("UPDATE waiting SET owner = NULL WHERE id = ?", (batch.id,))
+
+    def remove(self, batch: WaitingBatch) -> None:
+        """It is stored."""
+        with self._transaction() as connection:
+            connection.execute("DELETE FROM waiting WHERE id = ?", (batch.id,))
+
+    def _rows(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
+        if not self.path.exists():
+            return []
+        with self._connection() as connection:
+            try:
+                if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'waiting'").fetchone():
+                    return []
+                return connection.execute(query, values).fetchall()
+            except sqlite3.DatabaseError as error:
+                if error.sqlite_errorname not in ("SQLITE_NOTADB", "SQLITE_CORRUPT"):
+                    raise
+        self._set_aside()
+        return []
+
+    def _set_aside(self) -> None:
+        """A damaged file must not hold up the turns; a person may still want to read it."""
+        kept = self.path.with_name(f"{self.path.name}.damaged-{time.time_ns()}")
+        with suppress(OSError):
+            os.replace(self.path, kept)
+            logger.error("the file of waiting messages is damaged and was moved to %s", kept)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._connection() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            yield connection
+            connection.execute("COMMIT")
+
+    @contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        """A connection of its own; what it did not commit is rolled back when it is closed."""
+        with naming_errors(self.path):
+            connection = sqlite3.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None)
+            try:
+                connection.execute("PRAGMA secure_delete = ON")
+                yield connection
+            finally:
+                connection.close()
+
+
+def waiting_path(config: LcmConfig) -> Path:
+    """Where messages wait: beside a database file; for a server's database in the user's data folder."""
+    target = config.database_target
+    if "://" not in target:
+        path = Path(target).expanduser()
+        return path.with_name(f"{path.name}.waiting")
+    from lcm_plugin.store.postgres.url import without_password
+
+    digest = hashlib.sha256(without_password(target).encode()).hexdigest()[:16]
+    return default_data_dir() / f"{digest}.waiting"
+
+
+def lane_of(session: Session) -> str:
+    """What batches of one lane of talk have in common."""
+    return session.key or session.id or ""
