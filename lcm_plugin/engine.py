@@ -18,7 +18,7 @@ from lcm_plugin.assembly.assembler import Request
 from lcm_plugin.assembly.notices import IGNORED
 from lcm_plugin.assembly.recall_note import recall_note
 from lcm_plugin.assembly.report import tell_assembled
-from lcm_plugin.compaction.calibration import SentContext
+from lcm_plugin.compaction.overflow import refusal_of
 from lcm_plugin.compaction.policy import Call
 from lcm_plugin.compaction.service import Outlook
 from lcm_plugin.compaction.worker import WorkReport
@@ -26,6 +26,7 @@ from lcm_plugin.config import DEFAULT_BUDGET, LcmConfig
 from lcm_plugin.errors import EngineClosed, InputError
 from lcm_plugin.events import Listener
 from lcm_plugin.messages.parts import rebuild
+from lcm_plugin.messages.tokens import files_in
 from lcm_plugin.services import Services, build_services
 from lcm_plugin.sessions.access import Access
 from lcm_plugin.sessions.lifecycle import Pruned
@@ -47,6 +48,7 @@ from lcm_plugin.types import (
     Reason,
     RepairOutcome,
     RepairPlan,
+    Sent,
     Session,
     Turn,
 )
@@ -75,6 +77,7 @@ class Engine:
         self.selected_by_host: bool | None = None
         self.session_notices = SessionNotices()
         self._completer = completer
+        self._assumed: set[str | None] = set()
         self._closed = False
         self._take_services(build_services(config, store, completer, clock))
         store.on_moved(self._file_moved)
@@ -91,6 +94,7 @@ class Engine:
         self.record = services.record
         self.background = services.background
         self.calibration = services.calibration
+        self.windows = services.windows
         self.subagents = services.subagents
         self.recall = services.recall
         self.retention = services.retention
@@ -169,33 +173,46 @@ class Engine:
         Reasoning that another ``model`` wrote is left out. Raises `InputError` for a budget below 1.
         """
         self._check_open()
-        total, limit = self._budget(budget), self.token_limit(budget, overhead_tokens)
-        request = Request(
-            budget=total,
-            limit=limit,
-            room=min(limit, self.calibration.room(total, overhead_tokens, model)),
-            tail_messages=self.config.fresh_tail_count,
-            prompt=prompt if prompt and prompt.strip() else None,
-            model=model,
-            by_relevance=self.config.prompt_aware_eviction,
-        )
+        total, limit = self._budget(budget, model), self.token_limit(budget, overhead_tokens, model)
         with self.store.read() as reader:
             conversation = self._sessions.conversation(reader, session)
             if conversation is None:
                 ignored = self._sessions.access(session) is Access.NONE
                 return Context([], 0, notices=(IGNORED,) if ignored else self.session_notices.take(session))
+            number = conversation.conversation_id
+            request = Request(
+                budget=total,
+                limit=limit,
+                room=min(limit, self.calibration.room(total, overhead_tokens, model, number)),
+                tail_messages=self.config.fresh_tail_count,
+                prompt=prompt if prompt and prompt.strip() else None,
+                model=model,
+                by_relevance=self.config.prompt_aware_eviction,
+            )
             context = self._assembler.assemble(reader, conversation, request)
         if news := self.session_notices.take(session):
             context = replace(context, notices=(*context.notices, *news))
-        self.calibration.sent(
-            conversation.conversation_id, SentContext(context.tokens, conversation.next_seq)
-        )
+        sent = Sent(context.tokens, overhead_tokens, conversation.next_seq, files_in(context.messages))
+        self.calibration.sent(number, sent)
         tell_assembled(self.events, conversation, context)
-        return context
+        return replace(context, sent=sent)
 
-    def token_limit(self, budget: int | None = None, overhead_tokens: int = 0) -> int:
-        """How many tokens a context may have: the budget, capped by the settings, less the overhead."""
-        return max(0, self._budget(budget) - overhead_tokens)
+    def token_limit(
+        self, budget: int | None = None, overhead_tokens: int = 0, model: str | None = None
+    ) -> int:
+        """How many tokens a context may have: the budget, capped by settings and model, less the overhead."""
+        ceiling = self.windows.ceiling(model)
+        total = self._budget(budget, model)
+        return max(0, (total if ceiling is None else min(total, ceiling)) - overhead_tokens)
+
+    def note_assumed_window(self, model: str | None) -> None:
+        """Nobody said how long a model's context may be: warns of it once per model."""
+        if model in self._assumed or self.config.max_assembly_token_budget or self.windows.limit(model, None):
+            return
+        self._assumed.add(model)
+        self.events.emit(
+            "turn.window_assumed", level=logging.WARNING, model=model, window=self._budget(None, model)
+        )
 
     def system_note(self, session: Session) -> str:
         """What to add to the system prompt: what summaries are and which tools look behind them.
@@ -296,18 +313,26 @@ class Engine:
         overhead_tokens: int = 0,
         model: str | None = None,
         window: int | None = None,
+        error: bool | str | BaseException = True,
+        sent: Sent | None = None,
     ) -> CompactionResult:
-        """A provider refused the last context as too long: compacts now, for what it really counts.
+        """A provider refused the last context as too long: learns the model's limit, and compacts for it now.
 
-        The fourth time in a row without an answered turn (`note_usage`) the verdict is
-        ``budget_unreachable`` and nothing is tried.
+        ``error`` is the provider's text or exception: a limit that it names holds for the model from now on.
+        Without one each refusal takes a fifth off, so that a host may try until the context fits. ``sent`` is
+        the refused `Context.sent`. An error about something else changes nothing.
         """
         self._check_open()
         call = self._call(budget, overhead_tokens, model, window)
-        conversation = self._sessions.writable_conversation(session)
-        if conversation is None:
+        refusal, conversation = refusal_of(error), self._sessions.writable_conversation(session)
+        if refusal is None or conversation is None:
             return CompactionResult(False, Reason.NOTHING_ELIGIBLE, 0, 0, 0)
-        return self._compaction.recover_overflow(conversation, call)
+        sent = sent or self.calibration.last_sent(conversation.conversation_id)
+        refused = sent.tokens + sent.overhead if sent else conversation.context_tokens + overhead_tokens
+        self._compaction.recover_overflow(conversation, call, refused, refusal, budget)
+        return self._compaction.fit_after_overflow(
+            conversation, self._call(budget, overhead_tokens, model, window)
+        )
 
     def note_usage(self, turn: Turn) -> None:
         """Takes what the provider counted for an answered turn's last model call.
@@ -315,13 +340,11 @@ class Engine:
         From it the engine learns, per model, how far its own counts are off (`calibration`).
         """
         self._check_open()
-        if turn.usage is None and not self._compaction.has_overflowed:
+        if turn.usage is None:
             return
         conversation = self._sessions.writable_conversation(turn.session)
-        if conversation is None:
-            return
-        call = self._call(None, turn.overhead_tokens, turn.model, turn.window)
-        self._compaction.note_answer(conversation, call, turn.usage.prompt_tokens if turn.usage else None)
+        if conversation is not None:
+            self._compaction.note_answer(conversation, turn.model, turn.sent, turn.usage.prompt_tokens)
 
     def work(
         self, stop: threading.Event, *, until_idle: bool = False, poll_seconds: float = 2.0
@@ -450,7 +473,7 @@ class Engine:
     @property
     def default_budget(self) -> int:
         """The token budget when a host names none."""
-        return self._budget(None)
+        return self._budget(None, None)
 
     def count_tokens(self, value: Any) -> int:
         """Tokens of a text, a message, a list of messages or any JSON value."""
@@ -519,9 +542,11 @@ class Engine:
             return self._compaction.look(reader, conversation, call) if conversation else None
 
     def _call(self, budget: int | None, overhead: int, model: str | None, window: int | None) -> Call:
-        return Call(self._budget(budget), overhead, model, window)
+        ceiling, total = self.windows.ceiling(model), self._budget(budget, model)
+        return Call(total if ceiling is None else min(total, ceiling), overhead, model, window)
 
-    def _budget(self, budget: int | None) -> int:
+    def _budget(self, budget: int | None, model: str | None) -> int:
         if budget is not None and budget < 1:
             raise InputError(f"a budget must be at least 1 token, not {budget}")
-        return min(budget or DEFAULT_BUDGET, self.config.max_assembly_token_budget or 1 << 62)
+        most = (self.config.max_assembly_token_budget, self.windows.limit(model, budget))
+        return min((budget or DEFAULT_BUDGET, *filter(None, most)))

@@ -22,13 +22,14 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
-from lcm_plugin.config import DEFAULT_BUDGET, LcmConfig
+from lcm_plugin.config import LcmConfig
 from lcm_plugin.config.file import load_config
 from lcm_plugin.engine import Engine
 from lcm_plugin.errors import InputError
+from lcm_plugin.messages.usage import usage_of
 from lcm_plugin.plugin import end_turn, next_context
 from lcm_plugin.recall.tools import TOOL_NAMES, tool_schemas
-from lcm_plugin.types import Completer, Context, Message, Session, Turn, Usage
+from lcm_plugin.types import Completer, Context, Message, Sent, Session, Turn, Usage
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -38,9 +39,10 @@ class Memory:
     """The memory of one session. Thread-safe; close it, or use it in a ``with`` block.
 
     ``database`` is a path or a PostgreSQL URL; left out, it comes from the settings. The same ``session``
-    key goes on with the same talk in any process. ``window`` is the model's context size in tokens,
-    ``system`` its instructions, to which a note on the tools is added. ``completer`` writes the
-    summaries: ``(CompletionRequest) -> str``; without one they come from ``summaryModel`` or from extraction.
+    key goes on with the same talk in any process. ``window`` is the model's context size in tokens (128,000
+    is assumed when it is left out), ``system`` its instructions, to which a note on the tools is added.
+    ``completer`` writes the summaries: ``(CompletionRequest) -> str``; without one they come from
+    ``summaryModel`` or from extraction.
     Methods raise `LcmError` for what went wrong.
     """
 
@@ -49,19 +51,20 @@ class Memory:
         database: str | os.PathLike[str] | None = None,
         *,
         session: str = "agent:memory:main",
-        window: int = DEFAULT_BUDGET,
+        window: int | None = None,
         model: str | None = None,
         system: str = "",
         completer: Completer | None = None,
         config: LcmConfig | None = None,
     ) -> None:
-        if window < 1:
+        if window is not None and window < 1:
             raise InputError(f"window must be at least 1 token, not {window}")
         self.session = Session(session)
         self.engine = Engine.open(_config(database, config), completer)
         self._window = window
         self._model = model
         self._system = system
+        self._sent: Sent | None = None
 
     def add(self, *messages: Message | str) -> int:
         """Stores messages in their order and returns how many; a text is a user's message."""
@@ -74,13 +77,18 @@ class Memory:
         return tool_schemas()
 
     def context(
-        self, *, overhead_tokens: int = 0, prompt: str | None = None, overflow: bool | str = False
+        self,
+        *,
+        overhead_tokens: int = 0,
+        prompt: str | None = None,
+        overflow: bool | str | BaseException = False,
     ) -> list[Message]:
         """The messages of the next model call: your instructions, then what fits.
 
         ``overhead_tokens`` is what you add yourself, your own tools' schemas above all. ``prompt`` is the
-        question, for settings that choose by relevance. Set ``overflow`` (true, or the provider's error
-        text) when the last context was refused as too long.
+        question, for settings that choose by relevance. Set ``overflow`` (the exception, the provider's error
+        text, or true) when the last context was refused as too long: this one is shorter, as the error says,
+        or by a fifth. Ask so again as often as it is refused and gets shorter.
         """
         instructions = self.instructions
         overhead = overhead_tokens + self.engine.count_tokens(self.tools)
@@ -116,9 +124,10 @@ class Memory:
     def end_turn(self, usage: Usage | Mapping[str, Any] | None = None) -> None:
         """The turn is over: older messages are summarised in the background when that is due.
 
-        ``usage`` is what the provider counted for the last call, as `Usage` or in OpenAI's shape.
+        ``usage`` is what the provider counted for the last call, as `Usage` or in its own shape (OpenAI's,
+        Anthropic's or Gemini's). It is compared with what the last `context` gave.
         """
-        end_turn(self.engine, self._turn(0, None, {}, _usage(usage)))
+        end_turn(self.engine, self._turn(0, None, {}, usage_of(usage)))
 
     def messages(self) -> list[Message]:
         """All messages of the session, as they were added."""
@@ -138,7 +147,9 @@ class Memory:
 
     def _next(self, overhead: int, prompt: str | None, metadata: Mapping[str, Any]) -> Context:
         with self.engine.background.foreground():
-            return next_context(self.engine, self._turn(overhead, prompt, metadata))
+            context = next_context(self.engine, self._turn(overhead, prompt, metadata))
+        self._sent = context.sent
+        return context
 
     def _turn(
         self,
@@ -157,6 +168,7 @@ class Memory:
             prompt=prompt,
             usage=usage,
             metadata=metadata,
+            sent=self._sent,
         )
 
     def _result(self, call: Mapping[str, Any], other: Callable[[str, dict[str, Any]], Any] | None) -> Message:
@@ -207,7 +219,11 @@ class AsyncMemory:
         return await _threaded(self.memory.add, *messages)
 
     async def context(
-        self, *, overhead_tokens: int = 0, prompt: str | None = None, overflow: bool | str = False
+        self,
+        *,
+        overhead_tokens: int = 0,
+        prompt: str | None = None,
+        overflow: bool | str | BaseException = False,
     ) -> list[Message]:
         """As `Memory.context`."""
         return await _threaded(
@@ -269,14 +285,3 @@ def _refused(error: InputError) -> dict[str, Any]:
 def _config(database: str | os.PathLike[str] | None, config: LcmConfig | None) -> LcmConfig:
     named = {} if database is None else {"database": os.fspath(database)}
     return config.model_copy(update=named) if config else load_config(**named)
-
-
-def _usage(counted: Usage | Mapping[str, Any] | None) -> Usage | None:
-    if counted is None or isinstance(counted, Usage):
-        return counted
-    details = counted.get("prompt_tokens_details") or {}
-    return Usage(
-        prompt_tokens=int(counted.get("prompt_tokens") or 0),
-        completion_tokens=int(counted.get("completion_tokens") or 0),
-        cache_read_tokens=int(details.get("cached_tokens") or 0),
-    )

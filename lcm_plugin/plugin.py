@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import pluggy
 
-from lcm_plugin.compaction.overflow import overflow_reported
+from lcm_plugin.compaction.overflow import Refusal, refusal_of
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.config.file import load_config
 from lcm_plugin.engine import Engine, system_clock
@@ -161,7 +161,7 @@ class LcmPlugin:
             context = again(lambda: next_context(engine, turn))
         if not context.messages:
             return self._fall_back(turn, "no stored message can be sent")
-        limit = engine.token_limit(turn_budget(turn), turn.overhead_tokens)
+        limit = engine.token_limit(turn_budget(turn), turn.overhead_tokens, turn.model)
         return with_live_copies(context, turn, engine.count_tokens, limit)
 
     def _fall_back(self, turn: Turn, reason: str) -> Context | None:
@@ -279,6 +279,8 @@ def register(
 
 def next_context(engine: Engine, turn: Turn) -> Context:
     """The context of a turn whose messages are stored; compaction that is due then goes on behind it."""
+    if turn_budget(turn) is None:
+        engine.note_assumed_window(turn.model)
     decision = _make_room(engine, turn)
     context = engine.assemble(
         turn.session, turn_budget(turn), turn.overhead_tokens, turn.prompt, model=turn.model
@@ -291,22 +293,29 @@ def next_context(engine: Engine, turn: Turn) -> Context:
 
 def end_turn(engine: Engine, turn: Turn) -> None:
     """Takes the provider's counts of a turn whose messages are stored, and starts compaction that is due."""
-    if not overflow_reported(turn.metadata):
+    if _refused(turn) is None:
         again(lambda: engine.note_usage(turn))
-    again(lambda: engine.schedule_compaction(turn.session, **_call_of(turn), wait=False))
+    overhead = turn.sent.overhead if turn.sent else turn.overhead_tokens
+    call = _call_of(turn) | {"overhead_tokens": overhead}
+    again(lambda: engine.schedule_compaction(turn.session, **call, wait=False))
 
 
 def _make_room(engine: Engine, turn: Turn) -> CompactionDecision | None:
     """Compacts before the model call if the context is too large for one; else what may wait until it is assembled."""
     call = _call_of(turn)
-    if overflow_reported(turn.metadata):
-        engine.recover_overflow(turn.session, **call)
+    if _refused(turn) is not None:
+        engine.recover_overflow(turn.session, **call, error=turn.metadata["overflow"], sent=turn.sent)
         return None
     decision = engine.evaluate(turn.session, **call)
     if decision.reason is not Reason.OVER_HARD_LIMIT:
         return decision
     engine.schedule_compaction(turn.session, **call, wait=True)
     return None
+
+
+def _refused(turn: Turn) -> Refusal | None:
+    """What the provider said when it refused the turn's last context as too long; None when it did not."""
+    return refusal_of(turn.metadata.get("overflow"))
 
 
 def _call_of(turn: Turn) -> dict[str, Any]:

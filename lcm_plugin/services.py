@@ -11,6 +11,7 @@ from lcm_plugin.assembly.render import Renderer
 from lcm_plugin.compaction.background import Background
 from lcm_plugin.compaction.calibration import Calibration
 from lcm_plugin.compaction.service import Compaction
+from lcm_plugin.compaction.windows import Windows
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.events import EventBus
 from lcm_plugin.files.describe import ProseWriter
@@ -64,6 +65,7 @@ class Services:
     record: Record
     background: Background
     calibration: Calibration
+    windows: Windows
     ingestor: Ingestor
     arrivals: Arrivals
     subagents: Subagents
@@ -105,6 +107,7 @@ def build_services(
     summarizer = Summarizer(config, counter, events, completer, guards, clock)
     completions = summarizer.completions
     calibration = Calibration(StoredGuards(store))
+    windows = Windows(StoredGuards(store), clock)
 
     def read_part(part: Part) -> str:
         with store.read() as reader:
@@ -149,6 +152,7 @@ def build_services(
         record=Record(store, directory, library.whole, withdrawals, clock),
         background=background,
         calibration=calibration,
+        windows=windows,
         ingestor=ingestor,
         arrivals=Arrivals(store, directory, intake),
         subagents=subagents,
@@ -166,7 +170,9 @@ def build_services(
         ),
         lifecycle=Lifecycle(store, events, clock),
         assembler=Assembler(Renderer(counter, config.timezone, read_part), counter),
-        compaction=Compaction(config, store, summarizer, counter, calibration, background, events, clock),
+        compaction=Compaction(
+            config, store, summarizer, counter, calibration, windows, background, events, clock
+        ),
         doctor=doctor,
         integrity_jobs=jobs,
         retention=Retention(store, payloads, events, clock),

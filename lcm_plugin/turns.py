@@ -48,6 +48,7 @@ def with_live_copies(context: Context, turn: Turn, count: Callable[[Any], int], 
         context,
         messages=messages,
         tokens=tokens,
+        sent=context.sent and replace(context.sent, tokens=tokens),
         prefix_epoch=hashlib.sha256(seed.encode()).hexdigest()[:16],
         cache_hint=None if hint is None else min(hint, len(messages) - 1),
     )

@@ -38,12 +38,28 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
+class Sent:
+    """What one model call was given, as we counted it: the record that its usage is compared with.
+
+    ``tokens`` are the context's, ``overhead`` is what the host said it adds, ``images`` is the number of images and
+    other files in it. ``next_seq`` is the place of the next message to be stored: what is stored after it and
+    before the answer was sent too. None when ``tokens`` are all that was sent.
+    """
+
+    tokens: int
+    overhead: int
+    next_seq: int | None
+    images: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Turn:
     """What a host tells at a turn's two ends.
 
     ``mode`` says what ``messages`` is: ``sync`` the host's whole list, ``append`` what is new in it.
     ``window`` is the model's context size; ``overhead_tokens`` is what the host adds itself
-    (system prompt, tool schemas). ``usage`` belongs to the turn's last model call.
+    (system prompt, tool schemas). ``usage`` belongs to the turn's last model call, and ``sent`` is that call's
+    `Context.sent`; without it the newest context of the session is taken for what was sent.
     ``metadata["overflow"]``, true or the provider's error text, says that it refused the last context as too long.
     """
 
@@ -56,6 +72,7 @@ class Turn:
     prompt: str | None = None
     usage: Usage | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    sent: Sent | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +106,7 @@ class Context:
     ``over_budget`` is true only when the newest user message, with the tool results to answer in their
     least form, does not fit. ``notices`` are sentences for a person. ``prefix_epoch`` changes exactly when
     earlier output stopped being a prefix of this one; ``cache_hint`` is the index of the last message worth
-    a cache breakpoint.
+    a cache breakpoint. ``sent`` goes back to `Turn.sent` with the usage of the call.
     """
 
     messages: list[Message]
@@ -99,6 +116,7 @@ class Context:
     notices: tuple[str, ...] = ()
     prefix_epoch: str = ""
     cache_hint: int | None = None
+    sent: Sent | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

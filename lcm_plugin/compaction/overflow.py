@@ -1,55 +1,140 @@
-"""A provider refused a context as too long: compact at once, but not again and again.
+"""A provider refused a call as too long: what its error says about the limit.
 
-A host reports it with ``Turn.metadata["overflow"]``: true, or the provider's error text, which counts only
-when it speaks of the context's length.
+A host reports it with ``Turn.metadata["overflow"]``: true, the error's text, or the exception itself. Text and
+exceptions count only when they speak of the context's length.
 """
 
 from __future__ import annotations
 
 import re
-import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-MOST_TRIES = 3
-"""Tries without a good turn between them."""
+from lcm_plugin.types import Sent
 
+LEAST_LIMIT = 256
+"""No model's window is smaller: a smaller number in an error is something else."""
+_MOST_CAUSES = 4
+_WORTH_IT = 0.99
+
+_NUMBER = r"(?P<{}>\d[\d,_]*)"
+FORMS: tuple[tuple[str, str], ...] = (
+    ("vLLM", r"maximum context length is {limit} tokens.{0,40}?requested {answer} output tokens and your "
+             r"prompt contains (?:at least )?{prompt} input tokens"),
+    ("SGLang", r"maximum context length of {limit} tokens.{0,40}?total of [\d,]+ tokens: {prompt} tokens from the "
+               r"input messages and {answer} tokens"),
+    ("OpenAI, Azure, DeepSeek, Mistral on Azure", r"maximum context length is {limit} tokens.{0,40}?requested "
+     r"{total} tokens \([\d,]+ in (?:the messages|your prompt)[^)]*?{answer} (?:in|for)\s+the completion"),
+    ("OpenRouter", r"maximum context length is {limit} tokens.{0,40}?requested about {total} tokens \([^)]*?"
+                   r"{answer} in the output"),
+    ("OpenAI, Azure, DeepSeek, OpenRouter", r"maximum context length is {limit} tokens.{0,60}?(?:resulted in|"
+     r"requested(?: about)?) {prompt} tokens"),
+    ("OpenAI, Groq, Bedrock's Llama", r"maximum context length (?:is|of) {limit}"),
+    ("Anthropic", r"prompt is too long: {prompt} tokens > {limit}"),
+    ("Anthropic, with an output limit", r"exceed context limit: {prompt} \+ {answer} > {limit}"),
+    ("Fireworks", r"prompt is too long: {prompt}, model maximum context length: {limit}"),
+    ("Gemini", r"input token count (?:\({prompt}\) |of {prompt2} )?exceeds the maximum number of tokens allowed "
+               r"\(?{limit}"),
+    ("xAI", r"maximum prompt length is {limit} but the request contains {prompt}"),
+    ("Mistral", r"prompt contains {prompt} tokens.{0,60}?too large for model with {limit} maximum context"),
+    ("Cohere", r"too many tokens:.{0,100}?(?:cannot|must not) exceed {limit}(?:\D{1,12}received {prompt})?"),
+    ("Bedrock", r"max(?:imum)? input tokens: {limit}, request input token count: {prompt}"),
+    ("Together, TGI", r"inputs`? tokens \+ `?max_new_tokens`? must be <= {limit}\. given: {prompt} `?inputs`? "
+                      r"tokens and {answer}"),
+    ("TGI", r"inputs`? must have less than {limit} tokens\. given: {prompt}"),
+    ("Together, SGLang", r"input \({prompt} tokens\) is longer than the model'?s context length \({limit}"),
+    ("llama.cpp", r"request \({prompt} tokens\) exceeds the available context size \({limit}"),
+    ("llama.cpp's fields", r"n_prompt_tokens\W+{prompt}\D{1,40}?n_ctx\W+{limit}"),
+    ("llama-cpp-python", r"requested tokens \({prompt}\) exceed context window of {limit}"),
+    ("LM Studio", r"keep the first {prompt} tokens when context the overflows.{0,80}?context length of only "
+                  r"{limit}"),
+    ("LM Studio's fields", r"n_keep: {prompt}\s*>=\s*n_ctx: {limit}"),
+    ("Ollama", r"input length \(?{prompt}(?: tokens)?\)? exceeds (?:the )?(?:maximum )?context length \(?(?:of )?"
+               r"{limit}"),
+    ("vLLM, older", r"prompt \((?:total )?length {prompt}\) is (?:too long to fit into the model|longer than the "
+     r"maximum model length)\D{1,30}{limit}"),
+    ("vLLM, older", r"prompt length of {prompt} is longer than the maximum model length of {limit}"),
+    ("vLLM, older", r"input prompt \({prompt} tokens\) is too long and exceeds limit of {limit}"),
+    ("Moonshot", r"exceeded model token limit: {limit} \(requested: {prompt}"),
+    ("GitHub Copilot", r"prompt token count of {prompt} exceeds the limit of {limit}"),
+    ("Qwen", r"input length should be \[\d+, {limit}\]"),
+    ("OpenRouter's Poolside", r"exceeds the maximum allowed input length of {limit}"),
+    ("DS4", r"prompt has {prompt} tokens?, but the configured context size is {limit}"),
+    ("OpenAI and Groq, above the rate of a minute", r"request too large for .{0,160}?limit:? {limit}, requested"),
+)  # fmt: skip
+"""Which provider names its limit in which words. The first form that fits counts."""
+
+_FORMS = [
+    re.compile(
+        re.sub(r"\{([a-z]+2?)\}", lambda name: _NUMBER.format(name[1]), form), re.IGNORECASE | re.DOTALL
+    )
+    for _, form in FORMS
+]
 _TOO_LONG = re.compile(
-    r"context[ _-]?(?:length|window|size)|maximum context|(?:prompt|input|request|message|conversation) is too long"
-    r"|too many (?:input |total )?tokens|tokens? (?:limit|count) (?:was |is )?exceed|exceeds? the (?:maximum|max|limit)"
-    r"[^.\n]{0,40}tokens?|input length and .?max_tokens.? exceed|reduce the length",
+    r"context[ _-]?(?:length|window|size|limit)[^.\n]{0,60}?(?:exceed|too (?:long|large)|overflow|not enough)"
+    r"|(?:exceed|overflow|larger|longer|greater|more)[^.\n]{0,60}?context[ _-]?(?:length|window|size|limit)"
+    r"|maximum context|context length is only|model maximum context"
+    r"|(?:prompt|input|request|message|conversation)s? (?:is |are |was )?too (?:long|large)"
+    r"|too many (?:input |total |prompt )?tokens|tokens? (?:limit|count) (?:was |is )?exceed|exceeded model token limit"
+    r"|exceeds? the (?:maximum|max|limit)[^.\n]{0,40}?tokens?|input tokens? exceed"
+    r"|input length and .?max_tokens.? exceed|reduce the length|request_too_large|request entity too large",
+    re.IGNORECASE,
+)
+_SOMETHING_ELSE = re.compile(
+    r"rate.?limit(?! reached for .{0,80}request too large)|tokens per min|throttl|please wait|maximum tokens you requested",
     re.IGNORECASE,
 )
 
 
-def overflow_reported(metadata: Mapping[str, Any]) -> bool:
-    """Whether a turn's metadata says that the provider refused its context as too long."""
-    reported = metadata.get("overflow")
-    if isinstance(reported, str):
-        return _TOO_LONG.search(reported) is not None
-    return reported is True
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What the error says, in the provider's tokens: the most a prompt may have, and how many the prompt had."""
+
+    limit: int | None = None
+    prompt: int | None = None
 
 
-class OverflowTries:
-    """Counts tries per conversation until a turn goes well. Thread-safe."""
+def refusal_of(reported: object) -> Refusal | None:
+    """What a report of an overflow says; None when it is none. True is one that says nothing more."""
+    if reported is True:
+        return Refusal()
+    if not isinstance(reported, (str, BaseException)):
+        return None
+    text = reported if isinstance(reported, str) else " ".join(_texts(reported))
+    for form in _FORMS:
+        if found := form.search(text):
+            return _named(found)
+    return Refusal() if _TOO_LONG.search(text) and not _SOMETHING_ELSE.search(text) else None
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._tries: dict[int, int] = {}
 
-    @property
-    def any(self) -> bool:
-        """Whether tries of some conversation are counted."""
-        return bool(self._tries)
+def is_shorter(now: Sent | None, refused: Sent | None) -> bool:
+    """Whether a context is enough shorter than the refused one to be worth another call."""
+    return now is not None and refused is not None and now.tokens < _WORTH_IT * refused.tokens
 
-    def another(self, conversation_id: int) -> bool:
-        """Counts a try; False when there were too many."""
-        with self._lock:
-            tries = self._tries.get(conversation_id, 0) + 1
-            self._tries[conversation_id] = tries
-            return tries <= MOST_TRIES
 
-    def went_well(self, conversation_id: int) -> None:
-        """A turn was answered: the next overflow is a new one."""
-        with self._lock:
-            self._tries.pop(conversation_id, None)
+def _named(found: re.Match[str]) -> Refusal:
+    numbers = {name: int(re.sub(r"\D", "", value)) for name, value in found.groupdict().items() if value}
+    answer, limit = numbers.get("answer", 0), numbers["limit"]
+    prompt = numbers.get("prompt") or numbers.get("prompt2")
+    if prompt is None and numbers.get("total", 0) > answer:
+        prompt = numbers["total"] - answer
+    most = limit - answer if answer < limit else limit
+    return Refusal(most if most >= LEAST_LIMIT else None, prompt)
+
+
+def _texts(error: BaseException | None) -> Iterator[str]:
+    """The texts of an exception, of the provider's own answer that it carries, and of what caused it."""
+    for _ in range(_MOST_CAUSES):
+        if error is None:
+            return
+        yield f"{type(error).__name__}: {error}"
+        body = getattr(error, "body", None)
+        if isinstance(body, (str, Mapping)):
+            yield str(body)
+        error = error.__cause__ or _original(error)
+
+
+def _original(error: Any) -> BaseException | None:
+    original = getattr(error, "original_exception", None)
+    return original if isinstance(original, BaseException) else None

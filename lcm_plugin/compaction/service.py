@@ -9,22 +9,23 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from lcm_plugin.compaction.background import Background
-from lcm_plugin.compaction.calibration import Calibration
+from lcm_plugin.compaction.calibration import Calibration, Sample
 from lcm_plugin.compaction.compactor import Compactor
-from lcm_plugin.compaction.overflow import MOST_TRIES, OverflowTries
+from lcm_plugin.compaction.overflow import Refusal
 from lcm_plugin.compaction.passes import PassRunner
 from lcm_plugin.compaction.policy import Call, Limits
 from lcm_plugin.compaction.scheduler import Scheduler
 from lcm_plugin.compaction.sweep import Sweeper
+from lcm_plugin.compaction.windows import Windows
 from lcm_plugin.compaction.worker import Worker, WorkReport
-from lcm_plugin.config import DEFAULT_BUDGET, LcmConfig
+from lcm_plugin.config import LcmConfig
 from lcm_plugin.errors import StoreError
 from lcm_plugin.events import EventBus
 from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.store.base import Reader, Store
 from lcm_plugin.store.records import Conversation
 from lcm_plugin.summarize.summarizer import Summarizer
-from lcm_plugin.types import CompactionDecision, CompactionResult, Reason
+from lcm_plugin.types import CompactionDecision, CompactionResult, Reason, Sent
 
 _MOST_NEW_MESSAGES = 256
 _MOST_CALLS = 4_096
@@ -49,6 +50,7 @@ class Compaction:
         summarizer: Summarizer,
         counter: TokenCounter,
         calibration: Calibration,
+        windows: Windows,
         background: Background,
         events: EventBus,
         clock: Callable[[], int],
@@ -56,10 +58,10 @@ class Compaction:
         passes = PassRunner(store, summarizer, counter, events, clock, config.timezone)
         self._store = store
         self._calibration = calibration
+        self._windows = windows
         self._background = background
         self._events = events
         self._clock = clock
-        self._overflows = OverflowTries()
         self._calls: OrderedDict[int, Call] = OrderedDict()
         self._calls_lock = threading.Lock()
         self._compactor = Compactor(
@@ -113,47 +115,60 @@ class Compaction:
         """Starts what conversations still owe, if that was not done for a while."""
         self._scheduler.drain_now_and_then()
 
-    def recover_overflow(self, conversation: Conversation, call: Call) -> CompactionResult:
-        """Compacts for a provider that refused the last context as too long, at most three times in a row."""
-        conversation_id = conversation.conversation_id
-        if not self._overflows.another(conversation_id):
-            tokens = conversation.context_tokens
-            detail = (
-                f"the provider refused the context {MOST_TRIES} times although it was compacted each time; "
-                "what it refuses is not in the history (system prompt, tools, or one message)"
-            )
-            self._events.emit(
-                "compaction.overflow_persists",
-                level=logging.ERROR,
-                conversation_id=conversation_id,
-                tokens=tokens,
-            )
-            return CompactionResult(False, Reason.BUDGET_UNREACHABLE, 0, tokens, tokens, detail=detail)
-        sent = self._calibration.last_sent(conversation_id)
-        estimated = (sent.tokens if sent else conversation.context_tokens) + call.overhead
-        factor = self._calibration.overflowed(call.model, estimated, call.budget or DEFAULT_BUDGET)
+    def recover_overflow(
+        self, conversation: Conversation, call: Call, tokens: int, refusal: Refusal, given: int | None
+    ) -> None:
+        """Learns from a provider that refused a call of ``tokens``, as we count, as too long."""
+        self._windows.refused(call.model, tokens, refusal, given)
+        if refusal.prompt:
+            sent = self._calibration.last_sent(conversation.conversation_id)
+            images = sent.images if sent else 0
+            overhead = sent.overhead if sent else call.overhead
+            number = conversation.conversation_id
+            sample = Sample(number, tokens, refusal.prompt, overhead, images)
+            self._calibration.observe(call.model, sample)
         self._events.emit(
             "compaction.overflow",
             level=logging.WARNING,
-            conversation_id=conversation_id,
-            tokens=estimated,
-            factor=round(factor, 3),
+            conversation_id=conversation.conversation_id,
+            session_key=conversation.session_key,
+            model=call.model,
+            tokens=tokens,
+            limit=self._windows.limit(call.model, given),
+            ceiling=self._windows.ceiling(call.model),
         )
-        return self.compact(conversation, call, force=True)
 
-    @property
-    def has_overflowed(self) -> bool:
-        """Whether a provider refused a context since the last turn of its conversation that was answered."""
-        return self._overflows.any
+    def fit_after_overflow(self, conversation: Conversation, call: Call) -> CompactionResult:
+        """Compacts at once if the context is larger than what the model takes."""
+        tokens = conversation.context_tokens
+        with self._store.read() as reader:
+            limits = self._limits(reader, conversation, call)
+        if tokens <= limits.soft:
+            return CompactionResult(False, Reason.BELOW_THRESHOLD, 0, tokens, tokens)
+        result = self.compact(conversation, call, force=True)
+        if not result.compacted:
+            self._events.emit(
+                "compaction.overflow_persists",
+                level=logging.ERROR,
+                conversation_id=conversation.conversation_id,
+                tokens=tokens,
+                reason=str(result.reason),
+            )
+        return result
 
-    def note_answer(self, conversation: Conversation, call: Call, prompt_tokens: int | None) -> None:
-        """A turn was answered; ``prompt_tokens`` is what the provider counted for its last model call."""
-        self._overflows.went_well(conversation.conversation_id)
-        estimated = self._estimated_prompt(conversation, call) if prompt_tokens else None
-        if estimated is None or not prompt_tokens:
+    def note_answer(
+        self, conversation: Conversation, model: str | None, sent: Sent | None, prompt_tokens: int
+    ) -> None:
+        """A call was answered; ``prompt_tokens`` is what the provider counted, ``sent`` what it was given."""
+        sent = sent or self._calibration.last_sent(conversation.conversation_id)
+        ours = self._prompt_tokens(conversation, sent) if sent else None
+        if sent is None or ours is None or prompt_tokens <= 0:
             return
         try:
-            factor = self._calibration.observe(call.model, estimated, prompt_tokens)
+            self._windows.took(model, ours, prompt_tokens)
+            number = conversation.conversation_id
+            sample = Sample(number, ours, prompt_tokens, sent.overhead, sent.images)
+            factor = self._calibration.observe(model, sample)
         except StoreError as error:
             self._events.emit("calibration.not_saved", level=logging.WARNING, error=str(error))
             return
@@ -162,9 +177,10 @@ class Compaction:
             level=logging.DEBUG,
             conversation_id=conversation.conversation_id,
             session_key=conversation.session_key,
-            estimated=estimated,
+            estimated=ours,
             observed=prompt_tokens,
             factor=round(factor, 3),
+            hidden=self._calibration.hidden(model, conversation.conversation_id),
         )
 
     def work(
@@ -181,18 +197,21 @@ class Compaction:
         return worker.run(stop, until_idle=until_idle, poll_seconds=poll_seconds)
 
     def _limits(self, reader: Reader, conversation: Conversation, call: Call) -> Limits:
-        """The system prompt in force is pinned before the context, so it counts as overhead."""
+        """The system prompt in force is pinned before the context, so it counts as overhead.
+
+        So do the tokens that the provider counts in every call although nobody named them.
+        """
         system = reader.newest_system(conversation.conversation_id)
-        pinned = system.tokens if system else 0
+        more = system.tokens if system else 0
+        more += self._calibration.hidden(call.model, conversation.conversation_id)
         return self._compactor.limits(
-            replace(call, overhead=call.overhead + pinned), conversation.session_key
+            replace(call, overhead=max(0, call.overhead + more)), conversation.session_key
         )
 
-    def _estimated_prompt(self, conversation: Conversation, call: Call) -> int | None:
-        """Our count of the turn's last model call: what was handed out, and what the turn added before it."""
-        sent = self._calibration.last_sent(conversation.conversation_id)
-        if sent is None:
-            return None
+    def _prompt_tokens(self, conversation: Conversation, sent: Sent) -> int | None:
+        """Our count of an answered call: what was handed out, and what the turn added to it before the answer."""
+        if sent.next_seq is None:
+            return sent.tokens + sent.overhead
         with self._store.read() as reader:
             heads = reader.heads(conversation.conversation_id, limit=_MOST_NEW_MESSAGES)
         if heads and heads[0].seq > sent.next_seq:
@@ -200,4 +219,4 @@ class Compaction:
         since = [head for head in heads if head.seq >= sent.next_seq]
         answers = [n for n, head in enumerate(since) if head.role == "assistant"]
         before = since[: answers[-1]] if answers else since
-        return sent.tokens + call.overhead + sum(head.tokens for head in before if not head.hidden)
+        return sent.tokens + sent.overhead + sum(head.tokens for head in before if not head.hidden)

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from lcm_plugin.messages.blocks import kind_of
 from lcm_plugin.messages.encodings import load_encoding
+from lcm_plugin.messages.table import Kind
 from lcm_plugin.types import HOST_DATA
 
 IMAGE_TOKENS = 1_600
@@ -63,6 +65,17 @@ class TokenCounter:
         if isinstance(value, (list, tuple)):
             return sum(1 + self.value(item, key) for item in value)
         return self.text(json.dumps(value, default=str))
+
+
+def files_in(messages: Iterable[Mapping[str, Any]]) -> int:
+    """How many images and other files some messages hold, whose price only the provider knows."""
+    return sum(
+        kind_of(block) is Kind.MEDIA
+        for message in messages
+        if isinstance(message.get("content"), (list, tuple))
+        for block in message["content"]
+        if isinstance(block, Mapping)
+    )
 
 
 def _is_binary(key: str, value: str) -> bool:

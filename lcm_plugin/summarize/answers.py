@@ -12,7 +12,8 @@ from typing import Any
 from lcm_plugin.errors import ModelError
 from lcm_plugin.messages.blocks import kind_of
 from lcm_plugin.messages.table import Kind
-from lcm_plugin.types import CompletionResult, Usage
+from lcm_plugin.messages.usage import usage_of
+from lcm_plugin.types import CompletionResult
 
 
 def read_answer(answer: Any, model: str = "") -> CompletionResult:
@@ -58,7 +59,7 @@ def _read_response(response: Any, model: str) -> CompletionResult:
     return CompletionResult(
         content_text(_field(message, "content")),
         model or str(_field(response, "model") or ""),
-        _usage(_field(response, "usage")),
+        usage_of(_field(response, "usage")),
         tuple(_plain_call(call) for call in _field(message, "tool_calls") or ()),
         str(_field(choices[0], "finish_reason") or ""),
     )
@@ -72,7 +73,7 @@ def _read_stream(chunks: Iterable[Any], model: str) -> CompletionResult:
         if isinstance(chunk, str):
             texts.append(chunk)
             continue
-        usage = _usage(_field(chunk, "usage")) or usage
+        usage = usage_of(_field(chunk, "usage")) or usage
         for choice in _field(chunk, "choices") or ():
             delta = _field(choice, "delta")
             texts.append(content_text(_field(delta, "content")))
@@ -103,14 +104,6 @@ def _plain_call(call: Any) -> dict[str, Any]:
             "arguments": _field(function, "arguments") or "",
         },
     }
-
-
-def _usage(usage: Any) -> Usage | None:
-    prompt, completion = _field(usage, "prompt_tokens"), _field(usage, "completion_tokens")
-    if not isinstance(prompt, int) or not isinstance(completion, int):
-        return None
-    cached = _field(_field(usage, "prompt_tokens_details"), "cached_tokens")
-    return Usage(prompt, completion, cached if isinstance(cached, int) else 0)
 
 
 def _field(value: Any, name: str) -> Any:

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lcm_plugin.errors import ModelError
-from lcm_plugin.hosts.bub.step import usage_of
 from lcm_plugin.hosts.model_errors import model_error
+from lcm_plugin.messages.usage import usage_of
 from lcm_plugin.types import CompletionRequest, CompletionResult, Usage
 
 
@@ -44,10 +44,15 @@ async def _answer(request: CompletionRequest) -> CompletionResult:
             message = completion.choices[0].message
             output.add_text(message.content or "")
             output.add_message_tool_calls(message.tool_calls or [])
-            return _result(output, completion, completion.choices[0].finish_reason, _usage(completion))
+            return _result(
+                output,
+                completion,
+                completion.choices[0].finish_reason,
+                usage_of(getattr(completion, "usage", None)),
+            )
         usage, finish, last = None, "", None
         async for last in completion:
-            usage = _usage(last) or usage
+            usage = usage_of(getattr(last, "usage", None)) or usage
             for choice in last.choices:
                 output.add_text(choice.delta.content or "")
                 output.merge_delta_tool_calls(choice.delta.tool_calls or [])
@@ -63,11 +68,6 @@ def _result(output: Any, response: Any, finish: str | None, usage: Usage | None)
         tool_calls=[call.model_dump(exclude_none=True) for call in output.tool_calls],
         finish_reason=finish or "",
     )
-
-
-def _usage(response: Any) -> Usage | None:
-    usage = getattr(response, "usage", None)
-    return usage_of(usage.model_dump(exclude_none=True)) if usage is not None else None
 
 
 def _tools(schemas: Sequence[Mapping[str, Any]]) -> list[Any]:

@@ -15,9 +15,10 @@ import pluggy
 
 from lcm_plugin.hosts.bub.lanes import session_of, workspace_of
 from lcm_plugin.hosts.bub.overhead import Overhead
-from lcm_plugin.hosts.bub.step import Step, answer_of, begin_step, step_of, usage_of
+from lcm_plugin.hosts.bub.step import Step, answer_of, begin_step, step_of
 from lcm_plugin.hosts.bub.store import watched_tapes
 from lcm_plugin.hosts.bub.tape import Entry, bare, is_handoff, is_recorded, since_last_anchor
+from lcm_plugin.messages.usage import usage_of
 from lcm_plugin.types import Message, Session, Turn
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class Hooks(Shell):
         """What to show the model of all that was said, before the host adds what is new."""
         tape = list(entries)
         step = begin_step(context.state)
-        shown = await asyncio.to_thread(self._assembled, step.session, tape) if step is not None else None
+        shown = await asyncio.to_thread(self._assembled, step, tape) if step is not None else None
         if shown is None:
             shown = _own_context(tape, context)
         if step is not None:
@@ -121,7 +122,7 @@ class Hooks(Shell):
             self._overflows[step.session.key] = str(result.error)
             return
         step.answered()
-        await asyncio.to_thread(self._answered, step.session, request.run_id, result)
+        await asyncio.to_thread(self._answered, step, request.run_id, result)
 
     @hookimpl
     async def after_tool_call(self, call: Any, result: Any, state: dict[str, Any]) -> None:
@@ -159,10 +160,11 @@ class Hooks(Shell):
         asked = self._framework.plugin_manager.hook.build_tape_context.get_hookimpls()[-1]
         return asked.plugin is self
 
-    def _assembled(self, session: Session, tape: Sequence[Entry]) -> list[Message] | None:
-        if not self._follow(session, tape):
+    def _assembled(self, step: Step, tape: Sequence[Entry]) -> list[Message] | None:
+        if not self._follow(step.session, tape):
             return None
-        context = self._core.before_turn(self._turn(session, []))
+        context = self._core.before_turn(self._turn(step.session, []))
+        step.sent = context.sent if context else None
         return bare(context.messages) if context is not None else None
 
     def _completed(self, step: Step, request: Any, state: dict[str, Any]) -> list[Message] | None:
@@ -175,15 +177,17 @@ class Hooks(Shell):
         if not step.asked and not failure and self._last_call[key] == assumed:
             return None  # What `select` gave stands.
         turn = self._turn(step.session, step.asked)
-        context = self._core.before_turn(replace(turn, metadata={"overflow": failure} if failure else {}))
+        metadata = {"overflow": failure} if failure else {}
+        context = self._core.before_turn(replace(turn, metadata=metadata, sent=step.sent))
         if context is None:
             return None
+        step.sent = context.sent
         return [*(m for m in request.messages if m.get("role") == "system"), *bare(context.messages)]
 
-    def _answered(self, session: Session, run: str, result: Any) -> None:
-        if self._core.serves(session):
-            turn = self._turn(session, [answer_of(result, run)])
-            self._core.after_turn(replace(turn, usage=usage_of(result.usage)))
+    def _answered(self, step: Step, run: str, result: Any) -> None:
+        if self._core.serves(step.session):
+            turn = self._turn(step.session, [answer_of(result, run)])
+            self._core.after_turn(replace(turn, usage=usage_of(result.usage), sent=step.sent))
 
     def _turn(self, session: Session, messages: Sequence[Message]) -> Turn:
         overhead, model = self._last_call.get(session.key, (0, None))

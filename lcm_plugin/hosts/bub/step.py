@@ -12,7 +12,7 @@ from typing import Any
 
 from lcm_plugin.hosts.bub.lanes import session_of
 from lcm_plugin.hosts.bub.tape import asked_name, bare, calling, named
-from lcm_plugin.types import Message, Session, Usage
+from lcm_plugin.types import Message, Sent, Session
 
 _KEY = "_lcm"
 
@@ -21,13 +21,15 @@ _KEY = "_lcm"
 class Step:
     """The calls of one turn, one after the other. ``owner`` is the state that it belongs to.
 
-    ``shown``: the context that the host was given. ``asked``: what it added and is being answered.
+    ``shown``: the context that the host was given, and ``sent`` its record. ``asked``: what the host added and
+    is being answered.
     """
 
     owner: int
     session: Session
     shown: list[Message] = field(default_factory=list)
     asked: list[Message] = field(default_factory=list)
+    sent: Sent | None = None
     _unanswered: list[Message] = field(default_factory=list)
 
     def ask(self, messages: list[Message], run: str) -> None:
@@ -75,20 +77,3 @@ def answer_of(result: Any, run: str) -> Message:
     if result.tool_calls:
         return named(calling(result.tool_calls, result.text), run)
     return named({"role": "assistant", "content": result.text or ""}, run)
-
-
-def usage_of(counted: object) -> Usage | None:
-    """The provider's counts, in OpenAI's or in Anthropic's words."""
-    if not isinstance(counted, Mapping):
-        return None
-    details = counted.get("prompt_tokens_details")
-    cached = details.get("cached_tokens") if isinstance(details, Mapping) else None
-    return Usage(
-        prompt_tokens=_whole(counted.get("prompt_tokens", counted.get("input_tokens"))),
-        completion_tokens=_whole(counted.get("completion_tokens", counted.get("output_tokens"))),
-        cache_read_tokens=_whole(cached),
-    )
-
-
-def _whole(value: object) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) else 0

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pluggy
 
+from lcm_plugin.compaction.overflow import is_shorter, refusal_of
 from lcm_plugin.config import LcmConfig
+from lcm_plugin.errors import ModelError
 from lcm_plugin.hosts.chat import tools as own_tools
 from lcm_plugin.hosts.chat.model import Answer, ChatModel
 from lcm_plugin.plugin import register
@@ -22,6 +25,7 @@ from lcm_plugin.types import (
     CompletionResult,
     Message,
     Reset,
+    Sent,
     Session,
     Turn,
     Usage,
@@ -59,12 +63,10 @@ class ChatAgent:
         """One turn: returns the answer's text. Raises `ModelError` when the model cannot be reached."""
         fresh: list[Message] = [{"role": "user", "content": text}]
         for _ in range(MOST_ROUNDS):
-            context = self.manager.hook.before_turn(turn=self._turn(fresh))
-            messages = [self._system, *(context.messages if context else fresh)]
-            answer = self._model.answer(messages, self._tools, self._show)
+            answer, sent = self._answer(fresh)
             calls = answer.message.get("tool_calls")
             if not calls:
-                self.manager.hook.after_turn(turn=self._turn([answer.message], answer.usage))
+                self.manager.hook.after_turn(turn=self._turn([answer.message], answer.usage, sent))
                 return str(answer.message["content"] or "")
             fresh = [answer.message, *(self._result(call) for call in calls)]
         self.manager.hook.after_turn(turn=self._turn(fresh))
@@ -87,7 +89,25 @@ class ChatAgent:
         self.manager.hook.session_end(session=self._session, reason="shutdown")
         self._plugin.close()
 
-    def _turn(self, messages: Sequence[Message], usage: Usage | None = None) -> Turn:
+    def _answer(self, fresh: Sequence[Message]) -> tuple[Answer, Sent | None]:
+        """The model's answer to what is assembled; as long as that is too long for it, to something shorter."""
+        turn, refused = self._turn(fresh), None
+        while True:
+            context = self.manager.hook.before_turn(turn=turn)
+            sent = context.sent if context else None
+            if refused and not is_shorter(sent, turn.sent):
+                raise refused
+            messages = [self._system, *(context.messages if context else fresh)]
+            try:
+                return self._model.answer(messages, self._tools, self._show), sent
+            except ModelError as error:
+                if refusal_of(error) is None:
+                    raise
+                turn, refused = replace(turn, metadata={"overflow": error}, sent=sent), error
+
+    def _turn(
+        self, messages: Sequence[Message], usage: Usage | None = None, sent: Sent | None = None
+    ) -> Turn:
         return Turn(
             self._session,
             messages,
@@ -97,6 +117,7 @@ class ChatAgent:
             overhead_tokens=self._overhead(),
             prompt=str(messages[-1].get("content") or ""),
             usage=usage,
+            sent=sent,
         )
 
     def _overhead(self) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lcm_plugin.errors import ModelUnavailable
+from lcm_plugin.messages.usage import usage_of
 from lcm_plugin.summarize.litellm_client import load
 from lcm_plugin.types import Message, Usage
 
@@ -62,7 +63,7 @@ class ChatModel:
             whole = litellm.stream_chunk_builder(chunks, messages=list(messages))
         except Exception as error:
             raise ModelUnavailable(f"{self.name} did not answer: {error}") from error
-        return Answer(_message(whole.choices[0].message), _usage(getattr(whole, "usage", None)))
+        return Answer(_message(whole.choices[0].message), usage_of(getattr(whole, "usage", None)))
 
 
 def _message(answer: Any) -> Message:
@@ -77,14 +78,3 @@ def _message(answer: Any) -> Message:
             for call in answer.tool_calls
         ]
     return message
-
-
-def _usage(counted: Any) -> Usage | None:
-    if counted is None:
-        return None
-    details = getattr(counted, "prompt_tokens_details", None)
-    return Usage(
-        prompt_tokens=counted.prompt_tokens or 0,
-        completion_tokens=counted.completion_tokens or 0,
-        cache_read_tokens=getattr(details, "cached_tokens", 0) or 0,
-    )

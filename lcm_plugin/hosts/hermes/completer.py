@@ -8,7 +8,8 @@ from typing import Any
 
 from lcm_plugin.errors import ModelError, ModelUnavailable
 from lcm_plugin.hosts.model_errors import model_error
-from lcm_plugin.types import CompletionRequest, CompletionResult, Usage
+from lcm_plugin.messages.usage import usage_of
+from lcm_plugin.types import CompletionRequest, CompletionResult
 
 TASK = "compression"
 
@@ -74,16 +75,10 @@ def _result(response: Any) -> CompletionResult:
         message = choice.message
     except (AttributeError, IndexError, TypeError) as error:
         raise ModelUnavailable(f"the host's model answered without a message: {response!r:.200}") from error
-    usage = getattr(response, "usage", None)
     return CompletionResult(
         text=_text(_get(message, "content")),
         model=str(getattr(response, "model", "") or ""),
-        usage=Usage(
-            prompt_tokens=int(_get(usage, "prompt_tokens") or 0),
-            completion_tokens=int(_get(usage, "completion_tokens") or 0),
-        )
-        if usage is not None
-        else None,
+        usage=usage_of(getattr(response, "usage", None)),
         tool_calls=[_tool_call(call) for call in _get(message, "tool_calls") or ()],
         finish_reason=str(getattr(choice, "finish_reason", "") or ""),
     )

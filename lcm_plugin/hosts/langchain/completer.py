@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lcm_plugin.errors import ModelUnavailable
 from lcm_plugin.hosts.langchain.messages import from_core
 from lcm_plugin.hosts.model_errors import model_error
-from lcm_plugin.types import CompletionRequest, CompletionResult, Usage
+from lcm_plugin.messages.usage import usage_of
+from lcm_plugin.types import CompletionRequest, CompletionResult
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -48,26 +49,12 @@ class ChatModelCompleter:
         return _result(answer)
 
 
-def usage_of(message: AIMessage) -> Usage | None:
-    """What the provider counted, when it said so."""
-    counted: Any = message.usage_metadata
-    if not counted:
-        return None
-    details = counted.get("input_token_details") or {}
-    return Usage(
-        prompt_tokens=int(counted.get("input_tokens") or 0),
-        completion_tokens=int(counted.get("output_tokens") or 0),
-        cache_read_tokens=int(details.get("cache_read") or 0),
-        cache_write_tokens=int(details.get("cache_creation") or 0),
-    )
-
-
 def _result(answer: AIMessage) -> CompletionResult:
     about = answer.response_metadata
     return CompletionResult(
         text=str(answer.text),
         model=str(about.get("model_name") or about.get("model") or ""),
-        usage=usage_of(answer),
+        usage=usage_of(answer.usage_metadata),
         tool_calls=[
             {
                 "id": call["id"],

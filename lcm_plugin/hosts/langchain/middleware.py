@@ -16,15 +16,16 @@ from langchain.agents.middleware import AgentMiddleware
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from lcm_plugin.compaction.overflow import overflow_reported
+from lcm_plugin.compaction.overflow import is_shorter, refusal_of
 from lcm_plugin.events import log_failure
-from lcm_plugin.hosts.langchain.completer import ChatModelCompleter, usage_of
+from lcm_plugin.hosts.langchain.completer import ChatModelCompleter
 from lcm_plugin.hosts.langchain.lanes import KeyOf, running_session
 from lcm_plugin.hosts.langchain.ledger import Ledger
 from lcm_plugin.hosts.langchain.tools import recall_tools
 from lcm_plugin.hosts.langchain.view import beside_state, seen_by_model, with_note
+from lcm_plugin.messages.usage import usage_of
 from lcm_plugin.plugin import LcmPlugin
-from lcm_plugin.types import Session, Turn, Usage
+from lcm_plugin.types import Sent, Session, Turn, Usage
 
 if TYPE_CHECKING:
     from langchain.agents.middleware import ModelRequest, ModelResponse
@@ -47,6 +48,7 @@ class _Call:
     window: int | None
     overhead: int
     prompt: str | None
+    sent: Sent | None = None
 
     def turn(self, usage: Usage | None = None, metadata: Mapping[str, Any] | None = None) -> Turn:
         """What the core is told of this call: the messages are stored already."""
@@ -60,6 +62,7 @@ class _Call:
             prompt=self.prompt,
             usage=usage,
             metadata=metadata or {},
+            sent=self.sent,
         )
 
 
@@ -106,17 +109,19 @@ class LcmMiddleware(AgentMiddleware):  # type: ignore[misc, unused-ignore]
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
-        """Calls the model with the assembled context; once more if the provider finds it too long."""
+        """Calls the model with the assembled context; with a shorter one as long as it finds that too long."""
         call = self._prepare(request, running_session(self._session))
         if call is None:
             return handler(request)
-        try:
-            response = handler(call.request)
-        except Exception as error:
-            shorter = self._after_overflow(request, call, error)
-            if shorter is None:
-                raise
-            response = handler(shorter.request)
+        while True:
+            try:
+                response = handler(call.request)
+                break
+            except Exception as error:
+                shorter = self._after_overflow(request, call, error)
+                if shorter is None:
+                    raise
+                call = shorter
         self._note(call, response)
         return response
 
@@ -129,13 +134,15 @@ class LcmMiddleware(AgentMiddleware):  # type: ignore[misc, unused-ignore]
         call = await asyncio.to_thread(self._prepare, request, running_session(self._session))
         if call is None:
             return await handler(request)
-        try:
-            response = await handler(call.request)
-        except Exception as error:
-            shorter = await asyncio.to_thread(self._after_overflow, request, call, error)
-            if shorter is None:
-                raise
-            response = await handler(shorter.request)
+        while True:
+            try:
+                response = await handler(call.request)
+                break
+            except Exception as error:
+                shorter = await asyncio.to_thread(self._after_overflow, request, call, error)
+                if shorter is None:
+                    raise
+                call = shorter
         await asyncio.to_thread(self._note, call, response)
         return response
 
@@ -166,7 +173,11 @@ class LcmMiddleware(AgentMiddleware):  # type: ignore[misc, unused-ignore]
     # inside
 
     def _prepare(
-        self, request: ModelRequest[Any], session: Session | None, overflow: str | None = None
+        self,
+        request: ModelRequest[Any],
+        session: Session | None,
+        overflow: Exception | None = None,
+        refused: Sent | None = None,
     ) -> _Call | None:
         """The call with an assembled context; None when it must go out as it is."""
         if session is None:
@@ -190,6 +201,7 @@ class LcmMiddleware(AgentMiddleware):  # type: ignore[misc, unused-ignore]
                 self._window_of(request.model),
                 self._overhead(noted, beside),
                 _asked(state),
+                refused,
             )
             metadata = {} if overflow is None else {"overflow": overflow}
             context = self.plugin.before_turn(call.turn(metadata=metadata))
@@ -204,21 +216,21 @@ class LcmMiddleware(AgentMiddleware):  # type: ignore[misc, unused-ignore]
                 error=error,
             )
             return None
-        return replace(call, request=noted.override(messages=messages))
+        return replace(call, request=noted.override(messages=messages), sent=context.sent)
 
     def _after_overflow(self, request: ModelRequest[Any], call: _Call, error: Exception) -> _Call | None:
-        """A smaller call when the provider refused the last one as too long; None for any other error."""
-        if not overflow_reported({"overflow": str(error)}):
+        """A shorter call when the provider refused the last one as too long; None when there is none."""
+        if refusal_of(error) is None:
             return None
-        shorter = self._prepare(request, call.session, overflow=str(error))
-        return shorter if shorter and shorter.request.messages != call.request.messages else None
+        shorter = self._prepare(request, call.session, error, call.sent)
+        return shorter if shorter and is_shorter(shorter.sent, call.sent) else None
 
     def _note(self, call: _Call, response: Any) -> None:
         """Hands over what the provider counted, and lets due compaction start."""
         answers = getattr(response, "result", response)
         messages = answers if isinstance(answers, list) else [answers]
         answer = next((message for message in reversed(messages) if isinstance(message, AIMessage)), None)
-        self.plugin.after_turn(call.turn(usage_of(answer) if answer is not None else None))
+        self.plugin.after_turn(call.turn(usage_of(answer.usage_metadata) if answer is not None else None))
 
     def _end(self, messages: Sequence[BaseMessage], session: Session | None) -> None:
         if session is None:

@@ -21,16 +21,17 @@ from pydantic_ai.exceptions import RetryModelRequest
 from pydantic_ai.tools import AgentDepsT, RunContext
 
 from lcm_plugin.assembly.recall_note import recall_note
-from lcm_plugin.compaction.overflow import overflow_reported
-from lcm_plugin.hosts.pydantic_ai.completer import ModelCompleter, usage_of
+from lcm_plugin.compaction.overflow import is_shorter, refusal_of
+from lcm_plugin.hosts.pydantic_ai.completer import ModelCompleter
 from lcm_plugin.hosts.pydantic_ai.messages import from_core
 from lcm_plugin.hosts.pydantic_ai.recorder import Recorders
 from lcm_plugin.hosts.pydantic_ai.tools import recall_toolset
 from lcm_plugin.hosts.pydantic_ai.view import seen_by_model
+from lcm_plugin.messages.usage import usage_of
 from lcm_plugin.plugin import LcmPlugin
 from lcm_plugin.recall.tools import TOOL_NAMES
 from lcm_plugin.sessions.access import Access
-from lcm_plugin.types import Session, Turn, Usage
+from lcm_plugin.types import Sent, Session, Turn, Usage
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage, ModelResponse
@@ -157,17 +158,18 @@ class LcmCapability(AbstractCapability[AgentDepsT]):
     async def on_model_request_error(
         self, ctx: RunContext[AgentDepsT], *, request_context: ModelRequestContext, error: Exception
     ) -> ModelResponse:
-        """Tries once more with a smaller context when the provider found the call too long."""
-        if self._run.overflow or not overflow_reported({"overflow": str(error)}):
+        """Tries again with a shorter context, as long as the provider finds the call too long."""
+        run = self._run
+        if refusal_of(error) is None or (run.overflow and not is_shorter(run.sent, run.refused)):
             raise error
-        self._run.overflow = str(error)
+        run.overflow, run.refused = error, run.sent
         raise RetryModelRequest from error
 
     async def after_model_request(
         self, ctx: RunContext[AgentDepsT], *, request_context: ModelRequestContext, response: ModelResponse
     ) -> ModelResponse:
         """Takes what the provider counted."""
-        self._run.usage, self._run.overflow = usage_of(response), ""
+        self._run.usage, self._run.overflow = usage_of(response.usage), None
         return response
 
     async def before_tool_execute(
@@ -204,6 +206,7 @@ class LcmCapability(AbstractCapability[AgentDepsT]):
         self._run.overhead = self._overhead(request)
         metadata = {"overflow": self._run.overflow} if self._run.overflow else {}
         context = self.plugin.before_turn(replace(self._run.turn(), metadata=metadata))
+        self._run.sent = context.sent if context else None
         return context.messages if context else None
 
     async def _end(self, messages: Sequence[ModelMessage] | None) -> None:
@@ -242,7 +245,9 @@ class _Run:
         self.window: int | None = None
         self.overhead = 0
         self.usage: Usage | None = None
-        self.overflow = ""
+        self.sent: Sent | None = None
+        self.overflow: Exception | None = None
+        self.refused: Sent | None = None
 
     def turn(self, usage: Usage | None = None) -> Turn:
         """What the core is told of a call: the messages are stored already."""
@@ -254,6 +259,7 @@ class _Run:
             window=self.window,
             overhead_tokens=self.overhead,
             usage=usage,
+            sent=self.sent,
         )
 
 

@@ -16,7 +16,8 @@ from lcm_plugin.errors import ModelTimeout, ModelUnavailable
 from lcm_plugin.hosts.model_errors import model_error
 from lcm_plugin.hosts.pydantic_ai.content import dumps
 from lcm_plugin.hosts.pydantic_ai.messages import from_core
-from lcm_plugin.types import CompletionRequest, CompletionResult, Usage
+from lcm_plugin.messages.usage import usage_of
+from lcm_plugin.types import CompletionRequest, CompletionResult
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelResponse
@@ -96,25 +97,12 @@ def _loop_of_its_own() -> asyncio.AbstractEventLoop:
     return loop
 
 
-def usage_of(response: ModelResponse) -> Usage | None:
-    """What the provider counted; cache reads are part of the input."""
-    counted = response.usage
-    if not counted.input_tokens:
-        return None
-    return Usage(
-        prompt_tokens=counted.input_tokens,
-        completion_tokens=counted.output_tokens,
-        cache_read_tokens=counted.cache_read_tokens,
-        cache_write_tokens=counted.cache_write_tokens,
-    )
-
-
 def _result(response: ModelResponse) -> CompletionResult:
     calls = [part for part in response.parts if part.part_kind == "tool-call"]
     return CompletionResult(
         text="".join(part.content for part in response.parts if part.part_kind == "text"),
         model=response.model_name or "",
-        usage=usage_of(response),
+        usage=usage_of(response.usage),
         tool_calls=[
             {
                 "id": call.tool_call_id,

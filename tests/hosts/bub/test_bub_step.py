@@ -5,10 +5,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from lcm_plugin.hosts.bub.step import answer_of, begin_step, step_of, usage_of
+from lcm_plugin.hosts.bub.step import answer_of, begin_step, step_of
 from lcm_plugin.hosts.bub.tape import bare
 from lcm_plugin.messages.identity import host_id_of
-from lcm_plugin.types import Usage
 
 SYSTEM = {"role": "system", "content": "be kind"}
 
@@ -74,11 +73,3 @@ def test_an_answer_is_what_the_host_will_record() -> None:
     said = answer_of(SimpleNamespace(text="hi", tool_calls=[]), "r1")
     assert bare([said]) == [{"role": "assistant", "content": "hi"}]
     assert ids([calling, said]) == ["assistant:r1"] * 2
-
-
-def test_usage_is_read_in_both_dialects() -> None:
-    openai = {"prompt_tokens": 9, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 4}}
-    assert usage_of(openai) == Usage(9, 2, 4)
-    assert usage_of({"input_tokens": 9, "output_tokens": 2}) == Usage(9, 2)
-    assert usage_of({"prompt_tokens": None}) == Usage()
-    assert usage_of(None) is None

@@ -319,6 +319,32 @@ def test_a_context_that_the_provider_finds_too_long_is_sent_again_shorter(tmp_pa
     middleware.close()
 
 
+@pytest.mark.parametrize("named", [True, False])
+def test_a_window_that_was_assumed_too_large_costs_one_refusal_and_no_turn(
+    tmp_path: Path, named: bool
+) -> None:
+    """Where 128,000 were assumed, and less was true, every turn failed for ever from some turn on."""
+    refused: list[int] = []
+
+    def strict(messages: list[BaseMessage]) -> AIMessage:
+        tokens = size(messages) // 4
+        if tokens > 2_000:
+            refused.append(tokens)
+            limit = (
+                f"maximum context length is 2000 tokens. However, your messages resulted in {tokens} tokens"
+            )
+            raise ValueError(f"This model's {limit}" if named else "The prompt is too long")
+        return answer("noted")
+
+    middleware, model = middleware_in(tmp_path, window=None), ScriptedModel(rule=strict)
+    agent = garden(middleware, model, InMemorySaver())
+    for turn in range(30):
+        assert texts(ask(agent, f"turn {turn}: " + "the beds are wet today " * 30))[-1] == "noted"
+    assert 1 <= len(refused) <= (1 if named else 8)
+    assert model.problems == []
+    middleware.close()
+
+
 def test_without_a_thread_the_call_goes_out_as_it_is(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
