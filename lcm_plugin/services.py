@@ -130,6 +130,7 @@ def build_services(
         intake,
         events,
         clock,
+        withdrawals,
         prune_heartbeats=config.prune_heartbeat_ok,
         standing=standing,
         files_stored=prose.stored,

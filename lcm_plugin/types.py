@@ -85,11 +85,26 @@ class Reset:
 
 
 @dataclass(frozen=True, slots=True)
+class RunPosition:
+    """Where the running turn of a host's list stands, when rows of other runs lie between or behind its own.
+
+    All are seqs: ``fork`` of the message before the turn, ``turn`` of its request, ``end`` of the list's last
+    message where the list ends before what is stored of the turn.
+    """
+
+    fork: int
+    turn: int
+    end: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class IngestReport:
     """How many messages were stored, how many were known already, and why if none was.
 
     Of the stored ones ``converted`` names each value that JSON lacks (``message 1.content: datetime``), and
     ``broken`` each message that could only be stored in part, with the cause.
+    ``withdrawn`` counts the messages that the host's list took back, ``brought_back`` those that it has again. ``run``
+    is for `Engine.assemble`: the context then ends as this list does.
     """
 
     stored: int
@@ -97,6 +112,9 @@ class IngestReport:
     reason: str = ""
     converted: tuple[str, ...] = ()
     broken: tuple[str, ...] = ()
+    withdrawn: int = 0
+    brought_back: int = 0
+    run: RunPosition | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lcm_plugin.ingest.alignment import Incoming
+from lcm_plugin.ingest.matching import Incoming
+from lcm_plugin.messages.blocks import is_instruction
 from lcm_plugin.sessions.kinds import find_conversation, is_isolated
 from lcm_plugin.store.base import Reader
 from lcm_plugin.store.records import Conversation, MessageHead
@@ -16,7 +17,7 @@ _MOST_ENDED = 8
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What is ``stored`` last in the conversation, split where the user began anew.
+    """What is ``stored`` last in the conversation and stands, split where the user began anew.
 
     ``before`` is what was said until then, in the lane's ``ended`` conversations if need be; ``since``
     comes after. ``lane`` are the conversations in which the host's own ids stay known.
@@ -28,6 +29,14 @@ class Past:
     before: Sequence[MessageHead]
     since: Sequence[MessageHead]
     ended: Sequence[MessageHead]
+    whole: bool
+
+    @property
+    def first_talk(self) -> int | None:
+        """The seq of the first message that stands since the user began anew; None when it lies further back."""
+        if not self.whole and len(self.since) == len(self.stored):
+            return None
+        return next((head.seq for head in self.since if not is_instruction(head.role)), None)
 
     def has_prompt(self, item: Incoming) -> bool:
         """Whether an item is the system message that a ``/new`` left in place."""
@@ -44,7 +53,7 @@ def past_of(reader: Reader, session: Session, window: int) -> Past:
     """
     conversation = find_conversation(reader, session)
     lane = reader.lane(session.key) if session.key and not is_isolated(session.key) else []
-    stored = reader.heads(conversation.conversation_id, limit=window) if conversation else []
+    stored = reader.heads(conversation.conversation_id, limit=window, standing=True) if conversation else []
     restart = conversation.restart_seq if conversation else 1
     ended = _ended(reader, lane, window) if len(stored) < window else []
     before = [*ended, *(head for head in stored if head.seq < restart)]
@@ -52,14 +61,15 @@ def past_of(reader: Reader, session: Session, window: int) -> Past:
         {conversation.conversation_id} if conversation else set()
     )
     since = [head for head in stored if head.seq >= restart]
-    return Past(conversation, tuple(sorted(members)), stored, before, since, ended)
+    whole = len(stored) < window
+    return Past(conversation, tuple(sorted(members)), stored, before, since, ended, whole)
 
 
 def _ended(reader: Reader, lane: Sequence[Conversation], window: int) -> list[MessageHead]:
     """The end of what the lane's archived conversations hold, as one row of messages."""
     heads: list[MessageHead] = []
     for row in [row for row in reversed(lane) if not row.active][:_MOST_ENDED]:
-        heads = [*reader.heads(row.conversation_id, limit=window - len(heads)), *heads]
+        heads = [*reader.heads(row.conversation_id, limit=window - len(heads), standing=True), *heads]
         if len(heads) >= window:
             break
     return heads

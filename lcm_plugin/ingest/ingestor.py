@@ -9,62 +9,28 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from lcm_plugin.errors import InputError, OutcomeUnknown, StoreError
 from lcm_plugin.events import EventBus
 from lcm_plugin.files.externalise import PayloadStore
-from lcm_plugin.ingest.alignment import (
-    WINDOW_SLACK,
-    Incoming,
-    new_in_delta,
-    new_in_list,
-    replayed_head,
-    replayed_turn,
-)
 from lcm_plugin.ingest.heartbeat import idle_heartbeat_rows
-from lcm_plugin.ingest.history import past_of
 from lcm_plugin.ingest.host_noise import StandingTexts
 from lcm_plugin.ingest.intake import NOT_THE_MESSAGE, Batch, Intake, with_room_to_recurse
-from lcm_plugin.ingest.pending_commits import UnsureMessages
+from lcm_plugin.ingest.plan import Plan, Planner
 from lcm_plugin.ingest.rows import PreparedRow, RowMaker, append_rows
-from lcm_plugin.ingest.shown import shown_to_models
-from lcm_plugin.messages.blocks import Call, calls_answered, calls_of, text_of
-from lcm_plugin.messages.identity import identity_of
-from lcm_plugin.messages.markup import is_notice, plain_text, stub_id_of, summary_id_of
+from lcm_plugin.messages.blocks import Call, calls_of
 from lcm_plugin.messages.parts import rebuild
 from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.sessions.kinds import open_conversation
-from lcm_plugin.store.base import Reader, Store, Writer
-from lcm_plugin.store.records import Conversation, FileRecord, MessageHead
+from lcm_plugin.sessions.withdrawal import Withdrawals
+from lcm_plugin.store.base import Store, Writer
+from lcm_plugin.store.records import Conversation, FileRecord
 from lcm_plugin.store.retry import again
 from lcm_plugin.types import IngestMode, IngestReport, Message, Session
 
 _CYCLE = 4
-
-
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """Indices that are new, and the state of the conversation for which that holds.
-
-    ``settled`` counts messages whose commit was not answered and that are found to be stored.
-    """
-
-    new: list[int]
-    conversation: Conversation | None
-    settled: int = 0
-
-    def writes_run(self, session: Session) -> bool:
-        """Whether the run that repeats what is stored is to be remembered with its conversation."""
-        mine = self.conversation
-        return mine is not None and session.id is not None and mine.session_id != session.id
-
-    def holds_for(self, conversation: Conversation) -> bool:
-        if self.conversation is None:
-            return conversation.next_seq == 1
-        mine = self.conversation
-        return (mine.conversation_id, mine.next_seq) == (conversation.conversation_id, conversation.next_seq)
 
 
 class _Undo(Exception):
@@ -82,6 +48,7 @@ class Ingestor:
         intake: Intake,
         events: EventBus,
         clock: Callable[[], int],
+        withdrawals: Withdrawals,
         *,
         prune_heartbeats: bool = False,
         standing: StandingTexts | None = None,
@@ -97,7 +64,8 @@ class Ingestor:
         self._standing = standing or StandingTexts((), ())
         self._intake = intake
         self._rows = RowMaker(counter, payloads)
-        self._unsure = UnsureMessages()
+        self._planner = Planner(payloads)
+        self._withdrawals = withdrawals
 
     def ingest(self, session: Session, messages: Sequence[Message], mode: IngestMode) -> IngestReport:
         """Stores what is new of ``messages``; all of it or, on any error but `OutcomeUnknown`, nothing.
@@ -126,36 +94,42 @@ class Ingestor:
         return store()
 
     def _store_new(self, session: Session, batch: Batch, mode: IngestMode, count: int) -> IngestReport:
-        now, lane = self._clock(), _lane(session)
+        now, planner = self._clock(), self._planner
         with self._store.read() as reader:
-            incoming = self._reduce(reader, batch)
-            plan = self._plan(reader, session, incoming, mode)
-        if not plan.new and not plan.writes_run(session):
-            self._unsure.settled(lane)
-            return self._nothing_new(session, count, plan.settled)
+            incoming = planner.reduce(reader, batch)
+            plan = planner.plan(reader, session, incoming, mode)
+        if not plan.new and not plan.branch.changes and not plan.writes_run(session):
+            planner.settled(session, plan)
+            return self._nothing_new(session, count, plan)
         prepared = self._prepare(batch, plan.new, session, now)
         try:
             with self._store.write() as writer:
                 conversation = open_conversation(writer, session, now)
                 if not plan.holds_for(conversation):
-                    plan = self._plan(writer, session, incoming, mode)
+                    plan = planner.plan(writer, session, incoming, mode)
                     missing = [index for index in plan.new if index not in prepared]
                     prepared |= self._prepare(batch, missing, session, now)
-                append_rows(writer, conversation, [prepared[index] for index in plan.new], now)
+                branch = plan.branch
+                here = conversation.conversation_id
+                withdrawn = self._withdrawals.withdraw(writer, here, branch.withdrawn, now)
+                brought_back = self._withdrawals.bring_back(writer, here, branch.restored, now)
+                rows = [prepared[index] for index in plan.new]
+                append_rows(writer, conversation, rows, now, follows=branch.follows)
                 # A removal that ran since then may have taken bytes away that nobody referred to yet.
                 gone = [index for index in plan.new if not self._payloads.holds(prepared[index].files)]
                 self._prepare(batch, gone, session, now)
                 if self._prune_heartbeats or self._standing.has_controls:
                     self._hide_idle(writer, conversation, len(plan.new), now)
         except OutcomeUnknown:
-            self._unsure.note(lane, conversation, [incoming[index] for index in plan.new])
+            planner.unsure(session, conversation, [incoming[index] for index in plan.new])
             raise
-        self._unsure.settled(lane)
+        planner.settled(session, plan, conversation)
         self._files_stored([record for index in plan.new for record in prepared[index].files])
-        return self._stored(session, conversation, batch, plan, count)
+        report = self._stored(session, conversation, batch, plan, count)
+        return replace(report, withdrawn=len(withdrawn), brought_back=len(brought_back), run=branch.run)
 
     def _stored(
-        self, session: Session, conversation: Conversation, batch: Batch, plan: _Plan, count: int
+        self, session: Session, conversation: Conversation, batch: Batch, plan: Plan, count: int
     ) -> IngestReport:
         stored = len(plan.new) + plan.settled
         converted, broken = batch.converted(plan.new), batch.broken(plan.new)
@@ -163,6 +137,9 @@ class Ingestor:
             self._events.emit, conversation_id=conversation.conversation_id, session_key=session.key
         )
         emit("ingest.stored", level=logging.DEBUG, stored=stored, skipped=count - stored)
+        if plan.branch.changes:
+            taken_back, again = len(plan.branch.withdrawn), len(plan.branch.restored)
+            emit("ingest.withdrawn", level=logging.DEBUG, withdrawn=taken_back, brought_back=again)
         if converted:
             emit("ingest.converted", level=logging.DEBUG, values=len(converted))
         if broken:
@@ -200,14 +177,14 @@ class Ingestor:
         except Exception as error:  # noqa: BLE001 - whatever the store raises is the answer
             return error
 
-    def _nothing_new(self, session: Session, count: int, settled: int) -> IngestReport:
-        if settled:
-            return IngestReport(settled, count - settled)
+    def _nothing_new(self, session: Session, count: int, plan: Plan) -> IngestReport:
+        if plan.settled:
+            return IngestReport(plan.settled, count - plan.settled, run=plan.branch.run)
         why = "everything is stored already"
         self._events.emit(
             "ingest.skipped", level=logging.DEBUG, session_key=session.key, messages=count, reason=why
         )
-        return IngestReport(0, count, why)
+        return IngestReport(0, count, why, run=plan.branch.run)
 
     def seed(self, session: Session, messages: Sequence[Message], times: Sequence[int]) -> int:
         """Stores copies of another lane's messages, with their times, in a conversation that has none.
@@ -231,106 +208,12 @@ class Ingestor:
             append_rows(writer, conversation, rows, now)
         return len(rows)
 
-    def _reduce(self, reader: Reader, batch: Batch) -> list[Incoming]:
-        ours = self._known_as_ours(reader, batch.messages)
-        return [
-            replace(item, ours=True) if index in ours else item for index, item in enumerate(batch.incoming)
-        ]
-
-    def _known_as_ours(self, reader: Reader, given: Sequence[Message]) -> set[int]:
-        """Messages that are our own summaries, stubs or notices, with ids that exist."""
-        notices, summaries, stubs = set(), {}, {}
-        for index, message in enumerate(given):
-            text = plain_text(message)
-            if text is None:
-                continue
-            if (summary_id := summary_id_of(text)) is not None:
-                summaries[index] = summary_id
-            elif is_notice(text):
-                notices.add(index)
-            elif message["role"] == "tool" and (ref := stub_id_of(text)) is not None:
-                stubs[index] = int(ref[4:])
-        known = reader.summaries(list(summaries.values())) if summaries else {}
-        stored = reader.messages_by_id(list(stubs.values())) if stubs else {}
-        return (
-            notices
-            | {index for index, summary_id in summaries.items() if summary_id in known}
-            | {
-                index
-                for index, message_id in stubs.items()
-                if message_id in stored and stored[message_id].head.answers == calls_answered(given[index])
-            }
-        )
-
-    def _plan(self, reader: Reader, session: Session, incoming: list[Incoming], mode: IngestMode) -> _Plan:
-        plan = self._compare(reader, session, incoming, mode)
-        seen = self._unsure.look(reader, _lane(session), incoming)
-        new = set(plan.new)
-        if seen.stored:
-            return _Plan(sorted(new - seen.places), plan.conversation, len(seen.places))
-        if mode != "sync":
-            # They were new when they could not be stored, however alike the stored end is.
-            new |= seen.places
-        return _Plan(sorted(new), plan.conversation)
-
-    def _compare(self, reader: Reader, session: Session, incoming: list[Incoming], mode: IngestMode) -> _Plan:
-        refers = any(item.refers for item in incoming)
-        window = len(incoming) + (WINDOW_SLACK if mode == "sync" or refers else 0)
-        past = past_of(reader, session, window)
-        if mode == "all":
-            return _Plan(list(range(len(incoming))), past.conversation)
-        if former := reader.former_identities(past.lane):
-            incoming = [replace(item, identity=former.get(item.identity, item.identity)) for item in incoming]
-        host_ids = [item.host_id for item in incoming if item.host_id]
-        known_ids = reader.known_host_ids(past.lane, host_ids) if past.lane and host_ids else set()
-        if refers and past.stored:
-            incoming = self._recognise(reader, incoming, past.stored)
-        if mode == "append":
-            if replayed_turn(incoming, past.ended):
-                return _Plan([], past.conversation)
-            return _Plan(new_in_delta(incoming, past.stored, known_ids), past.conversation)
-
-        def load_texts(message_ids: Sequence[int]) -> dict[int, str]:
-            rows = reader.messages_by_id(message_ids)
-            return {message_id: text_of(rebuild(row)) for message_id, row in rows.items()}
-
-        def find_rows(identities: Sequence[int]) -> list[MessageHead]:
-            if past.conversation is None:
-                return []
-            return reader.heads_with_identity(
-                past.conversation.conversation_id, identities, limit=4 * len(incoming) + WINDOW_SLACK
-            )
-
-        skipped = 0
-        if past.before and len(past.since) < len(incoming):
-            skipped = replayed_head(incoming, past.before, past.since, load_texts)
-        new = new_in_list(incoming[skipped:], past.since, known_ids, load_texts, find_rows)
-        indices = [index + skipped for index in new]
-        return _Plan([index for index in indices if not past.has_prompt(incoming[index])], past.conversation)
-
-    def _recognise(
-        self, reader: Reader, incoming: list[Incoming], stored: Sequence[MessageHead]
-    ) -> list[Incoming]:
-        """Messages that come back with our file references count as what they were before."""
-        rows = reader.messages_by_id([head.message_id for head in stored])
-        shown = {
-            identity_of(shown_to_models(row, lambda part: self._payloads.read_part(reader, part))): (
-                row.head.identity
-            )
-            for row in rows.values()
-            if any(part.file_id for part in row.parts)
-        }
-        return [
-            replace(item, identity=shown[item.identity]) if item.refers and item.identity in shown else item
-            for item in incoming
-        ]
-
     def _prepare(
         self, batch: Batch, indices: Sequence[int], session: Session, now: int
     ) -> dict[int, PreparedRow]:
         """Rows of some messages; one that cannot be taken apart becomes a broken record in the batch, too."""
         calls = {call.id: call for message in batch.messages for call in calls_of(message) if call.id}
-        lane, rows = _lane(session), {}
+        lane, rows = session.key or session.id or "", {}
         for index in indices:
             make = partial(self._make_row, batch, index, lane, now, calls)
             try:
@@ -360,7 +243,3 @@ class Ingestor:
         fresh = [ordered[index].head.message_id for index in sorted(idle) if not ordered[index].head.hidden]
         if fresh:
             writer.hide(conversation.conversation_id, fresh, now)
-
-
-def _lane(session: Session) -> str:
-    return session.key or session.id or ""

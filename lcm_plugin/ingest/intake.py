@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from lcm_plugin.errors import EngineClosed, StoreError
-from lcm_plugin.ingest.alignment import Incoming
 from lcm_plugin.ingest.host_noise import StandingTexts
+from lcm_plugin.ingest.matching import Incoming
 from lcm_plugin.ingest.redaction import Redactor
 from lcm_plugin.ingest.rows import incoming_of
 from lcm_plugin.messages.convert import NoMessage, broken_record, to_message

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lcm_plugin.ingest.alignment import Incoming
+from lcm_plugin.ingest.matching import Incoming
 from lcm_plugin.store.base import Reader
 from lcm_plugin.store.records import Conversation
 

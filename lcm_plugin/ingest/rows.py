@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from lcm_plugin.files.externalise import PayloadStore
 from lcm_plugin.files.find import mentions_reference
-from lcm_plugin.ingest.alignment import Incoming
 from lcm_plugin.ingest.host_noise import StandingTexts
+from lcm_plugin.ingest.matching import Incoming
 from lcm_plugin.ingest.toolnames import name_results
 from lcm_plugin.messages.blocks import (
     Call,
@@ -100,10 +100,21 @@ def incoming_of(message: Message, standing: StandingTexts, *, ours: bool = False
 
 
 def append_rows(
-    writer: Writer, conversation: Conversation, prepared: Sequence[PreparedRow], now: int
+    writer: Writer,
+    conversation: Conversation,
+    prepared: Sequence[PreparedRow],
+    now: int,
+    *,
+    follows: int | None = None,
 ) -> None:
-    """Appends rows, links calls with their results, and keeps the payloads' records."""
+    """Appends rows, links calls with their results, and keeps the payloads' records.
+
+    ``follows`` is the seq of the message before the first of them, where that is not the newest one.
+    """
+    if not prepared:
+        return
     rows = [item.row for item in prepared]
+    rows[0] = replace(rows[0], follows=follows)
     if any(row.calls or row.answers for row in rows):
         recent = writer.call_rows(conversation.conversation_id, limit=_RECENT_CALLS)
         rows = name_results(writer, conversation.conversation_id, rows, recent)

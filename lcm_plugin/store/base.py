@@ -75,9 +75,9 @@ class Reader(SearchReader, AuditReader, TransferReader, RemovalReader, JobReader
         """All messages after a seq, in order."""
 
     def heads_with_identity(
-        self, conversation_id: int, identities: Sequence[int], *, limit: int
+        self, conversation_id: int, identities: Sequence[int], *, limit: int, withdrawn: bool = False
     ) -> list[MessageHead]:
-        """The newest ``limit`` messages with one of the identities, in order."""
+        """The newest ``limit`` messages with one of the identities, in order; or those of them that are withdrawn."""
 
     def messages(self, conversation_id: int, *, after_seq: int = 0, limit: int) -> list[StoredMessage]:
         """Messages in order, for paging."""

@@ -97,12 +97,12 @@ def test_a_message_that_the_store_refuses_does_not_hold_up_the_others(
     engine = open_engine()
     append = rows.append_rows
 
-    def refusing(writer: Any, conversation: Any, prepared: Any, now: int) -> None:
+    def refusing(writer: Any, conversation: Any, prepared: Any, now: int, **more: Any) -> None:
         if any(
             part.text == "unlucky" for one in prepared for part in one.row.parts if len(one.row.parts) == 1
         ):
             raise StoreError("string or blob too big")
-        append(writer, conversation, prepared, now)
+        append(writer, conversation, prepared, now, **more)
 
     monkeypatch.setattr("lcm_plugin.ingest.ingestor.append_rows", refusing)
     listing = [user("one"), user("unlucky"), assistant("two")]
@@ -115,7 +115,7 @@ def test_a_message_that_the_store_refuses_does_not_hold_up_the_others(
 def test_a_fault_of_the_store_breaks_no_message(
     engine: Engine, session: Session, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    def failing(*_: Any) -> None:
+    def failing(*_: Any, **__: Any) -> None:
         raise error
 
     with monkeypatch.context() as patch:

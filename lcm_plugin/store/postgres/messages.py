@@ -48,11 +48,11 @@ class MessageQueries(Handle):
         return [message_head(row) for row in rows]
 
     def heads_with_identity(
-        self, conversation_id: int, identities: Sequence[int], *, limit: int
+        self, conversation_id: int, identities: Sequence[int], *, limit: int, withdrawn: bool = False
     ) -> list[MessageHead]:
         rows = self._all(
             f"SELECT {HEAD_COLUMNS} FROM messages m WHERE m.conversation_id = %s AND m.identity = ANY(%s) "
-            "ORDER BY m.seq DESC LIMIT %s",
+            f"{'AND m.withdrawn_at IS NOT NULL ' if withdrawn else ''}ORDER BY m.seq DESC LIMIT %s",
             (conversation_id, list(identities), limit),
         )
         return [message_head(row) for row in reversed(rows)]

@@ -339,6 +339,7 @@ CREATE INDEX integrity_jobs_finished ON integrity_jobs (finished_at DESC, conver
 _WITHDRAWN = """
 ALTER TABLE messages ADD COLUMN withdrawn_at bigint;
 ALTER TABLE messages ADD COLUMN follows bigint;
+CREATE INDEX messages_withdrawn ON messages (conversation_id, identity) WHERE withdrawn_at IS NOT NULL;
 """
 
 MIGRATIONS: tuple[str, ...] = (_BASE, _REMOVALS, _INTEGRITY_JOBS, _FAST_READS, _WITHDRAWN)

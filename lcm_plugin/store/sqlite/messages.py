@@ -52,10 +52,11 @@ class MessageQueries(Handle):
         return [message_head(row) for row in rows]
 
     def heads_with_identity(
-        self, conversation_id: int, identities: Sequence[int], *, limit: int
+        self, conversation_id: int, identities: Sequence[int], *, limit: int, withdrawn: bool = False
     ) -> list[MessageHead]:
         rows = self._all(
             f"SELECT {HEAD_COLUMNS} FROM messages m WHERE m.conversation_id = ? "
+            f"{'AND m.withdrawn_at IS NOT NULL ' if withdrawn else ''}"
             "AND m.identity IN (SELECT value FROM json_each(?)) ORDER BY m.seq DESC LIMIT ?",
             (conversation_id, json.dumps(list(identities)), limit),
         )

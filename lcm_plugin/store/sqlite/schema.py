@@ -266,6 +266,7 @@ CREATE INDEX integrity_jobs_finished ON integrity_jobs (finished_at DESC, conver
 _WITHDRAWN = """
 ALTER TABLE messages ADD COLUMN withdrawn_at INTEGER;
 ALTER TABLE messages ADD COLUMN follows INTEGER;
+CREATE INDEX messages_withdrawn ON messages (conversation_id, identity) WHERE withdrawn_at IS NOT NULL;
 """
 
 

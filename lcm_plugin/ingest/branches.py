@@ -1,0 +1,246 @@
+"""What a host's whole list takes back and brings back, and where its running turn stands.
+
+The host's list is the truth about the end of the talk. Every row knows the row before it in the list that brought
+it (`MessageHead.before`), so the rows of a conversation are a tree, and a list is a path in it. Where a list goes on
+behind its last stored message, other rows that went on from there are withdrawn; where it goes on as withdrawn rows
+did, these come back. What two runs say at the same time stands on two paths, and neither withdraws the other.
+docs/sessions.md has the table of what a list can look like.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from lcm_plugin.ingest.alignment import Alignment
+from lcm_plugin.ingest.matching import Incoming, is_proof, is_said, is_same_id
+from lcm_plugin.messages.blocks import is_instruction
+from lcm_plugin.store.records import MessageHead
+from lcm_plugin.types import RunPosition
+
+RowsAfter = Callable[[int], list[MessageHead]]
+_MOST_RUNS = 1_024
+_SUMMARY_CHARS = 600
+# A host that compacts its list puts an account of its own where the beginning was.
+_SUMMARY_WORDS = re.compile(
+    r"\b(?:summar(?:y|ies|i[sz]ed)|compact(?:ed|ion)|condensed|continued from)\b", re.I
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What is known of a conversation before a list is compared with it.
+
+    ``next_seq`` is where the next row goes, ``first`` the seq of the first talk that stands, None when it lies
+    too far back. ``root`` is the seq behind which this run's lists began, None for a run without earlier lists.
+    """
+
+    next_seq: int
+    first: int | None
+    root: int | None
+    rows_after: RowsAfter
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A list's effect. ``follows`` goes to the first new row, ``root`` is the seq behind which the list begins."""
+
+    new: list[int]
+    withdrawn: tuple[MessageHead, ...] = ()
+    restored: tuple[MessageHead, ...] = ()
+    follows: int | None = None
+    root: int | None = None
+    run: RunPosition | None = None
+
+    @property
+    def changes(self) -> bool:
+        """Whether rows are withdrawn or come back."""
+        return bool(self.withdrawn or self.restored)
+
+
+class ListRoots:
+    """Where the lists of each run of a host began, as far as this process saw them. Thread-safe.
+
+    A list with nothing but a new question takes back what the run's earlier lists held, and not what the store
+    knows from elsewhere: an earlier process, an import, a parent.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._roots: OrderedDict[tuple[int, str | None], int] = OrderedDict()
+
+    def root(self, conversation_id: int, run: str | None) -> int | None:
+        """The seq behind which the run's lists began."""
+        with self._lock:
+            return self._roots.get((conversation_id, run))
+
+    def note(self, conversation_id: int, run: str | None, root: int | None) -> None:
+        """A list that begins behind ``root`` is stored."""
+        if root is None:
+            return
+        with self._lock:
+            key = (conversation_id, run)
+            self._roots[key] = min(root, self._roots.get(key, root))
+            self._roots.move_to_end(key)
+            if len(self._roots) > _MOST_RUNS:
+                self._roots.popitem(last=False)
+
+
+def follow_list(items: Sequence[Incoming], alignment: Alignment, ground: Ground) -> Branch:
+    """What a list that was aligned withdraws, brings back and adds."""
+    path = _Path(items, alignment, ground)
+    if path.last is None:
+        return path.branch((), ())
+    path.walk()
+    restored = path.restored()
+    if not path.goes_on and not restored:
+        return path.branch((), ())
+    if not path.is_trusted:
+        return Branch(alignment.new)
+    return path.branch(path.gone(restored), restored)
+
+
+class _Path:
+    """A list as a path through the stored rows."""
+
+    def __init__(self, items: Sequence[Incoming], alignment: Alignment, ground: Ground) -> None:
+        self._items = items
+        self._ground = ground
+        self._rows = dict(alignment.rows)
+        self._new = list(alignment.new)
+        self._begins_anew = False
+        talk = [index for index, row in self._rows.items() if not is_instruction(row.role)]
+        self._end = max(talk, default=-1)
+        self.last = self._rows[self._end].seq if talk else self._fresh_start()
+        self._after = self._rows_after(self.last) if self.last is not None else []
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether something new follows the last stored message."""
+        return any(index > self._end for index in self._new)
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether the stored messages are surely those of the list: small talk alone is no proof in a short list."""
+        pairs = [(self._items[index], row) for index, row in self._rows.items()]
+        first = min(
+            (row.seq for row in self._rows.values() if not is_instruction(row.role)),
+            default=self._ground.first,
+        )
+        return self._begins_anew or first == self._ground.first or any(is_proof(*pair) for pair in pairs)
+
+    def walk(self) -> None:
+        """Finds among the new messages those that went on here before and were withdrawn."""
+        went_on = {(row.before, row.identity): row for row in self._after if row.withdrawn_at is not None}
+        for index in [index for index in self._new if index > self._end]:
+            row = went_on.get((self.last or 0, self._items[index].identity))
+            if row is None or not _may_be_same(self._items[index], row):
+                return
+            self._rows[index] = row
+            self._new.remove(index)
+            self._end, self.last = index, row.seq
+
+    def restored(self) -> list[MessageHead]:
+        """The withdrawn rows that the list has again, in order."""
+        return sorted(
+            (row for row in self._rows.values() if row.withdrawn_at is not None), key=lambda row: row.seq
+        )
+
+    def gone(self, restored: Sequence[MessageHead]) -> list[MessageHead]:
+        """The rows that went on where the list goes on otherwise."""
+        last = self.last or 0
+        base = min([last, *(row.before for row in restored)])
+        rows = self._rows_after(base)
+        path = {row.seq for row in self._rows.values()}
+        forks: dict[int, tuple[int, MessageHead]] = {}
+        for row in rows:
+            if row.seq not in path:
+                forks[row.seq] = forks.get(row.before, (row.before, row))
+        passed_over = {
+            item.identity
+            for index, item in enumerate(self._items)
+            if not item.ours and index not in self._rows and index not in self._new
+        }
+        goes_on = next((self._items[index] for index in self._new if index > self._end), None)
+        answers = goes_on is not None and not _speaks(goes_on)
+        gone = []
+        for row in rows:
+            if row.seq in path or row.hidden or is_instruction(row.role) or row.identity in passed_over:
+                continue
+            fork, first = forks[row.seq]
+            beside = answers and first.role == "user" and not first.answers
+            if fork < base or (beside and self._ran_then(first, rows, last, bool(restored))):
+                continue
+            gone.append(row)
+        return gone
+
+    def branch(self, withdrawn: Sequence[MessageHead], restored: Sequence[MessageHead]) -> Branch:
+        """The list's effect, when all that was found holds."""
+        newest = self._ground.next_seq - 1
+        follows = self.last if self.goes_on and self.last is not None and self.last != newest else None
+        seqs = {index: row.seq for index, row in self._rows.items()}
+        seqs |= {index: newest + 1 + n for n, index in enumerate(self._new)}
+        before = [row.before for row in self._rows.values() if not is_instruction(row.role)]
+        if self._new:
+            before.append(newest if follows is None else follows)
+        return Branch(
+            self._new,
+            tuple(withdrawn),
+            tuple(restored),
+            follows,
+            min(before, default=None),
+            self._running_turn(seqs, follows),
+        )
+
+    def _running_turn(self, seqs: dict[int, int], follows: int | None) -> RunPosition | None:
+        """Where the list's running turn stands, if there are other rows between its own or behind them."""
+        asked = next((index for index in sorted(seqs, reverse=True) if _speaks(self._items[index])), None)
+        if asked is None:
+            return None
+        turn = seqs[asked]
+        if asked in self._rows:
+            fork = self._rows[asked].before
+        else:
+            fork = turn - 1 if follows is None or asked != self._new[0] else follows
+        own = sorted(seq for index, seq in seqs.items() if index >= asked)
+        newest = self._ground.next_seq - 1 + len(self._new)
+        if fork == turn - 1 and own == list(range(turn, newest + 1)):
+            return None
+        index = max(seqs)
+        waits = (
+            index == len(self._items) - 1 and index in self._rows and self._items[index].role != "assistant"
+        )
+        return RunPosition(fork, turn, seqs[index] if waits else None)
+
+    def _ran_then(self, first: MessageHead, rows: Sequence[MessageHead], last: int, restored: bool) -> bool:
+        """Whether the list's running turn was not answered yet when another one began with ``first``."""
+        if not restored:
+            return first.before == last
+        return not any(row.before == last and row.seq < first.seq for row in rows)
+
+    def _fresh_start(self) -> int | None:
+        """Behind which row a list begins that has nothing of the store; None when it is no such list."""
+        talk = [item for item in self._items if not item.ours and not is_instruction(item.role)]
+        if self._ground.root is None or not self._new or not talk or len(talk) < len(self._items_not_ours()):
+            return None
+        if not _speaks(talk[0]) or _SUMMARY_WORDS.search(talk[0].text[:_SUMMARY_CHARS]):
+            return None
+        self._begins_anew = True
+        return self._ground.root
+
+    def _items_not_ours(self) -> list[Incoming]:
+        return [item for item in self._items if not is_instruction(item.role)]
+
+    def _rows_after(self, seq: int) -> list[MessageHead]:
+        return self._ground.rows_after(seq) if seq < self._ground.next_seq - 1 else []
+
+
+def _speaks(item: Incoming) -> bool:
+    return not item.ours and is_said(item) and (not item.answers or bool(item.text.strip()))
+
+
+def _may_be_same(item: Incoming, row: MessageHead) -> bool:
+    return not (item.host_id and row.host_id) or is_same_id(item, row)

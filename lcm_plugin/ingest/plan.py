@@ -1,0 +1,233 @@
+"""Comparing what a host hands over with what is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from lcm_plugin.files.externalise import PayloadStore
+from lcm_plugin.ingest.alignment import (
+    WINDOW_SLACK,
+    Alignment,
+    align_list,
+    new_in_delta,
+    replayed_head,
+    replayed_turn,
+)
+from lcm_plugin.ingest.branches import Branch, Ground, ListRoots, follow_list
+from lcm_plugin.ingest.history import Past, past_of
+from lcm_plugin.ingest.intake import Batch
+from lcm_plugin.ingest.matching import Incoming
+from lcm_plugin.ingest.pending_commits import UnsureMessages
+from lcm_plugin.ingest.shown import shown_to_models
+from lcm_plugin.messages.blocks import calls_answered, text_of
+from lcm_plugin.messages.identity import identity_of
+from lcm_plugin.messages.markup import is_notice, plain_text, stub_id_of, summary_id_of
+from lcm_plugin.messages.parts import rebuild
+from lcm_plugin.store.base import Reader
+from lcm_plugin.store.records import Conversation, MessageHead
+from lcm_plugin.types import IngestMode, Message, Session
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Indices that are new, and the state of the conversation for which that holds.
+
+    ``settled`` counts messages whose commit was not answered and that are found to be stored. ``branch`` is what a
+    whole list does besides.
+    """
+
+    new: list[int]
+    conversation: Conversation | None
+    settled: int = 0
+    branch: Branch = field(default_factory=lambda: Branch([]))
+
+    def writes_run(self, session: Session) -> bool:
+        """Whether the run that repeats what is stored is to be remembered with its conversation."""
+        mine = self.conversation
+        return mine is not None and session.id is not None and mine.session_id != session.id
+
+    def holds_for(self, conversation: Conversation) -> bool:
+        """Whether nothing was stored in the conversation meanwhile."""
+        if self.conversation is None:
+            return conversation.next_seq == 1
+        mine = self.conversation
+        return (mine.conversation_id, mine.next_seq) == (conversation.conversation_id, conversation.next_seq)
+
+
+class Planner:
+    """Says what of a host's messages is new. Thread-safe."""
+
+    def __init__(self, payloads: PayloadStore) -> None:
+        self._payloads = payloads
+        self._unsure = UnsureMessages()
+        self._roots = ListRoots()
+
+    def reduce(self, reader: Reader, batch: Batch) -> list[Incoming]:
+        """What is compared of each message, with those marked that are our own texts."""
+        ours = _known_as_ours(reader, batch.messages)
+        return [
+            replace(item, ours=True) if index in ours else item for index, item in enumerate(batch.incoming)
+        ]
+
+    def plan(self, reader: Reader, session: Session, incoming: list[Incoming], mode: IngestMode) -> Plan:
+        """What of the messages is new, and what a whole list takes back."""
+        plan = self._compare(reader, session, incoming, mode)
+        seen = self._unsure.look(reader, _lane(session), incoming)
+        new = set(plan.new)
+        if seen.stored:
+            return replace(plan, new=sorted(new - seen.places), settled=len(seen.places))
+        if mode != "sync":
+            # They were new when they could not be stored, however alike the stored end is.
+            new |= seen.places
+        return replace(plan, new=sorted(new))
+
+    def unsure(self, session: Session, conversation: Conversation, incoming: Sequence[Incoming]) -> None:
+        """The commit that was to append these messages was not answered."""
+        self._unsure.note(_lane(session), conversation, incoming)
+
+    def settled(self, session: Session, plan: Plan, conversation: Conversation | None = None) -> None:
+        """A plan was carried out, in this conversation."""
+        self._unsure.settled(_lane(session))
+        conversation = conversation or plan.conversation
+        if conversation is not None:
+            self._roots.note(conversation.conversation_id, session.id, plan.branch.root)
+
+    def _compare(self, reader: Reader, session: Session, incoming: list[Incoming], mode: IngestMode) -> Plan:
+        refers = any(item.refers for item in incoming)
+        window = len(incoming) + (WINDOW_SLACK if mode == "sync" or refers else 0)
+        past = past_of(reader, session, window)
+        if mode == "all":
+            return _appended(list(range(len(incoming))), past)
+        if former := reader.former_identities(past.lane):
+            incoming = [replace(item, identity=former.get(item.identity, item.identity)) for item in incoming]
+        host_ids = [item.host_id for item in incoming if item.host_id]
+        known_ids = reader.known_host_ids(past.lane, host_ids) if past.lane and host_ids else set()
+        if refers and past.stored:
+            incoming = self._recognise(reader, incoming, past.stored)
+        if mode == "append":
+            if replayed_turn(incoming, past.ended):
+                return Plan([], past.conversation)
+            return _appended(new_in_delta(incoming, past.stored, known_ids), past)
+        return self._compare_list(reader, session, incoming, past, known_ids)
+
+    def _compare_list(
+        self,
+        reader: Reader,
+        session: Session,
+        incoming: list[Incoming],
+        past: Past,
+        known_ids: set[str],
+    ) -> Plan:
+        """What a whole list adds, takes back and brings back."""
+        conversation = past.conversation
+        here, since = (conversation.conversation_id, conversation.restart_seq) if conversation else (0, 1)
+
+        def load_texts(message_ids: Sequence[int]) -> dict[int, str]:
+            rows = reader.messages_by_id(message_ids)
+            return {message_id: text_of(rebuild(row)) for message_id, row in rows.items()}
+
+        def find_rows(identities: Sequence[int]) -> list[MessageHead]:
+            return reader.heads_with_identity(here, identities, limit=4 * len(incoming) + WINDOW_SLACK)
+
+        def find_withdrawn(identities: Sequence[int]) -> list[MessageHead]:
+            limit = 4 * len(incoming) + WINDOW_SLACK
+            rows = reader.heads_with_identity(here, identities, limit=limit, withdrawn=True)
+            return [row for row in rows if row.seq >= since]
+
+        skipped = 0
+        if past.before and len(past.since) < len(incoming):
+            skipped = replayed_head(incoming, past.before, past.since, load_texts)
+        given = incoming[skipped:]
+        root = None if skipped else self._roots.root(here, session.id)
+        begins = None if root is None else max(root + 1, past.first_talk or 0)
+        alignment = align_list(given, past.since, known_ids, load_texts, find_rows, find_withdrawn, begins)
+        alignment = Alignment(
+            {**alignment.rows, **self._rows_by_id(reader, here, given, known_ids, alignment)},
+            [index for index in alignment.new if not past.has_prompt(given[index])],
+        )
+        if conversation is None:
+            return Plan([index + skipped for index in alignment.new], None, branch=Branch([], root=0))
+        ground = Ground(
+            conversation.next_seq,
+            past.first_talk,
+            root,
+            lambda seq: [row for row in reader.heads_after(here, seq) if row.seq >= since],
+        )
+        branch = follow_list(given, alignment, ground)
+        return Plan([index + skipped for index in branch.new], conversation, branch=branch)
+
+    @staticmethod
+    def _rows_by_id(
+        reader: Reader,
+        conversation_id: int,
+        items: Sequence[Incoming],
+        known_ids: set[str],
+        alignment: Alignment,
+    ) -> dict[int, MessageHead]:
+        """The rows that a host's own ids name and that lie too far back to be aligned."""
+        ids = {
+            item.host_id: index
+            for index, item in enumerate(items)
+            if item.host_id in known_ids and index not in alignment.rows
+        }
+        if not ids:
+            return {}
+        found = reader.heads_with_host_ids(conversation_id, [str(host_id) for host_id in ids])
+        return {ids[host_id]: head for host_id, head in found.items()}
+
+    def _recognise(
+        self, reader: Reader, incoming: list[Incoming], stored: Sequence[MessageHead]
+    ) -> list[Incoming]:
+        """Messages that come back with our file references count as what they were before."""
+        rows = reader.messages_by_id([head.message_id for head in stored])
+        shown = {
+            identity_of(shown_to_models(row, lambda part: self._payloads.read_part(reader, part))): (
+                row.head.identity
+            )
+            for row in rows.values()
+            if any(part.file_id for part in row.parts)
+        }
+        return [
+            replace(item, identity=shown[item.identity]) if item.refers and item.identity in shown else item
+            for item in incoming
+        ]
+
+
+def _known_as_ours(reader: Reader, given: Sequence[Message]) -> set[int]:
+    """Messages that are our own summaries, stubs or notices, with ids that exist."""
+    notices, summaries, stubs = set(), {}, {}
+    for index, message in enumerate(given):
+        text = plain_text(message)
+        if text is None:
+            continue
+        if (summary_id := summary_id_of(text)) is not None:
+            summaries[index] = summary_id
+        elif is_notice(text):
+            notices.add(index)
+        elif message["role"] == "tool" and (ref := stub_id_of(text)) is not None:
+            stubs[index] = int(ref[4:])
+    known = reader.summaries(list(summaries.values())) if summaries else {}
+    stored = reader.messages_by_id(list(stubs.values())) if stubs else {}
+    return (
+        notices
+        | {index for index, summary_id in summaries.items() if summary_id in known}
+        | {
+            index
+            for index, message_id in stubs.items()
+            if message_id in stored and stored[message_id].head.answers == calls_answered(given[index])
+        }
+    )
+
+
+def _appended(new: list[int], past: Past) -> Plan:
+    """A delta follows what stands last, whatever was withdrawn behind it."""
+    conversation, stored = past.conversation, past.stored
+    follows = (
+        stored[-1].seq if conversation and stored and stored[-1].seq != conversation.next_seq - 1 else None
+    )
+    return Plan(new, conversation, branch=Branch(new, follows=follows))
+
+
+def _lane(session: Session) -> str:
+    return session.key or session.id or ""
