@@ -14,6 +14,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
+from lcm_plugin import forks
 from lcm_plugin.assembly.assembler import Request
 from lcm_plugin.assembly.notices import IGNORED
 from lcm_plugin.assembly.recall_note import recall_note
@@ -81,6 +82,25 @@ class Engine:
         self._closed = False
         self._take_services(build_services(config, store, completer, clock))
         store.on_moved(self._file_moved)
+        forks.join(self)
+
+    def before_fork(self) -> None:
+        """Lets no connection go into a new process that could not be used there."""
+        self.store.before_fork()
+
+    def after_fork_in_parent(self) -> None:
+        """Goes on as before."""
+        self.store.after_fork_in_parent()
+
+    def after_fork_in_child(self) -> None:
+        """Goes on with locks, threads and connections of its own; work in the background is the parent's."""
+        self.store.after_fork_in_child()
+        self.background.after_fork()
+        self.troubles.after_fork()
+        self.session_notices = SessionNotices()
+        self._take_services(
+            build_services(self.config, self.store, self._completer, self.clock, self._services)
+        )
 
     def _take_services(self, services: Services) -> None:
         self._services = services

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import pluggy
 
+from lcm_plugin import forks
 from lcm_plugin.compaction.overflow import Refusal, refusal_of
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.config.file import load_config
@@ -44,7 +45,7 @@ logger = logging.getLogger("lcm_plugin")
 _T = TypeVar("_T")
 
 
-class LcmPlugin:
+class LcmPlugin(forks.OnlyLocks):
     """An object to register with a `pluggy.PluginManager` of project ``lcm``.
 
     ``config`` defaults to environment, settings file and defaults, read at the first hook call. ``completer`` is the
@@ -69,6 +70,11 @@ class LcmPlugin:
         self._engine = engine
         if engine is not None:
             engine.subscribe(self._tell_host)
+        forks.join(self)
+
+    def after_fork_in_child(self) -> None:
+        """A new lock: another thread may have been opening the engine."""
+        self._opening = threading.Lock()
 
     @property
     def engine(self) -> Engine:

@@ -30,12 +30,16 @@ class Background:
         """``failed`` is called with the key of a job and what it raised."""
         self._limit = workers
         self._failed = failed
+        self._closing = False
+        self.after_fork()
+
+    def after_fork(self) -> None:
+        """In a new process: no threads yet, and nothing to do, since the other process does it."""
         self._condition = threading.Condition()
         self._queue: deque[tuple[Hashable, Job]] = deque()
         self._waiting: set[Hashable] = set()
         self._running: set[Hashable] = set()
         self._threads: list[threading.Thread] = []
-        self._closing = False
         self._hooks = 0
 
     @contextmanager

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from lcm_plugin import forks
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.errors import InputError, LcmError, StoreBusy
 from lcm_plugin.events import Event, log_failure, logger
@@ -77,7 +78,7 @@ class _Lane:
         self.waiting = [one for one in self.waiting if one is not batch]
 
 
-class Recorder:
+class Recorder(forks.OnlyLocks):
     """Hands messages to an engine, in order, once. Thread-safe.
 
     ``settings`` gives the settings, which name the file and the secrets that must not get into it; ``tell`` hears
@@ -87,14 +88,17 @@ class Recorder:
     def __init__(self, settings: Callable[[], LcmConfig], tell: Callable[[Event], None]) -> None:
         self._settings = settings
         self._tell = tell
-        self.after_fork()
-
-    def after_fork(self) -> None:
-        """In a new process: what waits in memory is the other process's to store."""
         self._lock = threading.Lock()
         self._lanes: OrderedDict[str, _Lane] = OrderedDict()
         self._file: tuple[WaitingFile, Intake] | None = None
         self._left_by_others = True
+        forks.join(self)
+
+    def after_fork_in_child(self) -> None:
+        """New locks; what waits is the parent's to store."""
+        self._lock = threading.Lock()
+        for lane in self._lanes.values():
+            lane.lock, lane.waiting, lane.in_file = threading.RLock(), [], False
 
     def store(
         self, opened: Callable[[], Engine | None], session: Session, messages: Iterable[Any], mode: IngestMode

@@ -22,6 +22,10 @@ class Troubles:
         self._lock = threading.Lock()
         self._newest: OrderedDict[str | int | None, dict[str, Any]] = OrderedDict()
 
+    def after_fork(self) -> None:
+        """In a new process: another thread may have held the lock."""
+        self._lock = threading.Lock()
+
     def note(self, event: Event) -> None:
         """Remembers an event of level warning or above."""
         if event.level < logging.WARNING:

@@ -325,6 +325,15 @@ class Store(Protocol):
     def backup(self, destination: str) -> str:
         """Writes a verified copy beside the running database and returns where it is."""
 
+    def before_fork(self) -> None:
+        """The process is about to fork: ends what a new process cannot share, as far as that is possible."""
+
+    def after_fork_in_parent(self) -> None:
+        """The process has forked and goes on."""
+
+    def after_fork_in_child(self) -> None:
+        """This is the new process: what it needs it opens anew."""
+
     def on_moved(self, listener: Callable[[FileMoved], None]) -> None:
         """Calls ``listener`` after an open database file was found deleted or replaced; a server's never is."""
 

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -52,6 +53,16 @@ class WaitingBatch:
     mode: IngestMode
     messages: list[Message]
     since: tuple[int, int] | None
+
+
+# No connection may be open while the process forks.
+_one_at_a_time = threading.Lock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_one_at_a_time.acquire,
+        after_in_parent=_one_at_a_time.release,
+        after_in_child=_one_at_a_time.release,
+    )
 
 
 class WaitingFile:
@@ -155,7 +166,7 @@ class WaitingFile:
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
         """A connection of its own; what it did not commit is rolled back when it is closed."""
-        with naming_errors(self.path):
+        with _one_at_a_time, naming_errors(self.path):
             connection = sqlite3.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None)
             try:
                 connection.execute("PRAGMA secure_delete = ON")

@@ -8,6 +8,7 @@ at a commit is asked about (`outcome`), so that what was committed is never take
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -48,12 +49,19 @@ _BEGIN_WRITING = (
 )
 
 
+# Collecting them would write to sockets that the parent still uses.
+_left_to_parents: list[Connections] = []
+
+
 class Connections:
     """A pool of connections to one database and schema, opened at first use. Thread-safe."""
 
     def __init__(
         self, url: str, schema: str, *, durability: str, busy_timeout_ms: int, read_only: bool = False
     ) -> None:
+        self._given = (url, schema, durability, busy_timeout_ms)
+        self._opening = threading.Lock()
+        self._opens_late = False
         self.location = without_password(url)
         self.schema = schema
         self.read_only = read_only
@@ -80,6 +88,16 @@ class Connections:
         logging.getLogger("psycopg.pool").addFilter(_concerns_others)
         self._pool.open()
 
+    def for_child(self) -> Connections:
+        """The same for a process that was forked: these are the parent's, and are neither used nor closed there."""
+        _left_to_parents.append(self)
+        url, schema, durability, busy_timeout_ms = self._given
+        made = Connections(
+            url, schema, durability=durability, busy_timeout_ms=busy_timeout_ms, read_only=self.read_only
+        )
+        made._opens_late = not self._pool.closed or self._opens_late
+        return made
+
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """A connection inside a read-only transaction with one consistent view."""
@@ -105,6 +123,7 @@ class Connections:
 
     def close(self) -> None:
         """Closes every connection."""
+        self._opens_late = False
         self._pool.close()
 
     @contextmanager
@@ -173,6 +192,10 @@ class Connections:
 
     def _take(self, end: float) -> PatientConnection:
         """A connection from the pool, which may be dead."""
+        with self._opening:
+            if self._opens_late:
+                self._opens_late = False
+                self._pool.open()
         if self._pool.closed:
             raise EngineClosed(f"the store {self.location} is closed")
         while True:

@@ -103,6 +103,16 @@ class PostgresStore:
             f"back up {self.location} with pg_dump: pg_dump --schema={self._connections.schema} …"
         )
 
+    def before_fork(self) -> None:
+        """Nothing: the parent's connections are left alone in the child."""
+
+    def after_fork_in_parent(self) -> None:
+        """Nothing."""
+
+    def after_fork_in_child(self) -> None:
+        """Connects anew when it is needed."""
+        self._connections = self._connections.for_child()
+
     def on_moved(self, listener: Callable[[FileMoved], None]) -> None:
         """Nothing: a server looks after its own files."""
 

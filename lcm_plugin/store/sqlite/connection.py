@@ -36,6 +36,11 @@ _BUSY = {
 }
 
 
+_FORK_WAIT_S = 5.0
+# Connections that a process inherited in use; collecting them would close them.
+_left_to_parents: list[object] = []
+
+
 class Connections:
     """Opens, pools and closes the connections to one file.
 
@@ -49,8 +54,9 @@ class Connections:
         self.busy_timeout_ms = busy_timeout_ms
         self._durability = durability
         self._idle: list[sqlite3.Connection] = []
-        self._idle_lock = threading.Lock()
-        self._write_lock = threading.Lock()
+        self._readers = 0
+        self._suspended = self._carried = self._holds_for_fork = False
+        self._new_locks()
         self._writer: sqlite3.Connection | None = None
         self._closed = False
         self._found_alone = read_only and not side_file(path, "-wal").exists()
@@ -59,6 +65,61 @@ class Connections:
         self._saved = ""
         self._moves: list[FileMoved] = []
         self.on_moved: Callable[[FileMoved], None] = _tell_nobody
+
+    def _new_locks(self) -> None:
+        self._idle_lock = threading.Condition()
+        self._write_lock = threading.Lock()
+
+    def before_fork(self) -> None:
+        """Waits for transactions to end and closes every connection, which a new process must not inherit.
+
+        SQLite remembers its locks per process and does not notice a fork: in the child a reader would not be
+        protected from a checkpoint (SQLite, "How To Corrupt An SQLite Database File", 2.6).
+        """
+        end = time.monotonic() + _FORK_WAIT_S
+        self._holds_for_fork = self._write_lock.acquire(timeout=_FORK_WAIT_S)
+        self._idle_lock.acquire()
+        alone = self._idle_lock.wait_for(lambda: not self._readers, max(0.0, end - time.monotonic()))
+        self._carried = not (alone and self._holds_for_fork)
+        if self._carried or self._closed:
+            return
+        if self._has_moved and not self.read_only:
+            # What only the deleted file holds is written out by the process that stays.
+            self._carried = True
+            return
+        for connection in [*self._idle, *([self._writer] if self._writer else [])]:
+            connection.close()
+        self._idle.clear()
+        self._writer, self._file, self._suspended = None, None, True
+
+    def after_fork_in_parent(self) -> None:
+        """Lets others go on."""
+        self._carried = False
+        self._idle_lock.release()
+        if self._holds_for_fork:
+            self._holds_for_fork = False
+            self._write_lock.release()
+
+    def after_fork_in_child(self) -> None:
+        """Opens nothing yet. What could not be closed is kept for ever, since closing it would be harmful, too."""
+        if self._carried:
+            _left_to_parents.append((self._writer, list(self._idle)))
+        self._idle, self._writer, self._file, self._readers = [], None, None, 0
+        self._holds_for_fork = False
+        self._suspended = True
+        self._new_locks()
+
+    def _resume(self) -> None:
+        """Opens the file again after a fork. The write lock is held."""
+        if self._suspended:
+            self._check_open()
+            if self._carried:
+                raise StoreUnavailable(
+                    f"{self.path} was in use when this process was forked, so that it cannot be used here; fork at a "
+                    "quieter moment, or open the engine in the new process"
+                )
+            self._use_file_at_path()
+            self._suspended = False
 
     def open(self, prepare: Callable[[sqlite3.Connection], None]) -> None:
         """Prepares the file at the path with ``prepare`` and holds it open, so that it can be written out later."""
@@ -69,6 +130,9 @@ class Connections:
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """A connection inside a read transaction."""
+        if self._suspended:
+            with self._write_lock, naming_errors(self.path):
+                self._resume()
         self.follow_unless_writing()
         connection, file = self._take_reader()
         try:
@@ -101,6 +165,7 @@ class Connections:
     def outside_transactions(self) -> Iterator[sqlite3.Connection]:
         """A connection of its own for what cannot run inside a transaction; this process writes nothing meanwhile."""
         with self._alone_writing():
+            self._resume()
             self._follow_if_moved()
             connection = self.connect()
             try:
@@ -181,6 +246,7 @@ class Connections:
     def _begin_writing(self) -> sqlite3.Connection:
         """The writer inside a transaction on the file that stands at the path."""
         self._check_open()
+        self._resume()
         while True:
             self._follow_if_moved()
             assert self._writer is not None
@@ -275,18 +341,30 @@ class Connections:
         self._check_open()
         with self._idle_lock:
             file = self._file
+            self._readers += 1
             if self._idle:
                 return self._idle.pop(), file
-        connection = self.connect()
-        connection.execute("PRAGMA query_only = ON")
+        try:
+            connection = self.connect()
+            connection.execute("PRAGMA query_only = ON")
+        except BaseException:
+            self._one_reader_less()
+            raise
         return connection, file
+
+    def _one_reader_less(self) -> None:
+        with self._idle_lock:
+            self._readers -= 1
+            self._idle_lock.notify_all()
 
     def _give_back(self, connection: sqlite3.Connection, file: OpenFile | None) -> None:
         with self._idle_lock:
-            if not self._closed and file is self._file:
+            keeps = not self._closed and file is self._file
+            if keeps:
                 self._idle.append(connection)
-                return
-        connection.close()
+        if not keeps:
+            connection.close()
+        self._one_reader_less()
 
     def _check_open(self) -> None:
         if self._closed:

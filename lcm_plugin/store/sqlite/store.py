@@ -120,6 +120,18 @@ class SqliteStore:
             connection.close()
         return str(target)
 
+    def before_fork(self) -> None:
+        """Closes every connection: SQLite's locks do not outlive a fork."""
+        self._connections.before_fork()
+
+    def after_fork_in_parent(self) -> None:
+        """Lets writers go on; the file is opened again when it is needed."""
+        self._connections.after_fork_in_parent()
+
+    def after_fork_in_child(self) -> None:
+        """The file is opened again when it is needed."""
+        self._connections.after_fork_in_child()
+
     def on_moved(self, listener: Callable[[FileMoved], None]) -> None:
         """Calls ``listener`` after the open file was found deleted or replaced, outside any transaction."""
         self._connections.on_moved = listener
