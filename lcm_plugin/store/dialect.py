@@ -8,11 +8,12 @@ conditions (partial indexes are only found when these keep their form), ``RETURN
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 
-class Dialect(Protocol):
+class Dialect(ABC):
     """The fragments that statements are put together from, and the form of values that are lists."""
 
     # Begin the columns and values of a row in tables that only PostgreSQL keeps by conversation (``:here``).
@@ -21,62 +22,95 @@ class Dialect(Protocol):
     # Ends a read of a row that is about to be changed; leaves out rows that somebody else is changing.
     skip_locked: str
 
+    @abstractmethod
     def array(self, values: Sequence[Any]) -> Any:
         """A list as the value of a parameter for `any_of` and `given`."""
 
+    @abstractmethod
     def any_of(self, name: str) -> str:
         """The condition that a column is among the values of a list parameter: ``WHERE seq {any_of('seqs')}``."""
 
+    @abstractmethod
+    def ids_here(self, column: str) -> str:
+        """The condition that an id is among ``:ids``, which belong to the conversation ``:here``.
+
+        PostgreSQL finds rows by their conversation and id, SQLite by the id alone, and would walk the conversation.
+        """
+
+    @abstractmethod
     def given(self, name: str, kind: str = "bigint") -> str:
         """A list parameter as a table of that name with the column ``value``, to be joined in its order."""
 
+    @abstractmethod
+    def looked_up(self, given: str, table: str, condition: str) -> str:
+        """``FROM`` and ``WHERE``: for each row of a list the rows of a table, found through an index."""
+
+    @abstractmethod
     def greatest(self, *values: str) -> str:
         """The largest of some values."""
 
+    @abstractmethod
     def least(self, *values: str) -> str:
         """The smallest of some values."""
 
+    @abstractmethod
     def enum(self, value: str, kind: str) -> str:
         """A value as one of an enumerated type."""
 
+    @abstractmethod
     def octets(self, text: str) -> str:
         """The length of a text in bytes."""
 
+    @abstractmethod
     def parts_of(self, conversation: str, message: str) -> str:
         """The condition that ``message_parts p`` belongs to a message."""
 
+    @abstractmethod
     def part_key(self, conversation: str, message: str, ordinal: str) -> tuple[str, str]:
         """The first column of ``message_parts`` and its value."""
 
+    @abstractmethod
     def same_owner(self, left: str, right: str) -> str:
         """Ends the condition of a join between two tables that only PostgreSQL keeps by conversation."""
 
+    @abstractmethod
     def indexed_by(self, name: str) -> str:
         """Names the index that SQLite would not choose by itself."""
 
+    @abstractmethod
     def bytewise(self, column: str) -> str:
         """A text column in the order of its bytes."""
 
+    @abstractmethod
     def json_items(self, array: str, key: str = "") -> str:
         """The items of a JSON array, or of that under a key, as a table ``e`` with the column ``value``."""
 
+    @abstractmethod
     def json_item(self, array: str, place: int, kind: str = "bigint") -> str:
         """An item of a JSON array as a value."""
 
+    @abstractmethod
     def json_array(self, *columns: str) -> str:
         """A JSON array of columns."""
 
+    @abstractmethod
+    def json_either(self, number: str, text: str) -> str:
+        """The one of two columns that is not NULL, for `json_array`."""
+
+    @abstractmethod
     def json_list(self, item: str) -> str:
         """All rows' items as one JSON array, in the order of the rows."""
 
+    @abstractmethod
     def json_object(self, **values: str) -> str:
         """A JSON object as text."""
 
+    @abstractmethod
     def joined(self, text: str, separator: str) -> str:
         """All rows' texts as one."""
 
 
-class SqliteDialect:
+class SqliteDialect(Dialect):
     """SQLite's fragments. Lists are JSON, and message parts lie under their message's id times 65,536."""
 
     owner = owner_value = ""
@@ -88,8 +122,14 @@ class SqliteDialect:
     def any_of(self, name: str) -> str:
         return f"IN (SELECT value FROM json_each(:{name}))"
 
+    def ids_here(self, column: str) -> str:
+        return f"{column} IN (SELECT value FROM json_each(:ids))"
+
     def given(self, name: str, kind: str = "bigint") -> str:
         return f"json_each(:{name}) {name}"
+
+    def looked_up(self, given: str, table: str, condition: str) -> str:
+        return f"FROM {given} CROSS JOIN {table} WHERE {condition}"
 
     def greatest(self, *values: str) -> str:
         return f"max({', '.join(values)})"
@@ -127,6 +167,9 @@ class SqliteDialect:
     def json_array(self, *columns: str) -> str:
         return f"json_array({', '.join(columns)})"
 
+    def json_either(self, number: str, text: str) -> str:
+        return f"coalesce({number}, {text})"
+
     def json_list(self, item: str) -> str:
         return f"json_group_array(json({item}))"
 
@@ -137,7 +180,7 @@ class SqliteDialect:
         return f"group_concat({text}, '{separator}')"
 
 
-class PostgresDialect:
+class PostgresDialect(Dialect):
     """PostgreSQL's fragments."""
 
     owner, owner_value = "conversation_id, ", ":here, "
@@ -149,8 +192,16 @@ class PostgresDialect:
     def any_of(self, name: str) -> str:
         return f"= ANY(:{name})"
 
+    def ids_here(self, column: str) -> str:
+        return f"conversation_id = :here AND {column} = ANY(:ids)"
+
     def given(self, name: str, kind: str = "bigint") -> str:
         return f"unnest(:{name}::{kind}[]) AS {name} (value)"
+
+    def looked_up(self, given: str, table: str, condition: str) -> str:
+        # The planner, which cannot know how long the list will be, would read the table once instead.
+        name, alias = table.split()
+        return f"FROM {given} CROSS JOIN LATERAL (SELECT * FROM {name} {alias} WHERE {condition} OFFSET 0) {alias}"
 
     def greatest(self, *values: str) -> str:
         return f"greatest({', '.join(values)})"
@@ -189,6 +240,9 @@ class PostgresDialect:
 
     def json_array(self, *columns: str) -> str:
         return f"jsonb_build_array({', '.join(columns)})"
+
+    def json_either(self, number: str, text: str) -> str:
+        return f"CASE WHEN {number} IS NULL THEN to_jsonb({text}) ELSE to_jsonb({number}) END"
 
     def json_list(self, item: str) -> str:
         return f"coalesce(jsonb_agg({item}), '[]'::jsonb)"

@@ -68,9 +68,16 @@ class Transaction(ABC):
             )
 
     @abstractmethod
-    def hold_files(self) -> None:
+    def hold_files(self, conversation_id: int | None = None) -> None:
         """Waits for whoever stores payloads, and keeps others from it until the transaction ends.
 
         A message that is being stored refers to a record that may be there already, so no lock of rows keeps that
-        record for it.
+        record for it. With a conversation its runs are locked before, in the order in which a turn writes.
+        """
+
+    @abstractmethod
+    def require_only_publisher(self, conversation_id: int) -> None:
+        """Raises `StoreBusy` while another transaction publishes in the conversation.
+
+        Of two that publish at one moment the second need not wait for rows that the first is about to change.
         """

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from fakes.shell import run_here
 from messages import assistant, user
+from old_schema import take_back
 
 from lcm_plugin import Engine, LcmConfig, Session
 
@@ -144,10 +145,7 @@ def test_a_copy_of_an_older_version_is_brought_up_to_date_and_stays_as_it_is(
 ) -> None:
     copy = tmp_path / "old.db"
     run_here("backup", copy, "--database", database)
-    with closing(sqlite3.connect(copy, isolation_level=None)) as old:
-        old.execute("DROP TABLE integrity_jobs")
-        old.execute("DELETE FROM _sqlite_migrations WHERE name IN ('integrity_jobs', 'fast_reads')")
-        old.execute("PRAGMA user_version = 2")
+    take_back(copy, "integrity_jobs")
     before = copy.read_bytes()
     checked = run_here("restore", copy, "--check")
     assert (checked.returncode, checked.stdout) == (0, f"{copy} is whole: 4 messages\n"), checked.stderr

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 from databases import RawDatabase
 from messages import user
+from old_schema import take_back
 from typer.testing import CliRunner
 
 from lcm_plugin import CompletionRequest, Engine, LcmConfig, Session
@@ -221,11 +221,7 @@ def test_a_database_of_the_first_version_gets_the_table(tmp_path: Path, session:
     path = tmp_path / "lcm.db"
     with Engine.open(LcmConfig(database=str(path), **SETTINGS)) as engine:
         engine.ingest(session, [user("from before")])
-    old = sqlite3.connect(path, isolation_level=None)
-    old.execute("DROP TABLE integrity_jobs")
-    old.execute("DELETE FROM _sqlite_migrations WHERE name IN ('integrity_jobs', 'fast_reads')")
-    old.execute("PRAGMA user_version = 2")
-    old.close()
+    take_back(path, "integrity_jobs")
     with Engine.open(LcmConfig(database=str(path), **SETTINGS)) as engine:
         assert engine.messages(session) == [user("from before")]
         engine.integrity_jobs.request(1, "manual")
@@ -238,11 +234,7 @@ def test_a_database_of_an_older_version_is_not_called_damaged(tmp_path: Path, se
     path = tmp_path / "lcm.db"
     with Engine.open(LcmConfig(database=str(path), **SETTINGS)) as engine:
         engine.ingest(session, [user("from before")])
-    old = sqlite3.connect(path, isolation_level=None)
-    old.execute("DROP TABLE integrity_jobs")
-    old.execute("DELETE FROM _sqlite_migrations WHERE name IN ('integrity_jobs', 'fast_reads')")
-    old.execute("PRAGMA user_version = 2")
-    old.close()
+    take_back(path, "integrity_jobs")
     runner = CliRunner()
     looked = runner.invoke(app, ["doctor", "--database", str(path)])
     assert looked.exit_code == 5

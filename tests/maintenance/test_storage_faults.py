@@ -18,6 +18,7 @@ from typing import Any
 import pluggy
 import pytest
 from messages import assistant, user
+from old_schema import take_back
 from typer.testing import CliRunner
 
 from lcm_plugin import Engine, LcmConfig, Session
@@ -208,12 +209,9 @@ def test_a_broken_full_text_index_blocks_no_message_and_is_built_again(
 
 
 def make_older(path: Path) -> sqlite3.Connection:
-    """Takes the newest change of the schema back."""
-    connection = sqlite3.connect(path, isolation_level=None)
-    connection.execute("DROP TABLE integrity_jobs")
-    connection.execute("DELETE FROM _sqlite_migrations WHERE name IN ('integrity_jobs', 'fast_reads')")
-    connection.execute("PRAGMA user_version = 2")
-    return connection
+    """Gives the database an older schema."""
+    take_back(path, "integrity_jobs")
+    return sqlite3.connect(path, isolation_level=None)
 
 
 def test_a_migration_that_another_process_holds_up_gives_up_in_time_and_works_later(

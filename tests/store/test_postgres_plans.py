@@ -36,7 +36,7 @@ COUNTED = (
     "FROM conversations",
     "SELECT depth, count(*) FROM summaries ",
     "SELECT count(*) FROM summaries ",
-    "SELECT conversation_id FROM conversations WHERE session_key ~>=~ ",
+    "SELECT conversation_id, session_key FROM conversations WHERE session_key ~>=~ ",
     f"{conversations.SELECT} WHERE conversation_id > ",
 )
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from messages import assistant, call, result, user
+from old_schema import take_back
 
 from lcm_plugin import Engine, LcmConfig, Session
 from lcm_plugin.maintenance.lanes import LaneKind, Selection
@@ -216,20 +217,11 @@ def test_payloads_are_redacted_with_their_messages(engine: Engine, tmp_path: Pat
 
 
 def test_a_database_of_the_first_schema_is_brought_up_to_date(tmp_path: Path) -> None:
-    import sqlite3
-
     path = tmp_path / "lcm.db"
     with Engine(LcmConfig(database=str(path)), SqliteStore(path)) as engine:
         talk(engine)
         kept = engine.messages(LANE)
-    connection = sqlite3.connect(path, isolation_level=None)
-    first = "base_tables"
-    later = {"removed_messages", "removals", "integrity_jobs"}
-    for name in later:
-        connection.execute(f"DROP TABLE IF EXISTS {name}")
-    connection.execute("DELETE FROM _sqlite_migrations WHERE name <> ?", (first,))
-    connection.execute("PRAGMA user_version = 1")
-    connection.close()
+    take_back(path, "removals")
     with Engine(LcmConfig(database=str(path)), SqliteStore(path)) as engine:
         assert engine.messages(LANE) == kept
         engine.redaction(engine.store).apply(MatchingTexts.of_text(SECRET), "anna")

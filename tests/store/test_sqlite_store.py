@@ -10,11 +10,11 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from sqlite_utils import Database
+from old_schema import take_back
 
 from lcm_plugin.errors import SchemaError, StoreBusy, StoreUnavailable
 from lcm_plugin.store.records import NewMessage, Part
-from lcm_plugin.store.sqlite.schema import SCHEMA_VERSION, migrations
+from lcm_plugin.store.sqlite.schema import SCHEMA_VERSION
 from lcm_plugin.store.sqlite.store import SqliteStore
 from lcm_plugin.types import Session
 
@@ -74,14 +74,13 @@ def test_a_database_of_a_newer_version_is_refused(tmp_path: Path) -> None:
 
 def test_a_database_of_the_last_version_that_kept_its_number_twice_is_migrated(tmp_path: Path) -> None:
     path = tmp_path / "lcm.db"
-    with closing(sqlite3.connect(path, isolation_level=None)) as old:
-        migrations().apply(Database(old), stop_before="plain_conditions")
-        old.execute("PRAGMA user_version = 5")
-        old.execute(
-            "INSERT INTO conversations (session_key, created_at, updated_at) VALUES ('agent:main:main', 1, 1)"
-        )
+    with closing(SqliteStore(path)) as store:
+        append(store, 2)
+    take_back(path, "plain_conditions")
     with closing(SqliteStore(path)) as store, store.read() as reader:
-        assert reader.find_conversation(Session("agent:main:main"))
+        conversation = reader.find_conversation(Session("k"))
+        assert conversation is not None
+        assert len(reader.messages(conversation.conversation_id, limit=9)) == 2
     assert (tmp_path / f"lcm.db.before-schema-{SCHEMA_VERSION}.bak").exists()
     with closing(sqlite3.connect(path)) as connection:
         # That version reads this number, and refuses what it does not know.

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from lcm_plugin.store.records import Conversation, NewMessage, Part
+from lcm_plugin.store.tables.messages import join_ids
 
 _KINDS = frozenset({"system", "user", "assistant", "tool"})
 _MESSAGE_TYPES = {
@@ -40,34 +41,34 @@ _PART_TYPES = {
 
 
 def _arrays(prefix: str, types: dict[str, str]) -> str:
-    return ", ".join(f"%({prefix}_{name})s::{kind}[]" for name, kind in types.items())
+    return ", ".join(f":{prefix}_{name}::{kind}[]" for name, kind in types.items())
 
 
 # Each column comes as an array; ``place`` counts from 1.
 APPEND = f"""
 WITH given AS (
-    SELECT nextval('message_ids') AS message_id, %(first)s + place - 1 AS seq, m.*
+    SELECT nextval('message_ids') AS message_id, :first + place - 1 AS seq, m.*
     FROM (SELECT * FROM unnest({_arrays("m", _MESSAGE_TYPES)})
         WITH ORDINALITY AS u ({", ".join(_MESSAGE_TYPES)}, place) ORDER BY place) m),
 stored AS (
     INSERT INTO messages (conversation_id, message_id, seq, role, kind, tokens, identity, created_at, group_seq,
         host_id, sender, channel, calls, answers, hidden, skeleton, follows)
-    SELECT %(conversation)s, message_id, seq, role, kind::message_role, tokens, identity, created_at, group_seq,
+    SELECT :conversation, message_id, seq, role, kind::message_role, tokens, identity, created_at, group_seq,
         host_id, sender, channel, calls, answers, hidden, skeleton, follows FROM given ORDER BY place),
 parts AS (
     INSERT INTO message_parts (conversation_id, message_id, ordinal, type, path, text, exact, tool_name, tool_call_id,
         file_id, metadata)
-    SELECT %(conversation)s, message_id, p.ordinal, p.type::part_type, p.path, p.text, p.exact, p.tool_name,
+    SELECT :conversation, message_id, p.ordinal, p.type::part_type, p.path, p.text, p.exact, p.tool_name,
         p.tool_call_id, p.file_id, p.metadata::json
     FROM unnest({_arrays("p", _PART_TYPES)}) AS p ({", ".join(_PART_TYPES)}) JOIN given USING (place)
     ORDER BY place, p.ordinal),
 items AS (
     INSERT INTO context_items (conversation_id, ordinal, item_type, message_id, tokens)
-    SELECT %(conversation)s, seq, 'message', message_id, item_tokens FROM given ORDER BY place),
+    SELECT :conversation, seq, 'message', message_id, item_tokens FROM given ORDER BY place),
 counted AS (
-    UPDATE conversations SET next_seq = %(first)s + %(count)s, message_count = message_count + %(count)s,
-        raw_items = raw_items + %(count)s, raw_tokens = raw_tokens + (SELECT sum(item_tokens) FROM given),
-        updated_at = %(now)s WHERE conversation_id = %(conversation)s)
+    UPDATE conversations SET next_seq = :first + :count, message_count = message_count + :count,
+        raw_items = raw_items + :count, raw_tokens = raw_tokens + (SELECT sum(item_tokens) FROM given),
+        updated_at = :now WHERE conversation_id = :conversation)
 SELECT message_id FROM given ORDER BY place"""
 
 
@@ -112,18 +113,13 @@ def _message_row(seq: int, host_id: str | None, message: NewMessage) -> tuple[An
         host_id,
         message.sender,
         message.channel,
-        "\n".join(message.calls) or None,
-        "\n".join(message.answers) or None,
+        join_ids(message.calls),
+        join_ids(message.answers),
         message.hidden,
         message.skeleton,
         message.follows,
         message.item_tokens,
     )
-
-
-def part_row(conversation_id: int, message_id: int, part: Part) -> tuple[Any, ...]:
-    """A part as a row of ``message_parts``, the conversation first."""
-    return (conversation_id, message_id, *_part_values(part))
 
 
 def _part_values(part: Part) -> tuple[Any, ...]:

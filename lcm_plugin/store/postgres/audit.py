@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
-from typing import Any
 
 import psycopg
 from psycopg import errors as pg
 
 from lcm_plugin.store.audit_base import AuditStopped, Breach
-from lcm_plugin.store.postgres.audit_queries import QUERIES, STORED_JSON
 from lcm_plugin.store.postgres.schema import MIGRATIONS, trigram_indexes
-from lcm_plugin.store.postgres.transaction import PostgresStatements as Handle
+from lcm_plugin.store.postgres.transaction import PostgresStatements
+from lcm_plugin.store.tables.audit import AuditTable
+from lcm_plugin.store.tables.audit_rules import in_conversation
 
 _ASK_SECONDS = 0.2
 _CANCEL_SECONDS = 5.0
 _INDEX = re.compile(r"CREATE (?:UNIQUE )?INDEX (\w+) ON [^;]+;")
 _GENERATED = re.compile(r"words (tsvector GENERATED ALWAYS AS \(.*?\) STORED)", re.DOTALL)
-_cursor_names = itertools.count()
 _VECTORS = (
-    "SELECT p.conversation_id, 'msg_' || p.message_id FROM message_parts p WHERE p.message_id = ANY(%(ids)s) "
+    "SELECT p.conversation_id, 'msg_' || p.message_id FROM message_parts p WHERE p.message_id = ANY(:ids) "
     "AND p.words IS DISTINCT FROM CASE WHEN p.type IN ('reasoning', 'compaction') "
-    "OR p.text LIKE 'data:%%;base64,%%' THEN NULL ELSE lcm_vector(p.text) END",
-    "SELECT s.conversation_id, s.summary_id FROM summaries s WHERE s.summary_rowid = ANY(%(ids)s) "
+    "OR p.text LIKE 'data:%;base64,%' THEN NULL ELSE lcm_vector(p.text) END",
+    "SELECT s.conversation_id, s.summary_id FROM summaries s WHERE s.summary_rowid = ANY(:ids) "
     "AND s.words IS DISTINCT FROM lcm_vector(s.content)",
 )
 _SPREAD = (
@@ -37,22 +35,27 @@ _SPREAD = (
 )
 
 
-class AuditQueries(Handle):
+# SQL cannot tell JSON from other text without an error before version 16, so each text is parsed here.
+_STORED_JSON = f"""
+    SELECT m.conversation_id, 'msg_' || m.message_id, 'its skeleton is not JSON', m.skeleton FROM messages m
+    WHERE {in_conversation("m.conversation_id")} AND m.skeleton IS NOT NULL
+        AND m.hidden = :hidden
+    UNION ALL
+    SELECT p.conversation_id, 'msg_' || p.message_id, 'part ' || p.ordinal || ' is not JSON', p.exact
+    FROM message_parts p JOIN messages m ON m.conversation_id = p.conversation_id AND m.message_id = p.message_id
+    WHERE {in_conversation("p.conversation_id")} AND p.exact IS NOT NULL AND m.hidden = :hidden"""
+
+
+class PostgresAudit(AuditTable, PostgresStatements):
     """Reads of the integrity checker."""
 
-    def audit(self, name: str, *, conversation_id: int | None = None, now: int = 0) -> Iterator[Breach]:
-        values: dict[str, Any] = {"here": conversation_id, "now": now}
-        if name in ("message_unreadable", "message_quarantined"):
-            hidden = name == "message_quarantined"
-            for *found, text in self._stream(STORED_JSON, values | {"hidden": hidden}):
-                if not _is_json(text):
-                    yield Breach(*found)
-            return
-        for row in self._stream(QUERIES[name], values):
-            yield Breach(*row)
+    def unreadable_json(self, conversation_id: int | None, *, hidden: bool) -> Iterator[Breach]:
+        for *found, text in self.stream(_STORED_JSON, here=conversation_id, hidden=hidden):
+            if not _is_json(text):
+                yield Breach(*found)
 
     def structure_faults(self) -> list[Breach]:
-        rows = self._all(
+        rows = self.all(
             "SELECT conrelid::regclass::text, conname || ' is not enforced' FROM pg_constraint "
             "WHERE connamespace = current_schema()::regnamespace AND NOT convalidated UNION ALL "
             "SELECT indexrelid::regclass::text, 'is not valid' FROM pg_index JOIN pg_class ON oid = indexrelid "
@@ -65,42 +68,35 @@ class AuditQueries(Handle):
 
     def schema_faults(self) -> list[Breach]:
         here = {
-            row[0]
-            for row in self._all("SELECT indexname FROM pg_indexes WHERE schemaname = current_schema()")
+            row[0] for row in self.all("SELECT indexname FROM pg_indexes WHERE schemaname = current_schema()")
         }
         expected = [*expected_indexes(), *trigram_indexes(self.db)]
         return [Breach(None, name, "is missing") for name in expected if name not in here]
 
+    def restore_schema(self) -> int:
+        here = self.all("SELECT indexname FROM pg_indexes WHERE schemaname = current_schema()")
+        expected = expected_indexes() | trigram_indexes(self.db)
+        missing = [sql for name, sql in expected.items() if (name,) not in here]
+        for sql in missing:
+            self.run(sql)
+        return len(missing)
+
+    def rebuild_index(self) -> bool:
+        for table, definition in word_columns():
+            self.run(f"ALTER TABLE {table} DROP COLUMN IF EXISTS words, ADD COLUMN words {definition}")
+        self.restore_schema()
+        return True
+
     def index_faults(self, sample: int) -> Iterator[Breach]:
         for (table, column), query in zip(_SPREAD, _VECTORS, strict=True):
-            last = self._one(f"SELECT coalesce(max({column}), 0) FROM {table}")[0]
+            last = self.one(f"SELECT coalesce(max({column}), 0) FROM {table}")[0]
             starts = sorted({number * last // sample for number in range(sample)})
-            ids = self._all(
-                f"SELECT (SELECT min({column}) FROM {table} WHERE {column} > start) FROM unnest(%s::bigint[]) start",
-                (starts,),
+            ids = self.all(
+                f"SELECT (SELECT min({column}) FROM {table} WHERE {column} > start) FROM unnest(:starts::bigint[]) start",
+                starts=starts,
             )
-            for row in self._stream(query, {"ids": [row[0] for row in ids if row[0] is not None]}):
+            for row in self.stream(query, ids=[row[0] for row in ids if row[0] is not None]):
                 yield Breach(row[0], row[1], "its word vector is not that of its text")
-
-    def message_identities(self, conversation_id: int) -> Iterator[tuple[int, int]]:
-        query = "SELECT seq, identity FROM messages WHERE conversation_id = %(here)s ORDER BY seq"
-        return ((seq, identity) for seq, identity in self._stream(query, {"here": conversation_id}))
-
-    def stale_summaries(self, conversation_id: int, refs: Sequence[str]) -> Sequence[str]:
-        rows = self._all(
-            "WITH RECURSIVE stale (id) AS (SELECT summary_id FROM summaries WHERE conversation_id = %s "
-            "AND summary_id = ANY(%s) "
-            "UNION SELECT l.summary_id FROM summary_parents l JOIN stale ON stale.id = l.parent_summary_id) "
-            "SELECT summary_id FROM summaries JOIN stale ON id = summary_id ORDER BY depth, summary_rowid",
-            (conversation_id, list(refs)),
-        )
-        return [row[0] for row in rows]
-
-    def file_digests(self) -> Iterator[str]:
-        for (digest,) in self._stream(
-            'SELECT DISTINCT sha256 COLLATE "C" AS digest FROM large_files ORDER BY digest', {}
-        ):
-            yield digest
 
     @contextmanager
     def interruptible(self, stop: Callable[[], bool]) -> Iterator[None]:
@@ -122,11 +118,6 @@ class AuditQueries(Handle):
         finally:
             done.set()
             watcher.join()
-
-    def _stream(self, query: str, values: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
-        with self.db.cursor(name=f"lcm_audit_{next(_cursor_names)}") as cursor:
-            cursor.execute(query.encode(), values)
-            yield from cursor
 
 
 @cache

@@ -7,19 +7,17 @@ phrases that the same function cleaned as the texts (`schema.py`), never from op
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from lcm_plugin.store.postgres.search_terms import (
-    ROW_ID,
     WordSearch,
     conditions,
     holds,
     newest_first,
 )
+from lcm_plugin.store.postgres.transaction import psycopg_statement
 from lcm_plugin.store.postgres.vectors import PostgresVectors
-from lcm_plugin.store.records import message_ref
 from lcm_plugin.store.search_base import (
     Clause,
     Condition,
@@ -32,36 +30,32 @@ from lcm_plugin.store.search_base import (
     Stretch,
     WordQuery,
 )
+from lcm_plugin.store.tables.search import (
+    MAX_SENDERS,
+    SEARCH_TABLE,
+    SENDERS_FROM_NEWEST,
+    SearchTable,
+    search_row,
+)
 
-MAX_SENDERS = 300
-SENDERS_FROM_NEWEST = 2_000
 COUNT_EXACTLY = 1_000
 SHARE_FROM_NEWEST = 500
 _END = 1 << 62
 _FETCH = 200
 _LAST_CHARACTER = "\U0010ffff"
-_cursor_names = itertools.count()
 
 _TEXT = (
     "(SELECT string_agg(p.text, E'\\n' ORDER BY p.ordinal) FROM message_parts p "
     "WHERE p.conversation_id = m.conversation_id AND p.message_id = m.message_id AND p.type <> 'reasoning' "
-    "AND p.text <> '' AND p.text NOT LIKE 'data:%%;base64,%%')"
+    "AND p.text <> '' AND p.text NOT LIKE 'data:%;base64,%')"
 )
-_TOOL_NAME = (
-    "(SELECT min(p.tool_name) FROM message_parts p WHERE p.conversation_id = m.conversation_id "
-    "AND p.message_id = m.message_id)"
-)
-_TABLE = {"message": "messages", "summary": "summaries"}
-_COLUMNS = {
-    "message": "m.message_id, m.conversation_id, m.seq, m.role, m.sender, m.created_at, m.tokens, "
-    f"coalesce({_TEXT}, ''), {_TOOL_NAME}",
-    "summary": "m.summary_rowid, m.summary_id, m.conversation_id, m.first_seq, m.earliest_at, m.tokens, "
-    "m.content, m.depth, m.latest_at",
-}
 
 
-class SearchQueries(PostgresVectors):
+class SearchQueries(SearchTable, PostgresVectors):
     """Full-text queries, scans and look-ups of rows with their texts."""
+
+    def message_text(self) -> str:
+        return _TEXT
 
     def index_state(self) -> IndexState:
         return IndexState(available=True, usable=True, message_lag=0, summary_lag=0)
@@ -75,7 +69,7 @@ class SearchQueries(PostgresVectors):
         rank = "0.0" if order == "recency" else f"sum(ts_rank({search.vector}, {search.any_of}, 1))"
         sort = "1 DESC" if order == "recency" else "2 DESC, 1 DESC"
         found = self._planned(
-            f"SELECT {search.row_id}, {rank} {search.source} ORDER BY {sort} LIMIT %(limit)s OFFSET %(offset)s",
+            f"SELECT {search.row_id}, {rank} {search.source} ORDER BY {sort} LIMIT :limit OFFSET :offset",
             {**search.values, "limit": limit, "offset": offset},
         )
         return [Scored(row_id, float(score)) for row_id, score in found]
@@ -85,7 +79,7 @@ class SearchQueries(PostgresVectors):
         if search.is_empty:
             return 0
         found = self._planned(
-            f"SELECT count(*) FROM (SELECT 1 {search.source} LIMIT %(cap)s) found",
+            f"SELECT count(*) FROM (SELECT 1 {search.source} LIMIT :cap) found",
             {**search.values, "cap": min(cap, _END)},
         )
         return int(found[0][0])
@@ -101,55 +95,29 @@ class SearchQueries(PostgresVectors):
             )
         return [min(1.0, share) for share in shares]
 
-    def newest_row(self, kind: RowKind) -> int:
-        table, column = ("messages", "message_id") if kind == "message" else ("summaries", "summary_rowid")
-        return int(self._one(f"SELECT coalesce(max({column}), 0) FROM {table}")[0])
-
-    def row_count(self, kind: RowKind, rows: Filter) -> int:
-        if rows.conversation_ids is None:
-            return self.newest_row(kind)
-        counted = (
-            "coalesce(sum(message_count), 0) FROM conversations"
-            if kind == "message"
-            else "count(*) FROM summaries"
-        )
-        ids = list(rows.conversation_ids)
-        return int(self._one(f"SELECT {counted} WHERE conversation_id = ANY(%s)", (ids,))[0])
-
     def scan(self, kind: RowKind, rows: Filter, condition: Condition | None = None) -> Iterator[SearchRow]:
         where, values = conditions(kind, rows)
         if condition is not None:
             where += holds(kind, condition, values)
         # The rows are found and put in order first, so that texts are read only of those that are taken.
-        found = f"SELECT m.* FROM {_TABLE[kind]} m WHERE true {where} ORDER BY {newest_first(kind, rows)} OFFSET 0"
-        with self.db.cursor(name=f"lcm_scan_{next(_cursor_names)}") as cursor:
-            cursor.itersize = _FETCH
-            cursor.execute(f"SELECT {_COLUMNS[kind]} FROM ({found}) m".encode(), values)
-            for row in cursor:
-                yield _row(kind, row)
+        found = f"SELECT m.* FROM {SEARCH_TABLE[kind]} WHERE true {where} ORDER BY {newest_first(kind, rows)} OFFSET 0"
+        for batch in self.batches(f"SELECT {self.search_columns(kind)} FROM ({found}) m", _FETCH, **values):
+            for row in batch:
+                yield search_row(kind, row)
 
     def unindexed_rows(self, kind: RowKind, rows: Filter) -> Iterator[SearchRow]:
         return iter(())
 
-    def search_rows(self, kind: RowKind, row_ids: Sequence[int]) -> dict[int, SearchRow]:
-        if not row_ids:
-            return {}
-        found = self._all(
-            f"SELECT {_COLUMNS[kind]} FROM {_TABLE[kind]} m WHERE {ROW_ID[kind]} = ANY(%(ids)s)",
-            {"ids": list(row_ids)},
-        )
-        by_id = {row[0]: _row(kind, row) for row in found}
-        return {row_id: by_id[row_id] for row_id in row_ids if row_id in by_id}
-
     def rows_within(self, stretches: Sequence[Stretch]) -> list[SearchRow]:
         # Place by place: of a range the planner would expect a good part of the conversation.
         places = {(number, seq) for number, first, last in stretches for seq in range(first, last + 1)}
-        found = self._all(
-            f"SELECT {_COLUMNS['message']} FROM unnest(%s::bigint[], %s::bigint[]) AS place (conversation_id, seq) "
-            "JOIN messages m USING (conversation_id, seq) ORDER BY conversation_id, seq",
-            ([number for number, _ in places], [seq for _, seq in places]),
+        found = self.all(
+            f"SELECT {self.search_columns('message')} FROM unnest(:owners::bigint[], :seqs::bigint[]) "
+            "AS place (conversation_id, seq) JOIN messages m USING (conversation_id, seq) ORDER BY conversation_id, seq",
+            owners=[number for number, _ in places],
+            seqs=[seq for _, seq in places],
         )
-        return [_row("message", row) for row in found]
+        return [search_row("message", row) for row in found]
 
     def message_senders(self, conversation_ids: Sequence[int] | None) -> list[str]:
         rows = Filter(None if conversation_ids is None else tuple(conversation_ids))
@@ -163,10 +131,11 @@ class SearchQueries(PostgresVectors):
         return [row[0] for row in found]
 
     def session_keys(self, prefix: str) -> dict[int, str]:
-        found = self._all(
-            "SELECT conversation_id, session_key FROM conversations WHERE session_key ~>=~ %s AND session_key ~<~ %s "
-            "ORDER BY conversation_id",
-            (prefix, prefix + _LAST_CHARACTER),
+        found = self.all(
+            "SELECT conversation_id, session_key FROM conversations WHERE session_key ~>=~ :prefix "
+            "AND session_key ~<~ :end ORDER BY conversation_id",
+            prefix=prefix,
+            end=prefix + _LAST_CHARACTER,
         )
         return {row[0]: row[1] for row in found}
 
@@ -175,7 +144,7 @@ class SearchQueries(PostgresVectors):
         search = WordSearch(kind, WordQuery((clause,)), rows)
         where, values = conditions(kind, rows)
         newest = (
-            f"SELECT m.* FROM {_TABLE[kind]} m WHERE true {where} "
+            f"SELECT m.* FROM {SEARCH_TABLE[kind]} WHERE true {where} "
             f"ORDER BY {newest_first(kind, rows)} LIMIT {SHARE_FROM_NEWEST}"
         )
         held = f"m.words @@ {search.any_of}"
@@ -189,7 +158,7 @@ class SearchQueries(PostgresVectors):
 
     def _planned(self, query: str, values: dict[str, Any]) -> list[Any]:
         """Runs a query that is planned for these very values: how frequent a word is decides how to look for it."""
-        return self.db.execute(query.encode(), values, prepare=False).fetchall()
+        return self.db.execute(psycopg_statement(query), values, prepare=False).fetchall()
 
 
 class SearchChanges(SearchQueries):
@@ -210,28 +179,9 @@ class SearchChanges(SearchQueries):
     def reindex_summaries(self, summary_ids: Sequence[str]) -> None:
         return None
 
+    def unindex_conversation(self, conversation_id: int) -> None:
+        return None
+
     def reset_index(self) -> None:
         for index in ("message_parts_words", "summaries_words"):
-            self._run(f"REINDEX INDEX {index}")
-
-
-def _row(kind: RowKind, row: Any) -> SearchRow:
-    if kind == "message":
-        row_id, conversation_id, seq, role, sender, at, tokens, text, tool = row
-        return SearchRow(
-            row_id,
-            message_ref(row_id),
-            conversation_id,
-            seq,
-            role,
-            sender,
-            at,
-            tokens,
-            text,
-            until=at,
-            tool_name=tool,
-        )
-    row_id, summary_id, conversation_id, first_seq, at, tokens, text, depth, until = row
-    return SearchRow(
-        row_id, summary_id, conversation_id, first_seq, "summary", None, at, tokens, text, depth, until
-    )
+            self.run(f"REINDEX INDEX {index}")

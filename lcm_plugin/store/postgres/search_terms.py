@@ -21,10 +21,10 @@ from lcm_plugin.store.search_base import (
     Substring,
     WordQuery,
 )
+from lcm_plugin.store.tables.search import SEARCH_ID
 
-ROW_ID = {"message": "m.message_id", "summary": "m.summary_rowid"}
 MOST_CHOICES = 64
-_SEARCHABLE = "s.type NOT IN ('reasoning', 'compaction') AND s.text NOT LIKE 'data:%%;base64,%%'"
+_SEARCHABLE = "s.type NOT IN ('reasoning', 'compaction') AND s.text NOT LIKE 'data:%;base64,%'"
 _SAME_MESSAGE = "m.conversation_id = {0}.conversation_id AND m.message_id = {0}.message_id"
 
 
@@ -37,7 +37,7 @@ class WordSearch:
         self.is_empty = not pieces
         self.any_of = f"({' || '.join(pieces)})"
         if kind == "summary":
-            self.row_id, self.vector, source = ROW_ID[kind], "m.words", "summaries m"
+            self.row_id, self.vector, source = SEARCH_ID[kind], "m.words", "summaries m"
             where, values = conditions(kind, rows)
         elif rows.roles is None and rows.since is None and rows.before is None:
             self.row_id, self.vector, source = "w.message_id", "w.words", "message_parts w"
@@ -64,37 +64,37 @@ class WordSearch:
         texts = (clause.text, *clause.forms)
         names = [f"word_{number}_{place}" for place in range(len(texts))]
         self.values |= dict(zip(names, texts, strict=True))
-        return f"({' || '.join(f'lcm_phrase(%({name})s)' for name in names)})"
+        return f"({' || '.join(f'lcm_phrase(:{name})' for name in names)})"
 
 
 def conditions(kind: RowKind, rows: Filter, *, table: str = "m") -> tuple[str, dict[str, Any]]:
     """A filter as conditions on ``table`` (rows, or for ids and tools alone the parts of messages)."""
-    row_id = ROW_ID[kind].replace("m.", f"{table}.")
+    row_id = SEARCH_ID[kind].replace("m.", f"{table}.")
     where = ""
     values: dict[str, Any] = {}
     first, last = ("m.created_at", "m.created_at") if kind == "message" else ("m.earliest_at", "m.latest_at")
     if rows.conversation_ids is not None and len(rows.conversation_ids) == 1:
-        where += f" AND {table}.conversation_id = %(conversation)s"
+        where += f" AND {table}.conversation_id = :conversation"
         values["conversation"] = rows.conversation_ids[0]
     elif rows.conversation_ids is not None:
-        where += f" AND {table}.conversation_id = ANY(%(conversations)s)"
+        where += f" AND {table}.conversation_id = ANY(:conversations)"
         values["conversations"] = list(rows.conversation_ids)
     if rows.since is not None:
-        where += f" AND {last} >= %(since)s"
+        where += f" AND {last} >= :since"
         values["since"] = rows.since
     if rows.before is not None:
-        where += f" AND {first} < %(before)s"
+        where += f" AND {first} < :before"
         values["before"] = rows.before
     if rows.up_to_id is not None:
-        where += f" AND {row_id} <= %(up_to)s"
+        where += f" AND {row_id} <= :up_to"
         values["up_to"] = rows.up_to_id
     if kind == "message" and rows.roles is not None:
-        where += " AND m.role = ANY(%(roles)s)"
+        where += " AND m.role = ANY(:roles)"
         values["roles"] = list(rows.roles)
     if kind == "message" and rows.tool_name is not None:
         where += (
             f" AND EXISTS (SELECT FROM message_parts t WHERE t.conversation_id = {table}.conversation_id "
-            f"AND t.message_id = {table}.message_id AND t.tool_name = %(tool)s)"
+            f"AND t.message_id = {table}.message_id AND t.tool_name = :tool)"
         )
         values["tool"] = rows.tool_name
     return where, values
@@ -103,7 +103,7 @@ def conditions(kind: RowKind, rows: Filter, *, table: str = "m") -> tuple[str, d
 def newest_first(kind: RowKind, rows: Filter) -> str:
     """What to order by so that an index has the order: one conversation has its own, several that of the table."""
     single = rows.conversation_ids is not None and len(rows.conversation_ids) == 1
-    return "m.seq DESC" if kind == "message" and single else f"{ROW_ID[kind]} DESC"
+    return "m.seq DESC" if kind == "message" and single else f"{SEARCH_ID[kind]} DESC"
 
 
 def holds(kind: RowKind, condition: Condition, values: dict[str, Any]) -> str:
@@ -117,9 +117,9 @@ def holds(kind: RowKind, condition: Condition, values: dict[str, Any]) -> str:
         names = [f"part_{len(values) + number}" for number in range(len(choice))]
         values |= {name: f"%{_escape(text)}%" for name, text in zip(names, choice, strict=True)}
         if kind == "summary":
-            met += f" AND ({' OR '.join(f'm.content ILIKE %({name})s' for name in names)})"
+            met += f" AND ({' OR '.join(f'm.content ILIKE :{name}' for name in names)})"
         else:
-            texts = " OR ".join(f"s.text ILIKE %({name})s" for name in names)
+            texts = " OR ".join(f"s.text ILIKE :{name}" for name in names)
             met += (
                 f" AND EXISTS (SELECT FROM message_parts s WHERE {_SAME_MESSAGE.format('s')} "
                 f"AND {_SEARCHABLE} AND ({texts}))"

@@ -6,21 +6,23 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 from lcm_plugin.errors import StoreUnavailable
-from lcm_plugin.store.postgres.audit import AuditQueries
+from lcm_plugin.store.postgres.audit import PostgresAudit
 from lcm_plugin.store.postgres.connection import Connections
-from lcm_plugin.store.postgres.context import ContextChanges
-from lcm_plugin.store.postgres.removal import RemovalChanges
-from lcm_plugin.store.postgres.rewriting import RewritingChanges
+from lcm_plugin.store.postgres.messages import PostgresMessages
 from lcm_plugin.store.postgres.schema import prepare_schema, require_schema
-from lcm_plugin.store.postgres.transfer import TransferChanges
+from lcm_plugin.store.postgres.search import SearchChanges
+from lcm_plugin.store.postgres.transfer import PostgresTransfer
 from lcm_plugin.store.postgres.url import split_schema
-from lcm_plugin.store.postgres.withdrawal import WithdrawalChanges
 from lcm_plugin.store.records import FileMoved
+from lcm_plugin.store.tables.context import ContextTable
 from lcm_plugin.store.tables.conversations import ConversationTable
 from lcm_plugin.store.tables.debt import DebtTable
 from lcm_plugin.store.tables.files import FileTable
 from lcm_plugin.store.tables.jobs import JobTable
+from lcm_plugin.store.tables.removal import RemovalTable
+from lcm_plugin.store.tables.rewriting import RewritingTable
 from lcm_plugin.store.tables.status import StatusTable
+from lcm_plugin.store.tables.withdrawal import WithdrawalTable
 
 _GROWING = (
     "messages",
@@ -38,17 +40,19 @@ _GROWING = (
 
 
 class PostgresTransaction(
+    PostgresMessages,
+    PostgresTransfer,
+    SearchChanges,
+    PostgresAudit,
     ConversationTable,
-    WithdrawalChanges,
-    ContextChanges,
-    FileTable,
+    ContextTable,
     DebtTable,
-    StatusTable,
-    AuditQueries,
-    TransferChanges,
-    RemovalChanges,
-    RewritingChanges,
+    FileTable,
     JobTable,
+    RemovalTable,
+    RewritingTable,
+    StatusTable,
+    WithdrawalTable,
 ):
     """All queries and changes, bound to one transaction."""
 

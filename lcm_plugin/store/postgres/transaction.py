@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from lcm_plugin.errors import StoreBusy
 from lcm_plugin.store.dialect import PostgresDialect
 from lcm_plugin.store.postgres.connection import Connection
 from lcm_plugin.store.transaction import Transaction
@@ -71,19 +72,20 @@ class PostgresStatements(Transaction):
         )
         return int(row[0])
 
-    def hold_files(self) -> None:
+    def hold_files(self, conversation_id: int | None = None) -> None:
+        if conversation_id is not None:
+            self.all(
+                "SELECT FROM session_runs WHERE conversation_id = :here FOR UPDATE", here=conversation_id
+            )
         self.run(_HOLD_FILES)
 
-    def _all(self, query: str, values: Sequence[Any] | dict[str, Any] = ()) -> list[Any]:
-        return self.db.execute(query.encode(), values).fetchall()
-
-    def _one(self, query: str, values: Sequence[Any] | dict[str, Any] = ()) -> Any:
-        return self.db.execute(query.encode(), values).fetchone()
-
-    def _run(self, query: str, values: Sequence[Any] | dict[str, Any] = ()) -> int:
-        return self.db.execute(query.encode(), values).rowcount
-
-    def _many(self, query: str, rows: Sequence[Sequence[Any]]) -> None:
-        if rows:
-            with self.db.cursor() as cursor:
-                cursor.executemany(query.encode(), rows)
+    def require_only_publisher(self, conversation_id: int) -> None:
+        (alone,) = self.one(
+            "SELECT pg_try_advisory_xact_lock(hashtextextended(current_schema() || ' publishes', :here))",
+            here=conversation_id,
+        )
+        if not alone:
+            raise StoreBusy(
+                f"another compaction publishes in conversation {conversation_id} just now; nothing was written, "
+                "try again"
+            )

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 
 from lcm_plugin.store.audit_base import FULL_TEXT, AuditStopped, Breach
 from lcm_plugin.store.search_base import RowKind
-from lcm_plugin.store.sqlite.audit_queries import QUERIES
 from lcm_plugin.store.sqlite.schema import migrate
 from lcm_plugin.store.sqlite.search_index import KINDS, SOURCE, IndexQueries
+from lcm_plugin.store.tables.audit import AuditTable
+from lcm_plugin.store.tables.audit_rules import in_conversation
 
 PROGRESS_STEPS = 20_000
 MOST_FAULTS = 100
@@ -26,14 +26,23 @@ ROWS: dict[RowKind, tuple[str, str, str]] = {
     "message": ("messages", "message_id", "'msg_' || message_id"),
     "summary": ("summaries", "summary_rowid", "summary_id"),
 }
+_UNREADABLE = f"""
+    SELECT m.conversation_id, 'msg_' || m.message_id, 'its skeleton is not JSON' FROM messages m
+    WHERE {in_conversation("m.conversation_id")} AND m.hidden = :hidden AND m.skeleton IS NOT NULL
+        AND NOT json_valid(m.skeleton)
+    UNION ALL
+    SELECT m.conversation_id, 'msg_' || m.message_id, 'part ' || p.ordinal || ' is not JSON'
+    FROM message_parts p JOIN messages m ON m.message_id = p.message_id
+    WHERE {in_conversation("m.conversation_id")} AND m.hidden = :hidden
+        AND (NOT json_valid(coalesce(p.exact, '0')) OR NOT json_valid(coalesce(p.metadata, '0')))"""
 _PLAIN = re.compile(r"(?<![^\s])[a-z]{4,20}(?![^\s])")
 
 
-class AuditQueries(IndexQueries):
+class SqliteAudit(AuditTable, IndexQueries):
     """Reads of the integrity checker."""
 
-    def audit(self, name: str, *, conversation_id: int | None = None, now: int = 0) -> Iterator[Breach]:
-        for row in self.db.execute(QUERIES[name], {"here": conversation_id, "now": now}):
+    def unreadable_json(self, conversation_id: int | None, *, hidden: bool) -> Iterator[Breach]:
+        for row in self.stream(_UNREADABLE, here=conversation_id, hidden=hidden):
             yield Breach(*row)
 
     def structure_faults(self) -> list[Breach]:
@@ -45,7 +54,7 @@ class AuditQueries(IndexQueries):
 
     def _page_faults(self) -> list[Breach]:
         """The faults of each table. SQLite names pages only, so each table is checked by itself."""
-        tables = self._all("SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE '%VIRTUAL%'")
+        tables = self.all("SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE '%VIRTUAL%'")
         found = [
             Breach(None, FULL_TEXT if DERIVED.fullmatch(name) else name, fault)
             for (name,) in tables
@@ -64,12 +73,21 @@ class AuditQueries(IndexQueries):
             return [str(error)]
 
     def schema_faults(self) -> list[Breach]:
-        here = dict(self._all(OBJECTS))
+        here = dict(self.all(OBJECTS))
         return [
             Breach(None, name, "is missing" if name not in here else "differs")
             for name, sql in expected_objects().items()
             if here.get(name) != sql
         ]
+
+    def restore_schema(self) -> int:
+        here = dict(self.all(OBJECTS))
+        wrong = {name: sql for name, sql in expected_objects().items() if here.get(name) != sql}
+        for name, sql in wrong.items():
+            kind = sql.split()[1].replace("UNIQUE", "INDEX")
+            self.db.execute(f"DROP {kind} IF EXISTS {name}")
+            self.db.execute(sql)
+        return len(wrong)
 
     def index_faults(self, sample: int) -> Iterator[Breach]:
         if not self._index_usable():
@@ -82,25 +100,6 @@ class AuditQueries(IndexQueries):
                 if error.sqlite_errorname == "SQLITE_INTERRUPT":
                     raise
                 yield Breach(None, f"{kind}s", f"the index cannot be read: {error}")
-
-    def message_identities(self, conversation_id: int) -> Iterator[tuple[int, int]]:
-        return self.db.execute(
-            "SELECT seq, identity FROM messages WHERE conversation_id = ? ORDER BY seq", (conversation_id,)
-        )
-
-    def stale_summaries(self, conversation_id: int, refs: Sequence[str]) -> Sequence[str]:
-        rows = self._all(
-            "WITH RECURSIVE stale (id) AS (SELECT summary_id FROM summaries WHERE conversation_id = ? "
-            "AND summary_id IN (SELECT value FROM json_each(?)) "
-            "UNION SELECT l.summary_id FROM summary_parents l JOIN stale ON stale.id = l.parent_summary_id) "
-            "SELECT summary_id FROM summaries JOIN stale ON id = summary_id ORDER BY depth, summary_rowid",
-            (conversation_id, json.dumps(list(refs))),
-        )
-        return [row[0] for row in rows]
-
-    def file_digests(self) -> Iterator[str]:
-        for (digest,) in self.db.execute("SELECT DISTINCT sha256 FROM large_files ORDER BY sha256"):
-            yield digest
 
     @contextmanager
     def interruptible(self, stop: Callable[[], bool]) -> Iterator[None]:
@@ -136,21 +135,26 @@ class AuditQueries(IndexQueries):
         table, row_id, ref = ROWS[kind]
         seen = 0
         for number in range(sample):
-            row = self._one(
-                f"SELECT {row_id}, conversation_id, {ref} FROM {table} WHERE {row_id} BETWEEN ? AND ? "
+            row = self.one(
+                f"SELECT {row_id}, conversation_id, {ref} FROM {table} WHERE {row_id} BETWEEN :first AND :last "
                 f"ORDER BY {row_id} LIMIT 1",
-                (max(seen + 1, number * last // sample), last),
+                first=max(seen + 1, number * last // sample),
+                last=last,
             )
             if row is None:
                 return
             seen = row[0]
-            text = self._one(f"{SOURCE[kind]} = ?", (seen,))[1]
+            text = self.one(f"{SOURCE[kind]} = :seen", seen=seen)[1]
             if not all(self._finds(*probe, seen) for probe in probes(kind, text)):
                 yield Breach(row[1], row[2], "is not found by its own words")
 
     def _finds(self, table: str, term: str, row_id: int) -> bool:
         return (
-            self._one(f"SELECT 1 FROM {table} WHERE {table} MATCH ? AND rowid = ?", (f'"{term}"', row_id))
+            self.one(
+                f"SELECT 1 FROM {table} WHERE {table} MATCH :term AND rowid = :row",
+                term=f'"{term}"',
+                row=row_id,
+            )
             is not None
         )
 

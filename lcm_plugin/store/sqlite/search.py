@@ -12,7 +12,6 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from lcm_plugin.store.records import message_ref
 from lcm_plugin.store.search_base import (
     AllOf,
     Clause,
@@ -27,26 +26,15 @@ from lcm_plugin.store.search_base import (
     Substring,
     WordQuery,
 )
-from lcm_plugin.store.sqlite.search_index import MESSAGE_TEXT, IndexChanges, IndexQueries, spread_cjk
-
-_TOOL_NAME = (
-    "(SELECT min(p.tool_name) FROM message_parts p WHERE p.part_id >= m.message_id * 65536 "
-    "AND p.part_id < (m.message_id + 1) * 65536)"
+from lcm_plugin.store.sqlite.search_index import IndexChanges, IndexQueries, spread_cjk
+from lcm_plugin.store.tables.search import (
+    MAX_SENDERS,
+    SEARCH_ID,
+    SEARCH_TABLE,
+    SENDERS_FROM_NEWEST,
+    search_row,
 )
-_SELECT = {
-    "message": (
-        "SELECT m.message_id, m.conversation_id, m.seq, m.role, m.sender, m.created_at, m.tokens, "
-        f"coalesce({MESSAGE_TEXT}, ''), {_TOOL_NAME}"
-    ),
-    "summary": (
-        "SELECT m.summary_rowid, m.summary_id, m.conversation_id, m.first_seq, m.earliest_at, m.tokens, "
-        "m.content, m.depth, m.latest_at"
-    ),
-}
-_ID = {"message": "m.message_id", "summary": "m.summary_rowid"}
-_TABLE = {"message": "messages m", "summary": "summaries m"}
-MAX_SENDERS = 300
-SENDERS_FROM_NEWEST = 2_000
+
 COUNT_EXACTLY = 20_000
 
 
@@ -99,19 +87,6 @@ class SearchQueries(IndexQueries):
                 shares.append(counted / total)
         return [min(1.0, share) for share in shares]
 
-    def newest_row(self, kind: RowKind) -> int:
-        return self._newest(kind)
-
-    def row_count(self, kind: RowKind, rows: Filter) -> int:
-        if rows.conversation_ids is None:
-            return self._newest(kind)
-        ids = json.dumps(rows.conversation_ids)
-        if kind == "message":
-            sql = "SELECT coalesce(sum(message_count), 0) FROM conversations WHERE conversation_id IN "
-        else:
-            sql = "SELECT count(*) FROM summaries WHERE conversation_id IN "
-        return int(self._one(f"{sql}(SELECT value FROM json_each(?))", (ids,))[0])
-
     def scan(self, kind: RowKind, rows: Filter, condition: Condition | None = None) -> Iterator[SearchRow]:
         upper = (rows.up_to_id or _END) + 1
         lower = 0
@@ -125,27 +100,23 @@ class SearchQueries(IndexQueries):
         lower = self._last_indexed(kind) if self._index_usable() else 0
         yield from self._scan_table(kind, rows, lower, (rows.up_to_id or _END) + 1)
 
-    def search_rows(self, kind: RowKind, row_ids: Sequence[int]) -> dict[int, SearchRow]:
-        found = self._all(
-            f"{_SELECT[kind]} FROM json_each(?) ids CROSS JOIN {_TABLE[kind]} ON {_ID[kind]} = ids.value",
-            (json.dumps(list(row_ids)),),
-        )
-        return {row[0]: _row(kind, row) for row in found}
-
     def rows_within(self, stretches: Sequence[Stretch]) -> list[SearchRow]:
         rows: dict[int, SearchRow] = {}
         for stretch in sorted(stretches):
-            found = self._all(
-                f"{_SELECT['message']} FROM messages m WHERE m.conversation_id = ? AND m.seq BETWEEN ? AND ? "
-                "ORDER BY m.seq",
-                stretch,
+            here, first, last = stretch
+            found = self.all(
+                f"SELECT {self.search_columns('message')} FROM messages m WHERE m.conversation_id = :here "
+                "AND m.seq BETWEEN :first AND :last ORDER BY m.seq",
+                here=here,
+                first=first,
+                last=last,
             )
-            rows |= {row[0]: _row("message", row) for row in found}
+            rows |= {row[0]: search_row("message", row) for row in found}
         return sorted(rows.values(), key=lambda row: (row.conversation_id, row.position))
 
     def message_senders(self, conversation_ids: Sequence[int] | None) -> list[str]:
         where, order, values = _newest_first("message", Filter(_as_tuple(conversation_ids)))
-        found = self._all(
+        found = self.db.execute(
             "SELECT DISTINCT sender FROM (SELECT m.sender FROM messages m WHERE 1 "
             f"{where} ORDER BY {order} LIMIT {SENDERS_FROM_NEWEST}) WHERE sender IS NOT NULL LIMIT {MAX_SENDERS}",
             values,
@@ -153,10 +124,11 @@ class SearchQueries(IndexQueries):
         return [row[0] for row in found]
 
     def session_keys(self, prefix: str) -> dict[int, str]:
-        found = self._all(
-            "SELECT conversation_id, session_key FROM conversations WHERE session_key >= ? AND session_key < ? "
+        found = self.all(
+            "SELECT conversation_id, session_key FROM conversations WHERE session_key >= :prefix AND session_key < :end "
             "ORDER BY conversation_id",
-            (prefix, prefix + "\U0010ffff"),
+            prefix=prefix,
+            end=prefix + "\U0010ffff",
         )
         return {row[0]: row[1] for row in found}
 
@@ -164,7 +136,7 @@ class SearchQueries(IndexQueries):
         if not self._index_usable():
             raise IndexUnusable("the full-text index is not there")
         try:
-            return self._all(sql, values)
+            return self.db.execute(sql, values).fetchall()
         except sqlite3.Error as error:
             if error.sqlite_errorname == "SQLITE_INTERRUPT":
                 raise
@@ -174,24 +146,26 @@ class SearchQueries(IndexQueries):
         # Few rows lie past the index: those are walked by id, whatever conversation they belong to.
         where, order, values = _newest_first(kind, rows, by_id=lower > 0)
         cursor = self.db.execute(
-            f"{_SELECT[kind]} FROM {_TABLE[kind]} WHERE {_ID[kind]} > ? AND {_ID[kind]} < ? {where} "
+            f"SELECT {self.search_columns(kind)} FROM {SEARCH_TABLE[kind]} "
+            f"WHERE {SEARCH_ID[kind]} > ? AND {SEARCH_ID[kind]} < ? {where} "
             f"ORDER BY {order}",
             (lower, upper, *values),
         )
         for row in cursor:
-            yield _row(kind, row)
+            yield search_row(kind, row)
 
     def _scan_index(
         self, kind: RowKind, rows: Filter, condition: Condition, upper: int
     ) -> Iterator[SearchRow]:
         where, values = _conditions(kind, rows)
         sql = (
-            f"{_SELECT[kind]} FROM {kind}s_trigram f CROSS JOIN {_TABLE[kind]} ON {_ID[kind]} = f.rowid "
+            f"SELECT {self.search_columns(kind)} FROM {kind}s_trigram f "
+            f"CROSS JOIN {SEARCH_TABLE[kind]} ON {SEARCH_ID[kind]} = f.rowid "
             f"WHERE {kind}s_trigram MATCH ? AND f.rowid < ? {where} ORDER BY f.rowid DESC"
         )
         try:
             for row in self.db.execute(sql, (trigram_expression(condition), upper, *values)):
-                yield _row(kind, row)
+                yield search_row(kind, row)
         except sqlite3.Error as error:
             raise IndexUnusable(f"the trigram index cannot be read: {error}") from error
 
@@ -238,7 +212,9 @@ def _join(kind: RowKind, rows: Filter) -> tuple[str, str, list[Any]]:
         where += " AND f.rowid <= ?"
         values.append(rows.up_to_id)
     joined = (
-        f"CROSS JOIN {_TABLE[kind]} ON {_ID[kind]} = f.rowid" if where.strip() or kind == "summary" else ""
+        f"CROSS JOIN {SEARCH_TABLE[kind]} ON {SEARCH_ID[kind]} = f.rowid"
+        if where.strip() or kind == "summary"
+        else ""
     )
     return joined, where, values
 
@@ -273,7 +249,7 @@ def _newest_first(kind: RowKind, rows: Filter, by_id: bool = False) -> tuple[str
     single = rows.conversation_ids is not None and len(rows.conversation_ids) == 1
     if kind == "message" and single and not by_id:
         return where, "m.seq DESC", values
-    return where.replace("m.conversation_id", "+m.conversation_id"), f"{_ID[kind]} DESC", values
+    return where.replace("m.conversation_id", "+m.conversation_id"), f"{SEARCH_ID[kind]} DESC", values
 
 
 def _as_tuple(conversation_ids: Sequence[int] | None) -> tuple[int, ...] | None:
@@ -286,25 +262,3 @@ def _in_conversations(conversation_ids: Sequence[int] | None) -> tuple[str, list
     if len(conversation_ids) == 1:
         return " AND m.conversation_id = ?", [conversation_ids[0]]
     return " AND m.conversation_id IN (SELECT value FROM json_each(?))", [json.dumps(list(conversation_ids))]
-
-
-def _row(kind: RowKind, row: Any) -> SearchRow:
-    if kind == "message":
-        row_id, conversation_id, seq, role, sender, at, tokens, text, tool = row
-        return SearchRow(
-            row_id,
-            message_ref(row_id),
-            conversation_id,
-            seq,
-            role,
-            sender,
-            at,
-            tokens,
-            text,
-            until=at,
-            tool_name=tool,
-        )
-    row_id, summary_id, conversation_id, first_seq, at, tokens, text, depth, until = row
-    return SearchRow(
-        row_id, summary_id, conversation_id, first_seq, "summary", None, at, tokens, text, depth, until
-    )

@@ -10,7 +10,6 @@ says what is indexed: all rows up to it.
 
 from __future__ import annotations
 
-import json
 import re
 import sqlite3
 from collections.abc import Iterable, Sequence
@@ -19,9 +18,11 @@ from typing import Any
 
 from lcm_plugin.store.search_base import IndexState, IndexUnusable, RowKind
 from lcm_plugin.store.sqlite.vectors import SqliteVectors
+from lcm_plugin.store.tables.search import SearchTable
 
 KINDS: tuple[RowKind, ...] = ("message", "summary")
 MAX_BATCH_CHARS = 8_000_000
+_BATCH = 500
 MESSAGE_TEXT = (
     "(SELECT group_concat(p.text, char(10)) FROM message_parts p WHERE p.part_id >= m.message_id * 65536 "
     "AND p.part_id < (m.message_id + 1) * 65536 AND p.type <> 'reasoning' AND p.text <> '' "
@@ -44,10 +45,6 @@ SOURCE = {
     "summary": "SELECT summary_rowid, content FROM summaries WHERE summary_rowid ",
 }
 _ID = {"message": "message_id", "summary": "summary_rowid"}
-_NEWEST = {
-    "message": "SELECT coalesce(max(message_id), 0) FROM messages",
-    "summary": "SELECT coalesce(max(summary_rowid), 0) FROM summaries",
-}
 
 
 @cache
@@ -63,24 +60,24 @@ def fts5_available() -> bool:
     return True
 
 
-class IndexQueries(SqliteVectors):
+class IndexQueries(SearchTable, SqliteVectors):
     """How the indexes stand."""
+
+    def message_text(self) -> str:
+        return MESSAGE_TEXT
 
     def index_state(self) -> IndexState:
         usable = self._index_usable()
         # The newest rows may have been deleted since they were indexed.
-        lags = [max(0, self._newest(kind) - (self._last_indexed(kind) if usable else 0)) for kind in KINDS]
+        lags = [max(0, self.newest_row(kind) - (self._last_indexed(kind) if usable else 0)) for kind in KINDS]
         return IndexState(fts5_available(), usable, lags[0], lags[1])
 
     def _index_usable(self) -> bool:
-        return fts5_available() and bool(self._one("SELECT 1 FROM sqlite_master WHERE name = 'index_state'"))
+        return fts5_available() and self.has_table("index_state")
 
     def _last_indexed(self, kind: RowKind) -> int:
-        row = self._one("SELECT last_id FROM index_state WHERE name = ?", (kind,))
+        row = self.one("SELECT last_id FROM index_state WHERE name = :kind", kind=kind)
         return int(row[0]) if row else 0
-
-    def _newest(self, kind: RowKind) -> int:
-        return int(self._one(_NEWEST[kind])[0])
 
 
 class IndexChanges(IndexQueries):
@@ -108,6 +105,17 @@ class IndexChanges(IndexQueries):
     def reindex_summaries(self, summary_ids: Sequence[str]) -> None:
         self._change("summary", self._summary_rows(summary_ids), "insert")
 
+    def unindex_conversation(self, conversation_id: int) -> None:
+        messages = self.all(
+            "SELECT message_id FROM messages WHERE conversation_id = :here", here=conversation_id
+        )
+        for start in range(0, len(messages), _BATCH):
+            self.unindex_messages([row[0] for row in messages[start : start + _BATCH]])
+        summaries = self.all(
+            "SELECT summary_id FROM summaries WHERE conversation_id = :here", here=conversation_id
+        )
+        self.unindex_summaries([row[0] for row in summaries])
+
     def reset_index(self) -> None:
         for kind in KINDS:
             self._drop(f"{kind}s_fts")
@@ -134,6 +142,19 @@ class IndexChanges(IndexQueries):
             for part in ("data", "idx", "docsize", "config", "content"):
                 self.db.execute(f"DROP TABLE IF EXISTS {table}_{part}")
 
+    def rebuild_index(self) -> bool:
+        self.db.execute("SAVEPOINT rebuild")
+        try:
+            self.reset_index()
+        except sqlite3.DatabaseError:
+            self.db.execute("ROLLBACK TO rebuild")
+            self._forget_index()
+            self.reset_index()
+            return False
+        finally:
+            self.db.execute("RELEASE rebuild")
+        return True
+
     def _create(self) -> None:
         if self._index_usable():
             return
@@ -143,6 +164,20 @@ class IndexChanges(IndexQueries):
         self.db.execute(
             "CREATE TABLE index_state (name TEXT PRIMARY KEY, last_id INTEGER NOT NULL) WITHOUT ROWID"
         )
+
+    def _forget_index(self) -> None:
+        """Takes the index's tables out of the schema without reading them, since their pages are damaged."""
+        self.db.execute("PRAGMA writable_schema = ON")
+        names = ", ".join(f"'{kind}s_fts', '{kind}s_trigram'" for kind in KINDS)
+        self.db.execute(
+            f"DELETE FROM sqlite_master WHERE name IN ({names}, 'index_state') OR tbl_name = 'index_state' OR "
+            + " OR ".join(
+                f"name GLOB '{kind}s_{half}_*' OR tbl_name GLOB '{kind}s_{half}_*'"
+                for kind in KINDS
+                for half in ("fts", "trigram")
+            )
+        )
+        self.db.execute("PRAGMA writable_schema = RESET")
 
     def _index_next(self, kind: RowKind, limit: int) -> int:
         if limit <= 0:
@@ -169,7 +204,7 @@ class IndexChanges(IndexQueries):
         if not self._index_usable():
             return
         indexed = [row_id for row_id in row_ids if row_id <= self._last_indexed(kind)]
-        rows = self._all(f"{SOURCE[kind]} IN (SELECT value FROM json_each(?))", (json.dumps(indexed),))
+        rows = self.all(f"{SOURCE[kind]} {self.sql.any_of('ids')}", ids=self.sql.array(indexed))
         try:
             if what == "insert":
                 self._insert(kind, rows)
@@ -198,9 +233,9 @@ class IndexChanges(IndexQueries):
             raise
 
     def _summary_rows(self, summary_ids: Sequence[str]) -> list[int]:
-        rows = self._all(
-            "SELECT summary_rowid FROM json_each(?) ids CROSS JOIN summaries ON summary_id = ids.value",
-            (json.dumps(list(summary_ids)),),
+        rows = self.all(
+            f"SELECT summary_rowid FROM summaries WHERE summary_id {self.sql.any_of('ids')}",
+            ids=self.sql.array(summary_ids),
         )
         return [row[0] for row in rows]
 

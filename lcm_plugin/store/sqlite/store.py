@@ -13,42 +13,50 @@ from pathlib import Path
 
 from lcm_plugin.errors import StoreBusy, StoreUnavailable
 from lcm_plugin.store.records import FileMoved
-from lcm_plugin.store.sqlite.audit import AuditQueries
+from lcm_plugin.store.sqlite.audit import SqliteAudit
 from lcm_plugin.store.sqlite.connection import (
     Connections,
     create_private_file,
     naming_errors,
     retry_while_busy,
 )
-from lcm_plugin.store.sqlite.context import ContextChanges
-from lcm_plugin.store.sqlite.removal import RemovalChanges
-from lcm_plugin.store.sqlite.rewriting import RewritingChanges
+from lcm_plugin.store.sqlite.messages import SqliteMessages
 from lcm_plugin.store.sqlite.schema import SCHEMA_VERSION, migrate, schema_version
-from lcm_plugin.store.sqlite.transfer import TransferChanges
-from lcm_plugin.store.sqlite.withdrawal import WithdrawalChanges
+from lcm_plugin.store.sqlite.search import SearchChanges
+from lcm_plugin.store.sqlite.siblings import needed_by_others
+from lcm_plugin.store.sqlite.transfer import SqliteTransfer
+from lcm_plugin.store.tables.context import ContextTable
 from lcm_plugin.store.tables.conversations import ConversationTable
 from lcm_plugin.store.tables.debt import DebtTable
 from lcm_plugin.store.tables.files import FileTable
 from lcm_plugin.store.tables.jobs import JobTable
+from lcm_plugin.store.tables.removal import RemovalTable
+from lcm_plugin.store.tables.rewriting import RewritingTable
 from lcm_plugin.store.tables.status import StatusTable
+from lcm_plugin.store.tables.withdrawal import WithdrawalTable
 
 _EMPTY_LOG_SECONDS = 10.0
 
 
 class SqliteTransaction(
+    SqliteMessages,
+    SqliteTransfer,
+    SearchChanges,
+    SqliteAudit,
     ConversationTable,
-    WithdrawalChanges,
-    ContextChanges,
-    FileTable,
+    ContextTable,
     DebtTable,
-    StatusTable,
-    AuditQueries,
-    TransferChanges,
-    RemovalChanges,
-    RewritingChanges,
+    FileTable,
     JobTable,
+    RemovalTable,
+    RewritingTable,
+    StatusTable,
+    WithdrawalTable,
 ):
     """All queries and changes, bound to one transaction; a read transaction's connection is query-only."""
+
+    def needed_by_others(self, digests: set[str]) -> set[str]:
+        return needed_by_others(Path(self.location), digests)
 
 
 class SqliteStore:

@@ -42,11 +42,8 @@ class SqliteStatements(Transaction):
     def size_bytes(self) -> int:
         return int(self.one("PRAGMA page_count")[0]) * int(self.one("PRAGMA page_size")[0])
 
-    def hold_files(self) -> None:
+    def hold_files(self, conversation_id: int | None = None) -> None:
         """Nothing to do: there is one writer at a time."""
 
-    def _all(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
-        return self.db.execute(sql, values).fetchall()
-
-    def _one(self, sql: str, values: Sequence[Any] = ()) -> Any:
-        return self.db.execute(sql, values).fetchone()
+    def require_only_publisher(self, conversation_id: int) -> None:
+        """Nothing to do, as above."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from lcm_plugin.store.records import FileRecord
@@ -37,14 +36,6 @@ class FileTable(Transaction):
     def blob(self, sha256: str) -> bytes | None:
         row = self.one("SELECT data FROM file_blobs WHERE sha256 = :digest", digest=sha256)
         return bytes(row[0]) if row else None
-
-    def known_digests(self, digests: Sequence[str]) -> list[str]:
-        self.hold_files()
-        rows = self.all(
-            f"SELECT DISTINCT sha256 FROM large_files WHERE sha256 {self.sql.any_of('digests')}",
-            digests=self.sql.array(digests),
-        )
-        return [row[0] for row in rows]
 
     def add_file(self, record: FileRecord) -> None:
         self.run(

@@ -1,0 +1,47 @@
+"""Reads of the integrity checker that both databases answer alike."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+
+from lcm_plugin.store.audit_base import Breach
+from lcm_plugin.store.tables.audit_rules import rules
+from lcm_plugin.store.transaction import Transaction
+
+_JSON_RULES = {"message_unreadable": False, "message_quarantined": True}
+
+
+class AuditTable(Transaction):
+    """The rules between rows, and what the checker needs to go on."""
+
+    def audit(self, name: str, *, conversation_id: int | None = None, now: int = 0) -> Iterator[Breach]:
+        if name in _JSON_RULES:
+            yield from self.unreadable_json(conversation_id, hidden=_JSON_RULES[name])
+            return
+        for row in self.stream(rules(self.sql)[name], here=conversation_id, now=now):
+            yield Breach(*row)
+
+    @abstractmethod
+    def unreadable_json(self, conversation_id: int | None, *, hidden: bool) -> Iterator[Breach]:
+        """Messages, hidden ones or the others, whose JSON does not parse."""
+
+    def message_identities(self, conversation_id: int) -> Iterator[tuple[int, int]]:
+        query = "SELECT seq, identity FROM messages WHERE conversation_id = :here ORDER BY seq"
+        return ((seq, identity) for seq, identity in self.stream(query, here=conversation_id))
+
+    def stale_summaries(self, conversation_id: int, refs: Sequence[str]) -> Sequence[str]:
+        rows = self.all(
+            "WITH RECURSIVE stale (id) AS (SELECT summary_id FROM summaries WHERE conversation_id = :here "
+            f"AND summary_id {self.sql.any_of('refs')} "
+            "UNION SELECT l.summary_id FROM summary_parents l JOIN stale ON stale.id = l.parent_summary_id) "
+            "SELECT summary_id FROM summaries JOIN stale ON id = summary_id ORDER BY depth, summary_rowid",
+            here=conversation_id,
+            refs=self.sql.array(refs),
+        )
+        return [row[0] for row in rows]
+
+    def file_digests(self) -> Iterator[str]:
+        query = f"SELECT DISTINCT {self.sql.bytewise('sha256')} AS digest FROM large_files ORDER BY digest"
+        for (digest,) in self.stream(query):
+            yield digest
