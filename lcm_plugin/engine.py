@@ -115,6 +115,7 @@ class Engine:
         self.background = services.background
         self.calibration = services.calibration
         self.windows = services.windows
+        self.recount = services.recount
         self.subagents = services.subagents
         self.recall = services.recall
         self.retention = services.retention
@@ -384,6 +385,7 @@ class Engine:
         )
         if until_idle:
             self.recall.catch_up(stop.is_set)
+            self.recount.run(stop.is_set)
         return report
 
     # -- sessions
@@ -542,6 +544,7 @@ class Engine:
 
     def _index(self) -> None:
         self.recall.catch_up(self._should_stop)
+        self.recount.run(self._should_stop)
 
     def _should_stop(self) -> bool:
         self.background.make_way()

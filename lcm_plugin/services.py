@@ -28,6 +28,7 @@ from lcm_plugin.maintenance.doctor import Doctor
 from lcm_plugin.maintenance.jobs import IntegrityJobs
 from lcm_plugin.maintenance.prune import Retention
 from lcm_plugin.maintenance.recent_warnings import Troubles
+from lcm_plugin.maintenance.recount import Recount
 from lcm_plugin.maintenance.redact import Redaction
 from lcm_plugin.maintenance.repair import Repairer
 from lcm_plugin.maintenance.resummarise import Rewriter
@@ -66,6 +67,7 @@ class Services:
     background: Background
     calibration: Calibration
     windows: Windows
+    recount: Recount
     ingestor: Ingestor
     arrivals: Arrivals
     subagents: Subagents
@@ -154,6 +156,7 @@ def build_services(
         background=background,
         calibration=calibration,
         windows=windows,
+        recount=Recount(store, counter, events, config.timezone),
         ingestor=ingestor,
         arrivals=Arrivals(store, directory, intake),
         subagents=subagents,

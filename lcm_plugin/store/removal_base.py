@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from lcm_plugin.store.records import FileRecord, NewMessage, Summary
+from lcm_plugin.store.records import FileRecord, MessageHead, NewMessage, Summary
 
 RemovalKind = Literal["prune", "redact"]
 
@@ -137,6 +137,12 @@ class RemovalWriter(Protocol):
         Its id, place, time, group, calls and links stay; the sums of the summaries above follow, and so does
         the conversation's revision, so that no summary of the former text is published. A message whose text was
         removed as a whole stays as it is.
+        """
+
+    def recount_message(self, head: MessageHead, tokens: int) -> None:
+        """Gives a message another token count, unless it has another one than ``head`` by now.
+
+        The sums of the summaries above, the context and the conversation's revision follow.
         """
 
     def replace_summary(self, summary: Summary, item_tokens: int, token_change: int) -> None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 
 from lcm_plugin.errors import NotFound
-from lcm_plugin.store.records import FileRecord, NewMessage, Summary, message_ref
+from lcm_plugin.store.records import FileRecord, MessageHead, NewMessage, Summary, message_ref
 from lcm_plugin.store.tables.indexes import DerivedIndexes
 from lcm_plugin.store.tables.messages import MessageTable
 
@@ -54,12 +54,27 @@ class RewritingTable(MessageTable, DerivedIndexes):
             former=identity if identity != message.identity else None,
             **here,
         )
-        change = message.tokens - tokens
         costs = not hidden and message.role != "system"
-        self._shift_message_sums(message_id, change, change if costs else 0)
-        if costs:
-            self._shift_item("message_id", message_id, row[0], "raw_tokens", change)
-        self._bump_with_snapshots(row[0])
+        self._shift_message(row[0], message_id, message.tokens - tokens, costs=costs)
+
+    def recount_message(self, head: MessageHead, tokens: int) -> None:
+        here = {"here": head.conversation_id, "message": head.message_id}
+        self.lock_conversation(head.conversation_id)
+        row = self.one(
+            "SELECT hidden FROM messages "
+            "WHERE conversation_id = :here AND message_id = :message AND tokens = :tokens",
+            tokens=head.tokens,
+            **here,
+        )
+        if row is None:
+            return
+        self.run(
+            "UPDATE messages SET tokens = :tokens WHERE conversation_id = :here AND message_id = :message",
+            tokens=tokens,
+            **here,
+        )
+        costs = not row[0] and head.role != "system"
+        self._shift_message(head.conversation_id, head.message_id, tokens - head.tokens, costs=costs)
 
     def replace_summary(self, summary: Summary, item_tokens: int, token_change: int) -> None:
         here = {"here": summary.conversation_id, "summary": summary.summary_id}
@@ -135,6 +150,13 @@ class RewritingTable(MessageTable, DerivedIndexes):
         self.insert_parts(conversation_id, message_id, message.parts)
         after = max((part.ordinal for part in message.parts), default=-1) + 1
         self.insert_notes(conversation_id, message_id, after, [row[0] for row in notes])
+
+    def _shift_message(self, conversation_id: int, message_id: int, change: int, *, costs: bool) -> None:
+        """A message's count changed: so does all that is made from it, and the conversation's revision."""
+        self._shift_message_sums(message_id, change, change if costs else 0)
+        if costs:
+            self._shift_item("message_id", message_id, conversation_id, "raw_tokens", change)
+        self._bump_with_snapshots(conversation_id)
 
     def _shift_message_sums(self, message_id: int, change: int, item_change: int) -> None:
         self.run(
