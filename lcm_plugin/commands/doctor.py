@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lcm_plugin.commands.cleaning import clean
+from lcm_plugin.commands.counting import counting, counting_text
 from lcm_plugin.commands.texts import DEFERRED, DONE, FAILED, NOOP, inline
 from lcm_plugin.errors import InputError
 from lcm_plugin.text import plural
@@ -30,7 +31,7 @@ def doctor(engine: Engine, session: Session, words: list[str]) -> CommandResult:
         return clean(engine, session, words[1:])
     match [word.lower() for word in words]:
         case []:
-            return _report(engine.check(session))
+            return _report(engine.check(session), counting(engine))
         case ["apply"]:
             return _apply(engine, session, destructive=False)
         case ["apply", "delete"]:
@@ -40,17 +41,19 @@ def doctor(engine: Engine, session: Session, words: list[str]) -> CommandResult:
     return CommandResult(USAGE, {"outcome": NOOP}, ok=False)
 
 
-def _report(report: IntegrityReport) -> CommandResult:
+def _report(report: IntegrityReport, counted: dict[str, Any]) -> CommandResult:
     counts = Counter(finding.severity for finding in report.findings)
     data = {
         "outcome": DONE if report.complete else DEFERRED,
         "healthy": report.ok and report.complete,
         "complete": report.complete,
+        "counting": counted,
         "findings": [_as_data(finding) for finding in report.findings],
     }
     checks = plural(len(report.checked), "check")
     if not report.findings and report.complete:
-        return CommandResult(f"All is whole: {checks} found no fault in this session.", data)
+        whole = f"All is whole: {checks} found no fault in this session."
+        return CommandResult(f"{whole} Tokens are {counting_text(counted)}.", data)
     head = (
         f"{plural(counts[Severity.ERROR], 'error')}, {plural(counts[Severity.WARNING], 'warning')}, "
         f"{plural(counts[Severity.INFO], 'remark')} from {checks}."
@@ -63,8 +66,9 @@ def _report(report: IntegrityReport) -> CommandResult:
     more = [f"- … and {hidden:,} more"] if hidden > 0 else []
     unfinished = [] if report.complete else ["The check was ended early; run it again."]
     repair = ["Nothing was changed; `/lcm doctor apply` mends what can be mended."] if report.findings else []
+    tokens = f"- tokens: {counting_text(counted)}"
     return CommandResult(
-        "\n".join([head, *lines[:_MOST_FINDINGS], *more, *unfinished, *repair]), data, ok=report.ok
+        "\n".join([head, *lines[:_MOST_FINDINGS], *more, tokens, *unfinished, *repair]), data, ok=report.ok
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import lcm_plugin
+from lcm_plugin.commands.counting import WINDOW_WORDS, counting, counting_text, window_source
 from lcm_plugin.commands.texts import depths, inline, moment, size
 from lcm_plugin.compaction.policy import Call, limits_for
 from lcm_plugin.sessions.access import Access
@@ -51,6 +52,7 @@ def _whole(engine: Engine, reader: Reader) -> dict[str, Any]:
         "messages": total.messages,
         "summaries_by_depth": dict(total.summaries_by_depth),
         "index": asdict(index),
+        "counting": counting(engine),
     }
 
 
@@ -97,11 +99,14 @@ def _history(reader: Reader, conversation: Conversation) -> dict[str, Any]:
 def _owed(engine: Engine, reader: Reader, conversation: Conversation, session_key: str) -> dict[str, Any]:
     debt = reader.debt(conversation.conversation_id)
     call = engine.last_call(conversation.conversation_id)
+    told = window_source(engine, call) if call else None
     call = call or Call((debt.budget if debt else None) or engine.default_budget)
     guards = engine.summarizer.status(session_key)
     now = engine.clock()
     return {
         "budget": call.budget,
+        "window_source": told,
+        "counting": counting(engine, call),
         "threshold_tokens": limits_for(engine.config, call, session_key=session_key).soft,
         "compaction": {
             "state": debt.state if debt else "none",
@@ -135,6 +140,7 @@ def _whole_lines(data: dict[str, Any]) -> list[str]:
         f"- stored in all: {plural(data['messages'], 'message')} in {plural(data['conversations'], 'conversation')}; "
         f"summaries: {depths(data['summaries_by_depth'])}",
         f"- search index: {search}",
+        f"- tokens: {counting_text(data['session'].get('counting') or data['counting'])}",
     ]
 
 
@@ -151,6 +157,7 @@ def _session_lines(data: dict[str, Any], zone: str) -> list[str]:
         f"- this session: conversation {data['conversation_id']} with {plural(data['messages'], 'message')}{stateless}",
         f"- context: {data['context_tokens']:,} tokens, {share} % of the budget of {data['budget']:,}; compaction is owed "
         f"above {data['threshold_tokens']:,}",
+        *([f"- window: {WINDOW_WORDS[data['window_source']]}"] if data["window_source"] else []),
         f"- of these: {plural(data['summaries_in_context'], 'summary')} ({data['summary_tokens']:,} tokens) and "
         f"{plural(data['raw_messages'], 'message')} as they were ({data['raw_tokens']:,})",
         *_summary_lines(data),

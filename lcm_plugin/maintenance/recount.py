@@ -34,10 +34,11 @@ class Recount:
         self._done = False
 
     @property
-    def finished(self) -> bool:
-        """Whether all rows are counted with `ENCODING`."""
+    def finished(self) -> bool | None:
+        """Whether all rows are counted with `ENCODING`; None as long as no background work has looked."""
         with self._store.read() as reader:
-            return self._state(reader).get("name") == ENCODING
+            state = self._state(reader)
+        return state.get("name") == ENCODING if state else None
 
     def run(self, stop: Callable[[], bool]) -> None:
         """Goes on where the last run stopped, until all is counted or ``stop`` says so between two slices."""
@@ -49,6 +50,7 @@ class Recount:
             self._done = True
             return
         changed = 0
+        self._note(state or {"conversation": 0})
         for conversation_id in self._conversations(state.get("conversation", 0)):
             for change in self._slices(conversation_id):
                 changed += change

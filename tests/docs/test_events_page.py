@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "observability.md").read_text(encoding="utf-8")
 AREAS = (
     "assembly|calibration|compaction|file|hook|ingest|integrity|model|recall|redaction|retention|search|session|"
-    "summary|turn"
+    "summary|tokens|turn"
 )
 FILES = {"model.onnx"}
 NAME = re.compile(rf"(?:{AREAS})\.[a-z_]+")

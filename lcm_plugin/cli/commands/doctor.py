@@ -79,6 +79,8 @@ def doctor(
         return
     if delete and not apply:
         raise InputError("--delete goes with --apply")
+    from lcm_plugin.commands.counting import counting, counting_text
+
     with writing(database) if apply else reading(database) as engine:
         check = _Check(engine, conversation, only, seconds)
         outcome = None
@@ -88,15 +90,19 @@ def doctor(
                 outcome, plan = engine.doctor.mend(check, copy, destructive=delete)
         with working("checking"):
             report = check()
+        counted = counting(engine)
         if outcome is None:
             plan = engine.plan_repairs(report)
     if as_json:
         done = None if outcome is None else asdict(outcome)
-        print_json({"ok": report.ok, **asdict(report), "plan": asdict(plan), "outcome": done})
+        print_json(
+            {"ok": report.ok, **asdict(report), "counting": counted, "plan": asdict(plan), "outcome": done}
+        )
     elif outcome is not None and (outcome.results or outcome.left or plan.refused):
         _print_outcome(outcome, plan)
     else:
         _print_findings(report, plan)
+        print(f"Tokens are {counting_text(counted)}.")
     if not report.ok or (outcome is not None and not outcome.ok):
         raise typer.Exit(INTERNAL)
 

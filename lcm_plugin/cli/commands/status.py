@@ -30,9 +30,11 @@ def status(
     Examples: `lcm status` · `lcm status agent:main:main --json`
     """
     import lcm_plugin
+    from lcm_plugin.commands.counting import counting, counting_text
 
     with reading(database) as engine:
         value: dict[str, Any] = {"version": lcm_plugin.__version__, "enabled": engine.config.enabled}
+        value["tokens"] = counting_text(counting(engine))
         if conversation is None:
             value |= asdict(engine.library.status())
         else:
