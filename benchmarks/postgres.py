@@ -39,7 +39,7 @@ from lcm_plugin.plugin import LcmPlugin
 from lcm_plugin.recall.query import parse_query
 from lcm_plugin.recall.regexsearch import RegexSearch
 from lcm_plugin.recall.textsearch import TextSearch
-from lcm_plugin.store.search_base import Filter
+from lcm_plugin.store.search import Filter
 from lcm_plugin.types import Turn
 
 BUDGET = 128_000

@@ -30,7 +30,7 @@ from lcm_plugin.recall.catchup import index_all
 from lcm_plugin.recall.query import parse_query
 from lcm_plugin.recall.regexsearch import RegexSearch
 from lcm_plugin.recall.textsearch import TextSearch
-from lcm_plugin.store.search_base import Filter
+from lcm_plugin.store.search import Filter
 
 SESSION = Session("agent:bench:main")
 RARE, COMMON, ABSENT = "zebrafish", "ordinary", "qwertzuiop"

@@ -32,8 +32,8 @@ from lcm_plugin.services import Services, build_services
 from lcm_plugin.sessions.access import Access
 from lcm_plugin.sessions.lifecycle import Pruned
 from lcm_plugin.sessions.notices import SessionNotices
-from lcm_plugin.store.base import Store, iterate_messages
 from lcm_plugin.store.open import open_store
+from lcm_plugin.store.protocol import Store, iterate_messages
 from lcm_plugin.store.records import Conversation, FileMoved
 from lcm_plugin.types import (
     CommandResult,

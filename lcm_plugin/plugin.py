@@ -25,7 +25,7 @@ from lcm_plugin.ingest.recorder import Recorder
 from lcm_plugin.messages.convert import rough_size
 from lcm_plugin.sessions.access import Access
 from lcm_plugin.sessions.subagents import PARENT_KEY
-from lcm_plugin.store.retry import again
+from lcm_plugin.store.retry import retry_lost
 from lcm_plugin.turns import turn_budget, with_live_copies
 from lcm_plugin.types import (
     CommandResult,
@@ -164,7 +164,7 @@ class LcmPlugin(forks.OnlyLocks):
         engine = self.engine
         engine.selected_by_host = True
         with engine.background.foreground():
-            context = again(lambda: next_context(engine, turn))
+            context = retry_lost(lambda: next_context(engine, turn))
         if not context.messages:
             return self._fall_back(turn, "no stored message can be sent")
         limit = engine.token_limit(turn_budget(turn), turn.overhead_tokens, turn.model)
@@ -300,10 +300,10 @@ def next_context(engine: Engine, turn: Turn) -> Context:
 def end_turn(engine: Engine, turn: Turn) -> None:
     """Takes the provider's counts of a turn whose messages are stored, and starts compaction that is due."""
     if _refused(turn) is None:
-        again(lambda: engine.note_usage(turn))
+        retry_lost(lambda: engine.note_usage(turn))
     overhead = turn.sent.overhead if turn.sent else turn.overhead_tokens
     call = _call_of(turn) | {"overhead_tokens": overhead}
-    again(lambda: engine.schedule_compaction(turn.session, **call, wait=False))
+    retry_lost(lambda: engine.schedule_compaction(turn.session, **call, wait=False))
 
 
 def _make_room(engine: Engine, turn: Turn) -> CompactionDecision | None:

@@ -43,8 +43,9 @@ from lcm_plugin.sessions.lifecycle import Lifecycle
 from lcm_plugin.sessions.record import Record
 from lcm_plugin.sessions.subagents import Subagents
 from lcm_plugin.sessions.withdrawal import Withdrawals
-from lcm_plugin.store.base import Store
 from lcm_plugin.store.guards import StoredGuards
+from lcm_plugin.store.open import is_server
+from lcm_plugin.store.protocol import Store
 from lcm_plugin.store.records import Part
 from lcm_plugin.summarize.file_prose import FileProse
 from lcm_plugin.summarize.summarizer import Summarizer
@@ -197,7 +198,7 @@ def payload_folder(config: LcmConfig, store: Store) -> FileFolder | None:
 def payload_folder_at(config: LcmConfig, location: str) -> FileFolder | None:
     """The same for a database that may not be there yet. A copy has a folder of its own (`health.backup`)."""
     setting = config.large_files_dir
-    if setting == "db" or (not setting and "://" in location):
+    if setting == "db" or (not setting and is_server(location)):
         return None
     if setting:
         return FileFolder(Path(setting).expanduser())

@@ -46,7 +46,7 @@ from lcm_plugin.messages.markup import notice_block
 from lcm_plugin.messages.shape import copy_message, only_call
 from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.messages.validate import Rules
-from lcm_plugin.store.base import Reader
+from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Conversation
 from lcm_plugin.types import Context, Message
 

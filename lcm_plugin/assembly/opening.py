@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from lcm_plugin.assembly.render import Rendered, Renderer
 from lcm_plugin.assembly.view import View, older_request
-from lcm_plugin.store.base import Reader
+from lcm_plugin.store.protocol import Reader
 
 
 def turn_opening(reader: Reader, renderer: Renderer, view: View) -> Rendered | None:

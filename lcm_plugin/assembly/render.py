@@ -22,7 +22,7 @@ from lcm_plugin.messages.shape import (
     words_beside_results,
 )
 from lcm_plugin.messages.tokens import TokenCounter
-from lcm_plugin.store.base import Reader
+from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Item, MessageHead, Part, StoredMessage, Summary
 from lcm_plugin.types import Message
 

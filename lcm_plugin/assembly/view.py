@@ -15,7 +15,7 @@ from lcm_plugin.assembly.render import Rendered, Renderer
 from lcm_plugin.assembly.select import Selection, Wanted
 from lcm_plugin.assembly.stubs import STUB_TOKENS
 from lcm_plugin.messages.identity import identity_of
-from lcm_plugin.store.base import Reader
+from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Conversation, Item, MessageHead
 
 _PAGE = 256

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from lcm_plugin.commands.texts import DEFERRED, DONE, FAILED, NOOP, inline, size
 from lcm_plugin.sessions.access import Access
+from lcm_plugin.store.open import is_server
 from lcm_plugin.text import plural
 from lcm_plugin.types import CommandResult, CompactionResult, Reason, Session
 
@@ -68,7 +69,7 @@ def undo(engine: Engine, session: Session, words: list[str]) -> CommandResult:
 
 def backup(engine: Engine, session: Session, words: list[str]) -> CommandResult:
     """Copies the database beside it, under a name with the time."""
-    if "://" in engine.store.location:
+    if is_server(engine.store.location):
         return CommandResult(
             "A PostgreSQL database is backed up on its server, with `pg_dump`.", {"outcome": NOOP}
         )

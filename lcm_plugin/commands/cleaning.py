@@ -16,6 +16,7 @@ from lcm_plugin.maintenance.lanes import USUAL_KINDS, LaneKind, Selection
 from lcm_plugin.maintenance.prune import PruneOutcome, PrunePlan
 from lcm_plugin.maintenance.units import parse_age, parse_size
 from lcm_plugin.recall.scope import within_reach
+from lcm_plugin.store.open import is_server
 from lcm_plugin.text import plural
 from lcm_plugin.types import CommandResult, Session
 
@@ -95,7 +96,7 @@ def copy_before(engine: Engine, refused: bool) -> str:
     """
     if refused:
         return ""
-    if "://" in engine.store.location:
+    if is_server(engine.store.location):
         raise InputError(
             "a PostgreSQL database is copied with pg_dump; --no-backup says that you have seen to that. Nothing was removed"
         )

@@ -9,6 +9,7 @@ from lcm_plugin.commands.cleaning import clean
 from lcm_plugin.commands.counting import counting, counting_text
 from lcm_plugin.commands.texts import DEFERRED, DONE, FAILED, NOOP, inline
 from lcm_plugin.errors import InputError
+from lcm_plugin.store.open import is_server
 from lcm_plugin.text import plural
 from lcm_plugin.types import CommandResult, Finding, IntegrityReport, RepairResult, Session, Severity
 
@@ -73,7 +74,7 @@ def _report(report: IntegrityReport, counted: dict[str, Any]) -> CommandResult:
 
 
 def _apply(engine: Engine, session: Session, *, destructive: bool) -> CommandResult:
-    copy = None if "://" in engine.store.location else engine.backup
+    copy = None if is_server(engine.store.location) else engine.backup
     outcome, plan = engine.doctor.mend(lambda: engine.check(session), copy, destructive=destructive)
     refused = [f"- not mended, `{one.code}`: {inline(one.message)}" for one in plan.refused[:_MOST_FINDINGS]]
     left = [

@@ -11,7 +11,7 @@ from lcm_plugin.commands.texts import depths, inline, moment, size
 from lcm_plugin.compaction.policy import Call, limits_for
 from lcm_plugin.sessions.access import Access
 from lcm_plugin.sessions.kinds import find_conversation
-from lcm_plugin.store.base import Reader
+from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Conversation
 from lcm_plugin.text import plural
 from lcm_plugin.types import CommandResult, Session

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lcm_plugin.commands.texts import FAILED, NOOP, moment
 from lcm_plugin.messages.markup import shorten_ids
 from lcm_plugin.sessions.kinds import find_conversation
-from lcm_plugin.store.base import Reader
+from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Item, Summary, message_ref
 from lcm_plugin.text import plural
 from lcm_plugin.types import CommandResult, Session

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from lcm_plugin.compaction.tail import Tail
 from lcm_plugin.messages.groups import MAX_SPAN, legal_cut, next_legal_cut
-from lcm_plugin.store.base import Reader
+from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Item
 
 _PAGE = 128

@@ -19,7 +19,7 @@ from lcm_plugin.compaction.tails import RecentTails
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.errors import EngineClosed, LcmError, ModelError, StoreError
 from lcm_plugin.events import EventBus, event_scope
-from lcm_plugin.store.base import Reader, Store
+from lcm_plugin.store.protocol import Reader, Store
 from lcm_plugin.store.records import Conversation
 from lcm_plugin.types import CompactionDecision, CompactionResult, Reason
 

@@ -14,10 +14,10 @@ from types import TracebackType
 from typing import Self
 
 from lcm_plugin.errors import LcmError, ServerAway, StoreBusy
-from lcm_plugin.store.base import Store
 from lcm_plugin.store.holders import is_dead, new_holder
+from lcm_plugin.store.protocol import Store
 from lcm_plugin.store.renewal import Renewal
-from lcm_plugin.store.retry import again
+from lcm_plugin.store.retry import retry_lost
 
 LEASE_MS = 30_000
 _SETTLE_EVERY_S = 0.5
@@ -51,7 +51,7 @@ class Lease:
 
         One whose process on this machine has died is taken over at once.
         """
-        return again(lambda: cls._take(store, conversation_id, clock))
+        return retry_lost(lambda: cls._take(store, conversation_id, clock))
 
     @classmethod
     def _take(cls, store: Store, conversation_id: int, clock: Callable[[], int]) -> Self | None:
@@ -85,7 +85,7 @@ class Lease:
                 )
 
         # Once it is given back, giving it back changes nothing.
-        again(settle, looks=True)
+        retry_lost(settle, idempotent=True)
 
     def settle_later(self, state: str, *, reason: str, error: str = "", next_attempt_at: int = 0) -> None:
         """Gives the lease back when the database can be written again, as long as it has not expired by itself."""

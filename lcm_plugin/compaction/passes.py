@@ -16,9 +16,9 @@ from lcm_plugin.events import EventBus
 from lcm_plugin.messages.groups import next_legal_cut
 from lcm_plugin.messages.markup import summary_tokens
 from lcm_plugin.messages.tokens import TokenCounter
-from lcm_plugin.store.base import Store
+from lcm_plugin.store.protocol import Store
 from lcm_plugin.store.records import Conversation, Item, Publication, Summary
-from lcm_plugin.store.retry import again
+from lcm_plugin.store.retry import retry_lost
 from lcm_plugin.summarize.base import SummaryDraft, SummaryTask
 from lcm_plugin.summarize.summarizer import Summarizer
 
@@ -111,7 +111,7 @@ class PassRunner:
             summary, chunk.items, request.conversation.revision, item_tokens, request.reason
         )
         try:
-            again(lambda: self._publish(publication), looks=True)
+            retry_lost(lambda: self._publish(publication), idempotent=True)
         except StoreError:
             self._unpublished.keep(request, draft)
             raise

@@ -16,7 +16,7 @@ from lcm_plugin.compaction.compactor import Compactor
 from lcm_plugin.compaction.policy import Call, Limits
 from lcm_plugin.errors import EngineClosed, StoreError
 from lcm_plugin.events import EventBus
-from lcm_plugin.store.base import Store
+from lcm_plugin.store.protocol import Store
 from lcm_plugin.store.records import Debt
 from lcm_plugin.types import CompactionDecision, Reason
 

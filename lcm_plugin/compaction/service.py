@@ -22,7 +22,7 @@ from lcm_plugin.config import LcmConfig
 from lcm_plugin.errors import StoreError
 from lcm_plugin.events import EventBus
 from lcm_plugin.messages.tokens import TokenCounter
-from lcm_plugin.store.base import Reader, Store
+from lcm_plugin.store.protocol import Reader, Store
 from lcm_plugin.store.records import Conversation
 from lcm_plugin.summarize.summarizer import Summarizer
 from lcm_plugin.types import CompactionDecision, CompactionResult, Reason, Sent

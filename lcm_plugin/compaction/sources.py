@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from lcm_plugin.compaction.chunks import Chunk
 from lcm_plugin.messages.blocks import is_call_body
-from lcm_plugin.store.base import Reader
+from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Part, StoredMessage, Summary
 from lcm_plugin.summarize.base import SourceBlock
 

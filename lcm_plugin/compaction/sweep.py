@@ -18,7 +18,7 @@ from lcm_plugin.compaction.passes import PassRequest, PassResult, PassRunner
 from lcm_plugin.compaction.policy import Limits, can_wait
 from lcm_plugin.compaction.tail import Tail, fresh_tail
 from lcm_plugin.errors import StoreConflict
-from lcm_plugin.store.base import Reader, Store
+from lcm_plugin.store.protocol import Reader, Store
 from lcm_plugin.store.records import Conversation, Item
 from lcm_plugin.types import Reason
 

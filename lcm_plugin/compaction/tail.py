@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from lcm_plugin.messages.groups import MAX_SPAN, next_legal_cut
-from lcm_plugin.store.base import Reader
+from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Item, MessageHead
 
 PAGE = 96

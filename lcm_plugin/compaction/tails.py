@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from lcm_plugin.compaction.tail import PAGE, Tail, fresh_tail
-from lcm_plugin.store.base import Reader
+from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Conversation, Item
 
 _REMEMBERED = 64

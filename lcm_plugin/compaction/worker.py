@@ -15,8 +15,8 @@ from lcm_plugin.compaction.compactor import Compactor
 from lcm_plugin.compaction.policy import Call, Limits
 from lcm_plugin.compaction.scheduler import call_of
 from lcm_plugin.errors import ServerAway, StoreBusy
-from lcm_plugin.store.base import Store
 from lcm_plugin.store.holders import is_dead
+from lcm_plugin.store.protocol import Store
 from lcm_plugin.store.records import Conversation
 from lcm_plugin.types import CompactionResult, Reason
 

@@ -12,7 +12,7 @@ from functools import partial
 from lcm_plugin.errors import LcmError
 from lcm_plugin.events import EventBus
 from lcm_plugin.files.externalise import PayloadStore
-from lcm_plugin.store.base import Store
+from lcm_plugin.store.protocol import Store
 from lcm_plugin.store.records import FileRecord
 from lcm_plugin.summarize.file_prose import FileProse
 

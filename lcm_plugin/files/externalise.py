@@ -21,7 +21,7 @@ from lcm_plugin.files.store import FileFolder
 from lcm_plugin.ingest.shown import is_shown_media
 from lcm_plugin.messages.blocks import Call
 from lcm_plugin.messages.paths import get_at, put_at
-from lcm_plugin.store.base import Reader
+from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import FileRecord, Part
 from lcm_plugin.types import Message
 

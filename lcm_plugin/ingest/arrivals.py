@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from lcm_plugin.ingest.alignment import new_in_delta
 from lcm_plugin.ingest.intake import Intake
 from lcm_plugin.sessions.conversations import SessionDirectory
-from lcm_plugin.store.base import Store
+from lcm_plugin.store.protocol import Store
 from lcm_plugin.types import Message, Session
 
 _OTHERS = 256

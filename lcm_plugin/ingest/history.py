@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from lcm_plugin.ingest.matching import Incoming
 from lcm_plugin.messages.blocks import is_instruction
 from lcm_plugin.sessions.kinds import find_conversation, is_isolated
-from lcm_plugin.store.base import Reader
+from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Conversation, MessageHead
 from lcm_plugin.types import Session
 

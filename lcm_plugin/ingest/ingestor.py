@@ -25,9 +25,9 @@ from lcm_plugin.messages.parts import rebuild
 from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.sessions.kinds import open_conversation
 from lcm_plugin.sessions.withdrawal import Withdrawals
-from lcm_plugin.store.base import Store, Writer
+from lcm_plugin.store.protocol import Store, Writer
 from lcm_plugin.store.records import Conversation, FileRecord
-from lcm_plugin.store.retry import again
+from lcm_plugin.store.retry import retry_lost
 from lcm_plugin.types import IngestMode, IngestReport, Message, Session
 
 _CYCLE = 4
@@ -81,7 +81,7 @@ class Ingestor:
             return IngestReport(0, len(messages), why)
 
         def store() -> IngestReport:
-            return again(lambda: self._store_new(session, batch, mode, len(messages)), looks=True)
+            return retry_lost(lambda: self._store_new(session, batch, mode, len(messages)), idempotent=True)
 
         try:
             return store()
@@ -191,7 +191,7 @@ class Ingestor:
 
         Returns how many were stored: all, or none when somebody else was first.
         """
-        return again(lambda: self._seed(session, messages, times), looks=True)
+        return retry_lost(lambda: self._seed(session, messages, times), idempotent=True)
 
     def _seed(self, session: Session, messages: Sequence[Message], times: Sequence[int]) -> int:
         now = self._clock()

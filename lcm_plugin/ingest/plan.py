@@ -24,7 +24,7 @@ from lcm_plugin.messages.blocks import calls_answered, text_of
 from lcm_plugin.messages.identity import identity_of
 from lcm_plugin.messages.markup import is_notice, plain_text, stub_id_of, summary_id_of
 from lcm_plugin.messages.parts import rebuild
-from lcm_plugin.store.base import Reader
+from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Conversation, MessageHead
 from lcm_plugin.types import IngestMode, Message, Session
 

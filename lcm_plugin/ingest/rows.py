@@ -29,7 +29,7 @@ from lcm_plugin.messages.parts import (
 )
 from lcm_plugin.messages.table import RESULT_ROLES, Kind
 from lcm_plugin.messages.tokens import TokenCounter
-from lcm_plugin.store.base import Writer
+from lcm_plugin.store.protocol import Writer
 from lcm_plugin.store.records import Conversation, FileRecord, NewMessage
 from lcm_plugin.types import Message
 

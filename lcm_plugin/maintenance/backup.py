@@ -19,8 +19,8 @@ from lcm_plugin.config import LcmConfig
 from lcm_plugin.errors import InputError, LcmError, StoreUnavailable
 from lcm_plugin.files.externalise import DATABASE_URI
 from lcm_plugin.files.store import FileFolder
-from lcm_plugin.store.base import Reader, Store
 from lcm_plugin.store.open import open_store
+from lcm_plugin.store.protocol import Reader, Store
 from lcm_plugin.store.records import FileRecord
 
 _PAGE = 500

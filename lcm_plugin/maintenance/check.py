@@ -18,8 +18,8 @@ from lcm_plugin.maintenance.made import made
 from lcm_plugin.maintenance.repeats import find_repeats
 from lcm_plugin.maintenance.summaries import SummaryHealth
 from lcm_plugin.messages.tokens import TokenCounter
-from lcm_plugin.store.audit_base import AUDITS, FULL_TEXT, AuditStopped
-from lcm_plugin.store.base import Reader, Store
+from lcm_plugin.store.integrity import AUDITS, FULL_TEXT, AuditStopped
+from lcm_plugin.store.protocol import Reader, Store
 from lcm_plugin.store.records import Conversation
 from lcm_plugin.types import Finding, IntegrityReport, Severity
 

@@ -15,7 +15,8 @@ from pathlib import Path
 from lcm_plugin.errors import InputError, LcmError, NotFound
 from lcm_plugin.files.externalise import DATABASE_URI, PayloadStore
 from lcm_plugin.maintenance.made import made
-from lcm_plugin.store.base import Store
+from lcm_plugin.store.open import is_server
+from lcm_plugin.store.protocol import Store
 from lcm_plugin.store.records import FileRecord
 from lcm_plugin.types import Finding
 
@@ -76,7 +77,7 @@ class FileChecks:
         After it was deleted, other processes would begin another one, and the two would overwrite each other.
         """
         location = self._store.location
-        if "://" in location:
+        if is_server(location):
             return
         with self._store.read() as reader:
             reader.conversations(limit=1)
@@ -96,7 +97,7 @@ class FileChecks:
     def private_paths(self) -> Iterator[Path]:
         """The database's files, the payload folder and what lies in it."""
         location = self._store.location
-        if "://" not in location:
+        if not is_server(location):
             yield from (Path(location + ending) for ending in _SIDE_FILES)
         folder = self._payloads.folder
         if folder is not None and folder.root.is_dir():

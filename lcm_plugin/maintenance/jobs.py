@@ -12,11 +12,11 @@ from lcm_plugin.errors import EngineClosed, LcmError, ServerAway, StoreBusy
 from lcm_plugin.events import EventBus
 from lcm_plugin.maintenance.doctor import Doctor
 from lcm_plugin.maintenance.repair import plan_repairs
-from lcm_plugin.store.base import Store
 from lcm_plugin.store.holders import is_dead, new_holder
-from lcm_plugin.store.jobs_base import IntegrityJob, IntegrityMode, JobState
+from lcm_plugin.store.integrity import IntegrityJob, IntegrityMode, JobState
+from lcm_plugin.store.protocol import Store
 from lcm_plugin.store.renewal import Renewal
-from lcm_plugin.store.retry import again
+from lcm_plugin.store.retry import retry_lost
 from lcm_plugin.types import IntegrityReport
 
 LEASE_MS = 60_000
@@ -53,7 +53,7 @@ class IntegrityJobs:
 
     def _do(self, conversation_id: int) -> bool:
         owner, taken_at = new_holder(), time.monotonic()
-        job = again(lambda: self._claim(conversation_id, owner))
+        job = retry_lost(lambda: self._claim(conversation_id, owner))
         if job is None:
             return False
 
@@ -63,7 +63,7 @@ class IntegrityJobs:
 
         with Renewal(renew, LEASE_MS, taken_at):
             state, result = self._checked(job)
-        settled = again(lambda: self._settle(job, owner, state, result), looks=True)
+        settled = retry_lost(lambda: self._settle(job, owner, state, result), idempotent=True)
         if settled:
             self._events.emit(
                 "integrity.job_done",

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from lcm_plugin.sessions.globs import matches
 from lcm_plugin.sessions.kinds import is_isolated
-from lcm_plugin.store.base import Reader
+from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Conversation
 
 DAY_MS = 86_400_000

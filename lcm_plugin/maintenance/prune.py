@@ -16,9 +16,9 @@ from lcm_plugin.errors import LcmError, StoreError
 from lcm_plugin.events import EventBus
 from lcm_plugin.files.externalise import PayloadStore
 from lcm_plugin.maintenance.lanes import LaneKind, Selection, is_chosen, is_worked_on, kind_of
-from lcm_plugin.store.base import Reader, Store, Writer
+from lcm_plugin.store.protocol import Reader, Store, Writer
 from lcm_plugin.store.records import Conversation, FileRecord
-from lcm_plugin.store.removal_base import Footprint
+from lcm_plugin.store.removal import Footprint
 
 _PAGE = 500
 _BATCH = 500

@@ -16,7 +16,7 @@ from lcm_plugin.messages.encodings import ENCODING
 from lcm_plugin.messages.markup import summary_tokens
 from lcm_plugin.messages.parts import rebuild
 from lcm_plugin.messages.tokens import TokenCounter
-from lcm_plugin.store.base import Reader, Store
+from lcm_plugin.store.protocol import Reader, Store
 from lcm_plugin.store.records import StoredMessage, Summary
 
 _KEY = "encoding"

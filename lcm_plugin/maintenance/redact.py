@@ -18,7 +18,7 @@ from lcm_plugin.maintenance.redact_sweep import Redacted, Sweep, Tools
 from lcm_plugin.maintenance.redact_targets import NamedThings, Target
 from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.recall.refs import Ref
-from lcm_plugin.store.base import Reader, Store
+from lcm_plugin.store.protocol import Reader, Store
 from lcm_plugin.store.records import Conversation, FileRecord
 
 _PAGE = 200

@@ -11,7 +11,7 @@ from lcm_plugin.maintenance.backup import files_beside, remove_copy
 from lcm_plugin.maintenance.redact import Redaction
 from lcm_plugin.maintenance.redact_sweep import Redacted
 from lcm_plugin.maintenance.redact_targets import Target
-from lcm_plugin.store.base import Store
+from lcm_plugin.store.protocol import Store
 
 CopyChoice = Literal["rewrite", "delete", "keep"]
 

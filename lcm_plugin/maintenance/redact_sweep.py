@@ -20,7 +20,7 @@ from lcm_plugin.messages.markup import summary_tokens
 from lcm_plugin.messages.parts import rebuild
 from lcm_plugin.messages.paths import get_at, put_at
 from lcm_plugin.messages.tokens import TokenCounter
-from lcm_plugin.store.base import Reader, Store
+from lcm_plugin.store.protocol import Reader, Store
 from lcm_plugin.store.records import Conversation, FileRecord, Part, StoredMessage, Summary
 from lcm_plugin.types import Message
 

@@ -17,8 +17,8 @@ from lcm_plugin.files.store import FileFolder
 from lcm_plugin.maintenance.files import LEFTOVER_SECONDS
 from lcm_plugin.maintenance.resummarise import Rewriter
 from lcm_plugin.maintenance.rules import RULES
-from lcm_plugin.store.base import Store, Writer
-from lcm_plugin.store.repair_base import message_ids
+from lcm_plugin.store.integrity import message_ids
+from lcm_plugin.store.protocol import Store, Writer
 from lcm_plugin.types import Finding, IntegrityReport, RepairPlan, RepairResult, RepairStep, Severity
 
 # What others rest on first: the schema, pointers, what is counted from them, then what costs model calls.

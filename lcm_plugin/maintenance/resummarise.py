@@ -11,7 +11,7 @@ from lcm_plugin.errors import StoreBusy
 from lcm_plugin.maintenance.summaries import SummaryHealth, source_blocks, sources_whole
 from lcm_plugin.messages.markup import summary_tokens
 from lcm_plugin.messages.tokens import TokenCounter
-from lcm_plugin.store.base import Store
+from lcm_plugin.store.protocol import Store
 from lcm_plugin.store.records import Summary
 from lcm_plugin.summarize.base import SummaryDraft, SummaryTask
 from lcm_plugin.summarize.summarizer import Summarizer

@@ -15,7 +15,7 @@ from lcm_plugin.compaction.sources import message_block, summary_block
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.maintenance.claims import claims, unsupported
 from lcm_plugin.messages.tokens import TokenCounter
-from lcm_plugin.store.base import Reader, Store
+from lcm_plugin.store.protocol import Reader, Store
 from lcm_plugin.store.records import Summary
 from lcm_plugin.summarize.base import SourceBlock
 from lcm_plugin.summarize.facts import Vocabulary

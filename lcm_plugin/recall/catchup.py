@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from lcm_plugin.errors import ServerAway, StoreError
 from lcm_plugin.events import EventBus
-from lcm_plugin.store.base import Store
-from lcm_plugin.store.search_base import IndexUnusable
+from lcm_plugin.store.protocol import Store
+from lcm_plugin.store.search import IndexUnusable
 
 BATCH = 500
 SECONDS = 2.0

@@ -14,7 +14,7 @@ from lcm_plugin.recall.refs import Ref, parse_refs
 from lcm_plugin.recall.scope import Scope, not_found
 from lcm_plugin.recall.times import format_instant
 from lcm_plugin.recall.views import Count, message_view, summary_view, take
-from lcm_plugin.store.base import Reader
+from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import FileRecord, StoredMessage, Summary, message_ref
 
 MAX_LISTED = 100

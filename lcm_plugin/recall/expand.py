@@ -16,9 +16,9 @@ from lcm_plugin.recall.refs import parse_refs
 from lcm_plugin.recall.scope import Grant, Scope
 from lcm_plugin.recall.textsearch import TextSearch
 from lcm_plugin.recall.views import Count, message_view, summary_view
-from lcm_plugin.store.base import Reader
+from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import StoredMessage, Summary
-from lcm_plugin.store.search_base import Filter
+from lcm_plugin.store.search import Filter
 
 FOUND_SUMMARIES = 4
 FOUND_MESSAGES = 20

@@ -9,7 +9,7 @@ from lcm_plugin.errors import LcmError
 from lcm_plugin.recall.match import Matcher, Span
 from lcm_plugin.recall.query import ParsedQuery
 from lcm_plugin.recall.regexsearch import RegexSearch
-from lcm_plugin.store.base import Reader
+from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import FileRecord
 
 MAX_CHARS = 16_000_000

@@ -18,9 +18,9 @@ from lcm_plugin.recall.scope import Scope, not_found
 from lcm_plugin.recall.semantic import Semantics
 from lcm_plugin.recall.textsearch import TextSearch
 from lcm_plugin.recall.times import format_instant, parse_time
-from lcm_plugin.store.base import Reader
+from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import FileRecord
-from lcm_plugin.store.search_base import Filter, RowKind
+from lcm_plugin.store.search import Filter, RowKind
 
 SUMMARY_SHARE = 5
 REGEX_HINT = "the pattern looks like a regular expression; use mode 'regex' to match it as one"

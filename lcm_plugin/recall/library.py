@@ -13,7 +13,7 @@ from typing import Any
 from lcm_plugin.errors import InputError, NotFound
 from lcm_plugin.messages.parts import rebuild
 from lcm_plugin.sessions.globs import matches
-from lcm_plugin.store.base import Reader, Store
+from lcm_plugin.store.protocol import Reader, Store
 from lcm_plugin.store.records import (
     Conversation,
     Item,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lcm_plugin.errors import InputError
-from lcm_plugin.store.search_base import AllOf, AnyOf, Condition, Substring
+from lcm_plugin.store.search import AllOf, AnyOf, Condition, Substring
 
 MAX_CHARS = 1_000
 _MIN_LITERAL = 3

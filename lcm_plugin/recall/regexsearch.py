@@ -9,8 +9,8 @@ from typing import Any
 from lcm_plugin.recall.match import Matches, Span
 from lcm_plugin.recall.rank import Ranked
 from lcm_plugin.recall.regex import compile_regex, required_condition
-from lcm_plugin.store.base import Reader
-from lcm_plugin.store.search_base import Filter, IndexUnusable, RowKind, SearchRow
+from lcm_plugin.store.protocol import Reader
+from lcm_plugin.store.search import Filter, IndexUnusable, RowKind, SearchRow
 
 SECONDS = 2.0
 MAX_SPANS = 50

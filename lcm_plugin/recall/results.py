@@ -11,8 +11,8 @@ from lcm_plugin.recall.rank import Ranked
 from lcm_plugin.recall.scope import Scope
 from lcm_plugin.recall.snippet import make_snippet, shorten
 from lcm_plugin.recall.times import format_instant
-from lcm_plugin.store.base import Reader
-from lcm_plugin.store.search_base import Filter, RowKind, SearchRow
+from lcm_plugin.store.protocol import Reader
+from lcm_plugin.store.search import Filter, RowKind, SearchRow
 
 SNIPPET_CHARS, CONTEXT_CHARS = 300, 160
 _HITS_AT_ONCE = 16

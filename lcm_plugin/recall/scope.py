@@ -13,7 +13,7 @@ from typing import Literal
 
 from lcm_plugin.errors import NotFound
 from lcm_plugin.sessions.kinds import find_conversation, is_isolated
-from lcm_plugin.store.base import Reader
+from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Conversation
 from lcm_plugin.types import Session
 

@@ -15,8 +15,8 @@ from itertools import chain
 from lcm_plugin.errors import ConfigError, StoreError
 from lcm_plugin.events import EventBus
 from lcm_plugin.recall.embeddings import Embedder, find_model
-from lcm_plugin.store.base import Reader, Store
-from lcm_plugin.store.search_base import SearchRow
+from lcm_plugin.store.protocol import Reader, Store
+from lcm_plugin.store.search import SearchRow
 
 BATCH = 16
 MOST_SEARCHED = 200_000

@@ -28,7 +28,7 @@ from lcm_plugin.recall.schemas import TOOL_NAMES
 from lcm_plugin.recall.scope import Grant, Scope, scope_of
 from lcm_plugin.recall.semantic import Semantics
 from lcm_plugin.sessions.access import Access, SessionGate
-from lcm_plugin.store.base import Reader, Store
+from lcm_plugin.store.protocol import Reader, Store
 from lcm_plugin.summarize.completers import Completions
 from lcm_plugin.types import Session
 

@@ -16,8 +16,8 @@ from lcm_plugin.recall.query import ParsedQuery, Unit
 from lcm_plugin.recall.rank import Candidate, Corpus, Ranked, by_recency_too, rank
 from lcm_plugin.recall.semantic import Semantics
 from lcm_plugin.recall.words import WORD
-from lcm_plugin.store.base import Reader
-from lcm_plugin.store.search_base import (
+from lcm_plugin.store.protocol import Reader
+from lcm_plugin.store.search import (
     Clause,
     Filter,
     IndexUnusable,

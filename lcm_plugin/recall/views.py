@@ -11,7 +11,7 @@ from lcm_plugin.messages.markup import shorten_ids
 from lcm_plugin.messages.parts import rebuild
 from lcm_plugin.messages.table import REASONING_KEYS
 from lcm_plugin.recall.times import format_instant
-from lcm_plugin.store.base import Reader
+from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Part, StoredMessage, Summary, message_ref
 
 Count = Callable[[str], int]

@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.sessions.globs import matches_any
-from lcm_plugin.store.base import Reader
+from lcm_plugin.store.protocol import Reader
 from lcm_plugin.types import Session
 
 _REMEMBERED = 4_096

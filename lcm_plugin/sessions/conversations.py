@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lcm_plugin.sessions.access import Access, SessionGate
 from lcm_plugin.sessions.kinds import find_conversation
-from lcm_plugin.store.base import Reader, Store
+from lcm_plugin.store.protocol import Reader, Store
 from lcm_plugin.store.records import Conversation
 from lcm_plugin.types import Session
 

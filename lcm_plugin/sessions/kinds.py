@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from lcm_plugin.store.base import Reader, Writer
+from lcm_plugin.store.protocol import Reader, Writer
 from lcm_plugin.store.records import ArchiveCause, Conversation
 from lcm_plugin.types import Session
 

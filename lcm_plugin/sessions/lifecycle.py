@@ -12,9 +12,9 @@ from typing import Any
 from lcm_plugin.errors import InputError
 from lcm_plugin.events import EventBus
 from lcm_plugin.sessions.kinds import find_conversation, open_conversation
-from lcm_plugin.store.base import Reader, Store, Writer
+from lcm_plugin.store.protocol import Reader, Store, Writer
 from lcm_plugin.store.records import ArchiveCause, Conversation
-from lcm_plugin.store.retry import again
+from lcm_plugin.store.retry import retry_lost
 from lcm_plugin.types import Session
 
 # All other reasons (restart, shutdown, idle, rollover, new, reset, unknown …) end a run, not its lane.
@@ -67,7 +67,7 @@ class Lifecycle:
         """
         _check_depth(retain_depth)
         now = self._clock()
-        pruned, conversation = again(lambda: self._prune(session, retain_depth, now))
+        pruned, conversation = retry_lost(lambda: self._prune(session, retain_depth, now))
         if conversation is None:
             return pruned
         self._tell(
@@ -81,7 +81,7 @@ class Lifecycle:
 
     def undo(self, session: Session) -> int:
         """Puts back what the newest ``/new`` took out; 0 when there is nothing or the context changed since."""
-        restored, conversation = again(lambda: self._undo(session))
+        restored, conversation = retry_lost(lambda: self._undo(session))
         if conversation is not None and restored:
             self._tell("session.restored", conversation, items=restored)
         return restored
@@ -137,7 +137,7 @@ class Lifecycle:
                     open_conversation(writer, Session(conversation.session_key, session.id), now)
             return conversation
 
-        return again(archive, looks=True)
+        return retry_lost(archive, idempotent=True)
 
     def _tell(self, event: str, conversation: Conversation, **fields: Any) -> None:
         self._events.emit(

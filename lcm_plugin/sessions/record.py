@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from lcm_plugin.errors import InputError
 from lcm_plugin.sessions.conversations import SessionDirectory
 from lcm_plugin.sessions.withdrawal import Withdrawals
-from lcm_plugin.store.base import Store, Writer
+from lcm_plugin.store.protocol import Store, Writer
 from lcm_plugin.store.records import MessageHead, StoredMessage
 from lcm_plugin.types import Message, Session
 

@@ -16,7 +16,7 @@ from lcm_plugin.ingest.ingestor import Ingestor
 from lcm_plugin.messages.parts import rebuild
 from lcm_plugin.sessions.access import Access, SessionGate
 from lcm_plugin.sessions.kinds import find_conversation
-from lcm_plugin.store.base import Reader, Store
+from lcm_plugin.store.protocol import Reader, Store
 from lcm_plugin.store.records import Item, Part, StoredMessage
 from lcm_plugin.types import Session
 

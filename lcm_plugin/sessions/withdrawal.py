@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from lcm_plugin.messages.markup import summary_tokens
 from lcm_plugin.messages.tokens import TokenCounter
-from lcm_plugin.store.base import Reader, Writer
+from lcm_plugin.store.protocol import Reader, Writer
 from lcm_plugin.store.records import Item, MessageHead, Reopening
 
 

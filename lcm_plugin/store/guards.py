@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 from lcm_plugin.errors import ServerAway, StoreBusy
-from lcm_plugin.store.base import Store
+from lcm_plugin.store.protocol import Store
 
 
 class StoredGuards:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.errors import ConfigError
-from lcm_plugin.store.base import Store
-from lcm_plugin.store.transfer_base import UNFINISHED, refuse_unfinished
+from lcm_plugin.store.protocol import Store
+from lcm_plugin.store.transfer import UNFINISHED, refuse_unfinished
 
 
 def open_store(config: LcmConfig, *, read_only: bool = False, unfinished: bool = False) -> Store:
@@ -22,6 +22,11 @@ def open_store(config: LcmConfig, *, read_only: bool = False, unfinished: bool =
             store.close()
             raise
     return store
+
+
+def is_server(location: str) -> bool:
+    """Whether a database is on a server: it is named by a URL then, else by a path."""
+    return "://" in location
 
 
 def _open(config: LcmConfig, read_only: bool) -> Store:

@@ -1,4 +1,4 @@
-"""Running again what was undone by no fault of its own."""
+"""Retries a transaction that the database rolled back."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ _TRIES = 3
 _T = TypeVar("_T")
 
 
-def again(work: Callable[[], _T], *, looks: bool = False) -> _T:
-    """The result of ``work``, run up to three times as long as it ends with a lost connection or a deadlock.
+def retry_lost(work: Callable[[], _T], *, idempotent: bool = False) -> _T:
+    """The result of ``work``, tried up to three times while it ends with a lost connection or a deadlock.
 
-    ``looks``: before it writes, it looks whether an earlier run of it was committed after all; then it is also
-    run again when that is not known. Each run waits for a server that is away, so no pause is needed here.
+    ``idempotent``: before it writes, ``work`` looks whether an earlier try was committed; then it is also tried again
+    when that is not known. Each try waits for a server that is away, so no pause is needed here.
     """
-    undone: tuple[type[StoreError], ...] = (ConnectionLost, StoreDeadlock)
-    if looks:
-        undone = (*undone, OutcomeUnknown)
+    rolled_back: tuple[type[StoreError], ...] = (ConnectionLost, StoreDeadlock)
+    if idempotent:
+        rolled_back = (*rolled_back, OutcomeUnknown)
     for _ in range(_TRIES - 1):
         try:
             return work()
-        except undone:
+        except rolled_back:
             continue
     return work()

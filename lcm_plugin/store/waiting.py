@@ -23,6 +23,7 @@ from lcm_plugin.config import LcmConfig, default_data_dir
 from lcm_plugin.errors import StoreUnavailable
 from lcm_plugin.events import logger
 from lcm_plugin.store.holders import is_dead, process_holder
+from lcm_plugin.store.open import is_server
 from lcm_plugin.store.sqlite.connection import create_private_file, naming_errors
 from lcm_plugin.types import IngestMode, Message, Session
 
@@ -178,7 +179,7 @@ class WaitingFile:
 def waiting_path(config: LcmConfig) -> Path:
     """Where messages wait: beside a database file; for a server's database in the user's data folder."""
     target = config.database_target
-    if "://" not in target:
+    if not is_server(target):
         path = Path(target).expanduser()
         return path.with_name(f"{path.name}.waiting")
     from lcm_plugin.store.postgres.url import without_password

@@ -13,7 +13,7 @@ from messages import assistant, call, result, user
 from lcm_plugin import Engine, LcmConfig, Session
 from lcm_plugin.compaction.tail import Tail, fresh_tail
 from lcm_plugin.compaction.tails import RecentTails
-from lcm_plugin.store.base import Reader
+from lcm_plugin.store.protocol import Reader
 
 
 def tails_of(engine: Engine, session: Session, tails: RecentTails) -> tuple[Tail, Tail]:

@@ -14,7 +14,7 @@ from messages import user
 
 from lcm_plugin import CompletionRequest, Engine, Session
 from lcm_plugin.store.records import FileRecord
-from lcm_plugin.store.transfer_base import table_hashes
+from lcm_plugin.store.transfer import table_hashes
 
 pytestmark = pytest.mark.both_stores
 

@@ -15,7 +15,7 @@ from lcm_plugin import Engine, Session
 from lcm_plugin.maintenance.lanes import LaneKind, Selection
 from lcm_plugin.recall.tools import TOOL_NAMES
 from lcm_plugin.store.records import Conversation
-from lcm_plugin.store.transfer_base import table_hashes
+from lcm_plugin.store.transfer import table_hashes
 
 pytestmark = pytest.mark.both_stores
 

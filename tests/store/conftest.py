@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from lcm_plugin.store.base import Store
 from lcm_plugin.store.postgres.store import PostgresStore
+from lcm_plugin.store.protocol import Store
 from lcm_plugin.store.sqlite.store import SqliteStore
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from test_contract import current, fill, message, publish
 
-from lcm_plugin.store.base import Store
+from lcm_plugin.store.protocol import Store
 from lcm_plugin.store.records import Part
 
 

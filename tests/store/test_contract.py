@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from lcm_plugin.errors import EngineClosed, StoreConflict
-from lcm_plugin.store.base import Reader, Store, Writer, iterate_messages
+from lcm_plugin.store.protocol import Reader, Store, Writer, iterate_messages
 from lcm_plugin.store.records import (
     Conversation,
     FileRecord,

@@ -10,7 +10,7 @@ from messages import assistant, call, result, user
 from lcm_plugin import Engine, LcmConfig, Session
 from lcm_plugin.maintenance.lanes import LaneKind, Selection
 from lcm_plugin.maintenance.redact_targets import MatchingTexts
-from lcm_plugin.store.base import Store
+from lcm_plugin.store.protocol import Store
 
 HOSTILE = [
     "'; DROP TABLE messages; --",

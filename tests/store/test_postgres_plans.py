@@ -21,7 +21,7 @@ from lcm_plugin import Engine, LcmConfig, Session
 from lcm_plugin.plugin import LcmPlugin
 from lcm_plugin.store.postgres.store import PostgresStore
 from lcm_plugin.store.postgres.watchdog import PatientConnection
-from lcm_plugin.store.search_base import Clause, Filter
+from lcm_plugin.store.search import Clause, Filter
 from lcm_plugin.store.tables import conversations
 from lcm_plugin.types import Turn
 

@@ -16,7 +16,7 @@ from messages import user
 from lcm_plugin import Engine, LcmConfig, Session
 from lcm_plugin.store.postgres.search_terms import MOST_CHOICES, holds
 from lcm_plugin.store.postgres.store import PostgresStore
-from lcm_plugin.store.search_base import AllOf, AnyOf, Filter, Substring
+from lcm_plugin.store.search import AllOf, AnyOf, Filter, Substring
 
 SESSION = Session("agent:main:main")
 MEGABYTE = 1 << 20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from test_contract import KEY, current, fill, items, message, publish
 
-from lcm_plugin.store.base import Store
+from lcm_plugin.store.protocol import Store
 from lcm_plugin.types import Session
 
 

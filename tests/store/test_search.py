@@ -12,7 +12,7 @@ from messages import user
 
 from lcm_plugin import Engine, Session
 from lcm_plugin.recall.catchup import index_all
-from lcm_plugin.store.search_base import AllOf, AnyOf, Clause, Filter, Substring, WordQuery
+from lcm_plugin.store.search import AllOf, AnyOf, Clause, Filter, Substring, WordQuery
 from lcm_plugin.store.sqlite import search_index
 from lcm_plugin.store.sqlite.search import match_expression, trigram_expression
 

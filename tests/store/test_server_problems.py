@@ -23,8 +23,8 @@ from lcm_plugin import Engine, LcmConfig, Session
 from lcm_plugin.errors import StoreBusy, StoreError, StoreUnavailable
 from lcm_plugin.store.postgres.store import PostgresStore
 from lcm_plugin.store.postgres.url import split_schema
-from lcm_plugin.store.retry import again
-from lcm_plugin.store.search_base import Filter
+from lcm_plugin.store.retry import retry_lost
+from lcm_plugin.store.search import Filter
 
 PASSWORD = "correct-horse"
 HBA = """
@@ -271,7 +271,7 @@ def test_two_writers_that_wait_for_each_other_both_get_through(server: PostgresS
 
     try:
         threads = [
-            threading.Thread(target=again, args=(partial(write, *pair),))
+            threading.Thread(target=retry_lost, args=(partial(write, *pair),))
             for pair in (("left", "right"), ("right", "left"))
         ]
         for thread in threads:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from test_contract import KEY, fill, message
 
-from lcm_plugin.store.base import Store
+from lcm_plugin.store.protocol import Store
 
 
 def test_messages_are_found_by_the_hosts_ids_within_one_conversation(store: Store) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from messages import user
 
 from lcm_plugin import Engine, LcmConfig, Session
-from lcm_plugin.store.base import Store
+from lcm_plugin.store.protocol import Store
 
 HERE, THERE = Session("agent:main:here"), Session("agent:main:there")
 

@@ -14,6 +14,7 @@ from lcm_plugin.cli.errors import INTERNAL, complain
 from lcm_plugin.cli.open_engine import reading
 from lcm_plugin.cli.options import AsJson, Database
 from lcm_plugin.cli.output import print_json, size, working
+from lcm_plugin.store.open import is_server
 from lcm_plugin.text import plural
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def _restore(
     from lcm_plugin.services import payload_folder_at
 
     config = load_config(**({"database": database} if database else {}))
-    if "://" in config.database_target:
+    if is_server(config.database_target):
         raise InputError(
             "a copy is restored into a SQLite file; use 'lcm migrate-store' for a server's database"
         )

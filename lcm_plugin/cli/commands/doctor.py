@@ -15,6 +15,7 @@ from lcm_plugin.cli.open_engine import reading, writing
 from lcm_plugin.cli.options import AsJson, Database
 from lcm_plugin.cli.output import print_json, print_table, working
 from lcm_plugin.errors import InputError
+from lcm_plugin.store.open import is_server
 from lcm_plugin.text import plural
 from lcm_plugin.types import Finding, IntegrityReport, RepairOutcome, RepairPlan, Severity
 
@@ -86,7 +87,7 @@ def doctor(
         outcome = None
         if apply:
             with working("mending"):
-                copy = None if "://" in engine.store.location else engine.backup
+                copy = None if is_server(engine.store.location) else engine.backup
                 outcome, plan = engine.doctor.mend(check, copy, destructive=delete)
         with working("checking"):
             report = check()

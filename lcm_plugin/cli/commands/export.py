@@ -19,7 +19,7 @@ from lcm_plugin.text import plural
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
-    from lcm_plugin.store.base import Reader
+    from lcm_plugin.store.protocol import Reader
     from lcm_plugin.store.records import Conversation
 
 _STANDARD_OUTPUT = "-"

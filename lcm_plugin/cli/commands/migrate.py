@@ -12,6 +12,7 @@ import typer
 from lcm_plugin.cli.errors import complain
 from lcm_plugin.cli.options import AsJson
 from lcm_plugin.cli.output import print_json, progress, size
+from lcm_plugin.store.open import is_server
 from lcm_plugin.text import plural
 
 if TYPE_CHECKING:
@@ -53,14 +54,17 @@ def migrate_store(
     from lcm_plugin.interchange.transfer.migrate import migrate
 
     for database in (source, target):
-        if "://" in database and not database.startswith(("postgresql://", "postgres://")):
+        if is_server(database) and not database.startswith(("postgresql://", "postgres://")):
             raise InputError(
                 f"{database.partition('://')[0]}://… is no database: give a path or a postgresql:// URL"
             )
-    if "://" not in source and not Path(source).expanduser().exists():
+    if not is_server(source) and not Path(source).expanduser().exists():
         raise NotFound(f"there is no database at {source}")
     with _side(source, None, read_only=True) as left:
-        if "://" not in target and Path(target).expanduser().resolve() == Path(left.store.location).resolve():
+        if (
+            not is_server(target)
+            and Path(target).expanduser().resolve() == Path(left.store.location).resolve()
+        ):
             raise InputError("FROM and TO are the same database")
         with _side(target, files, read_only=False) as right:
             if left.store.location == right.store.location and source == target:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from lcm_plugin.hosts.hermes.messages import FOLD, REPLY_FOLD, said_and_called, words_of
 from lcm_plugin.messages.identity import identity_of
-from lcm_plugin.store.base import Reader
+from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import MessageHead
 from lcm_plugin.types import Message, Session
 

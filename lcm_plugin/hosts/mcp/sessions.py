@@ -11,7 +11,7 @@ from lcm_plugin.recall.times import format_instant
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
-    from lcm_plugin.store.base import Reader
+    from lcm_plugin.store.protocol import Reader
     from lcm_plugin.store.records import Conversation
 
 _BEGINNING_CHARS = 160

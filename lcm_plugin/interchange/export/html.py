@@ -20,7 +20,7 @@ from lcm_plugin.config import LcmConfig
 from lcm_plugin.files.externalise import PayloadStore
 from lcm_plugin.interchange.export.pictures import Pictures
 from lcm_plugin.interchange.export.views import Block, blocks_of, items_of, messages_of, summaries_of
-from lcm_plugin.store.base import Reader
+from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Conversation, StoredMessage, Summary
 
 MOST_CHARACTERS = 20_000

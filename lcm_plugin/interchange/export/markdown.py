@@ -21,7 +21,7 @@ from lcm_plugin.interchange.export.views import (
     messages_of,
     summaries_of,
 )
-from lcm_plugin.store.base import Reader
+from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Conversation, Item, StoredMessage
 
 _BACKTICKS = re.compile(r"`+")

@@ -7,7 +7,7 @@ import base64
 from lcm_plugin.errors import LcmError
 from lcm_plugin.files.externalise import PayloadStore
 from lcm_plugin.interchange.export.views import Block
-from lcm_plugin.store.base import Reader
+from lcm_plugin.store.protocol import Reader
 
 MOST_BYTES = 256 * 1024
 MOST_BYTES_OF_ALL = 16 * 1024 * 1024

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
 
-from lcm_plugin.store.base import Reader
+from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Item, Part, StoredMessage, Summary
 
 BlockKind = Literal["text", "reasoning", "call", "result", "file", "other"]

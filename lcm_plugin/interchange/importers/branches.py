@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from lcm_plugin.store.base import Reader, Writer
+from lcm_plugin.store.protocol import Reader, Writer
 from lcm_plugin.store.records import Item
 
 CAUSE = "turned away at the source"

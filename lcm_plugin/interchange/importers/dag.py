@@ -15,7 +15,7 @@ from lcm_plugin.interchange.importers.folds import imported_summary_id, item_cos
 from lcm_plugin.interchange.importers.records import Entry, Node, Standing, aside
 from lcm_plugin.interchange.importers.report import LaneReport
 from lcm_plugin.interchange.importers.rows import EntryRows
-from lcm_plugin.store.base import Reader, Writer
+from lcm_plugin.store.protocol import Reader, Writer
 from lcm_plugin.store.records import Conversation, Item
 
 _PAGE = 500

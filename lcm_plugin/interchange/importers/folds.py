@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from lcm_plugin.messages.groups import MAX_SPAN, legal_cut
 from lcm_plugin.messages.markup import summary_block
 from lcm_plugin.messages.tokens import TokenCounter
-from lcm_plugin.store.base import Reader, Writer
+from lcm_plugin.store.protocol import Reader, Writer
 from lcm_plugin.store.records import Conversation, Item, Publication, Summary
 
 _PAGE = 500

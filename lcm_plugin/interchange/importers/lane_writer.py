@@ -27,7 +27,7 @@ from lcm_plugin.interchange.importers.places import EARLIER, find_imported, open
 from lcm_plugin.interchange.importers.records import Entry, Fold, Lane, Node, Standing
 from lcm_plugin.interchange.importers.report import LaneReport
 from lcm_plugin.interchange.importers.rows import EntryRows, head_entry
-from lcm_plugin.store.base import Reader, Writer
+from lcm_plugin.store.protocol import Reader, Writer
 from lcm_plugin.store.records import Conversation, Item
 from lcm_plugin.text import plural
 

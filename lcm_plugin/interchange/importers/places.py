@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lcm_plugin.interchange.importers.records import Lane
-from lcm_plugin.store.base import Reader, Writer
+from lcm_plugin.store.protocol import Reader, Writer
 from lcm_plugin.store.records import ArchiveCause, Conversation
 from lcm_plugin.types import Session
 

@@ -9,7 +9,7 @@ from lcm_plugin.interchange.importers.places import find_imported
 from lcm_plugin.interchange.importers.records import Entry, Fold, Lane, Node, Record
 from lcm_plugin.interchange.importers.report import LaneReport
 from lcm_plugin.interchange.importers.rows import head_entry
-from lcm_plugin.store.base import Reader
+from lcm_plugin.store.protocol import Reader
 from lcm_plugin.types import Message
 
 _BATCH = 500

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby
 
-from lcm_plugin.store.base import Reader
-from lcm_plugin.store.transfer_base import Row, Table, rows_of, tables_of
+from lcm_plugin.store.protocol import Reader
+from lcm_plugin.store.transfer import Row, Table, rows_of, tables_of
 
 MOST_ROWS = 1_000
 MOST_CHARACTERS = 8_000_000

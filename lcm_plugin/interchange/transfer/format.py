@@ -15,8 +15,8 @@ import json
 from typing import Any
 
 from lcm_plugin.errors import InputError
-from lcm_plugin.store.base import Reader
-from lcm_plugin.store.transfer_base import (
+from lcm_plugin.store.protocol import Reader
+from lcm_plugin.store.transfer import (
     MESSAGES,
     TABLES,
     Counter,

@@ -18,8 +18,8 @@ from lcm_plugin.interchange.transfer.batches import MOST_CHARACTERS, MOST_ROWS, 
 from lcm_plugin.interchange.transfer.format import FORMAT, VERSION, RowHashes, conversation_digest, row_from
 from lcm_plugin.interchange.transfer.payloads import PayloadPlace
 from lcm_plugin.interchange.transfer.renumber import Renumbering
-from lcm_plugin.store.base import Store, Writer
-from lcm_plugin.store.transfer_base import (
+from lcm_plugin.store.protocol import Store, Writer
+from lcm_plugin.store.transfer import (
     BY_NAME,
     CONVERSATIONS,
     COUNTERS,

@@ -20,8 +20,8 @@ from lcm_plugin.interchange.transfer.format import (
     row_line,
 )
 from lcm_plugin.interchange.transfer.payloads import PayloadPlace
-from lcm_plugin.store.base import Reader
-from lcm_plugin.store.transfer_base import (
+from lcm_plugin.store.protocol import Reader
+from lcm_plugin.store.transfer import (
     CONTEXT_SNAPSHOTS,
     CONVERSATIONS,
     GUARDS,

@@ -19,8 +19,8 @@ from typing import Any
 from lcm_plugin.errors import InputError, StoreError
 from lcm_plugin.interchange.transfer.batches import TableRow, all_rows, batches, by_table
 from lcm_plugin.interchange.transfer.payloads import PayloadPlace
-from lcm_plugin.store.base import Reader, Store
-from lcm_plugin.store.transfer_base import (
+from lcm_plugin.store.protocol import Reader, Store
+from lcm_plugin.store.transfer import (
     CONVERSATIONS,
     GUARDS,
     LARGE_FILES,

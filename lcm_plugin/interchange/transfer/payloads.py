@@ -7,8 +7,8 @@ import hashlib
 from lcm_plugin.errors import InputError, LcmError, NotFound
 from lcm_plugin.files.externalise import DATABASE_URI
 from lcm_plugin.files.store import FileFolder
-from lcm_plugin.store.base import Reader, Writer
-from lcm_plugin.store.transfer_base import LARGE_FILES, Row
+from lcm_plugin.store.protocol import Reader, Writer
+from lcm_plugin.store.transfer import LARGE_FILES, Row
 
 _SHA256 = LARGE_FILES.position("sha256")
 _URI = LARGE_FILES.position("storage_uri")

@@ -8,8 +8,8 @@ from typing import Any
 
 from lcm_plugin.errors import InputError
 from lcm_plugin.interchange.transfer.format import NUMBERED
-from lcm_plugin.store.base import Reader
-from lcm_plugin.store.transfer_base import (
+from lcm_plugin.store.protocol import Reader
+from lcm_plugin.store.transfer import (
     CONTEXT_SNAPSHOTS,
     MESSAGE_PARTS,
     Counter,

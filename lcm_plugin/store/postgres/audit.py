@@ -12,7 +12,7 @@ from functools import cache
 import psycopg
 from psycopg import errors as pg
 
-from lcm_plugin.store.audit_base import AuditStopped, Breach
+from lcm_plugin.store.integrity import AuditStopped, Breach
 from lcm_plugin.store.postgres.schema import MIGRATIONS, trigram_indexes
 from lcm_plugin.store.postgres.transaction import PostgresStatements
 from lcm_plugin.store.tables.audit import AuditTable

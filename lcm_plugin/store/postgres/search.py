@@ -18,7 +18,7 @@ from lcm_plugin.store.postgres.search_terms import (
 )
 from lcm_plugin.store.postgres.transaction import psycopg_statement
 from lcm_plugin.store.postgres.vectors import PostgresVectors
-from lcm_plugin.store.search_base import (
+from lcm_plugin.store.search import (
     Clause,
     Condition,
     Filter,

@@ -11,7 +11,7 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from lcm_plugin.store.search_base import (
+from lcm_plugin.store.search import (
     AllOf,
     AnyOf,
     Clause,

@@ -8,7 +8,7 @@ from lcm_plugin.errors import StoreBusy
 from lcm_plugin.store.postgres.appending import message_kind
 from lcm_plugin.store.postgres.transaction import PostgresStatements
 from lcm_plugin.store.tables.transfer import TransferTable
-from lcm_plugin.store.transfer_base import MESSAGES, TABLES, Counter, Row, Table, Value, without_nul
+from lcm_plugin.store.transfer import MESSAGES, TABLES, Counter, Row, Table, Value, without_nul
 
 _SEQUENCES: dict[Counter, str] = {
     "conversations": "pg_get_serial_sequence('conversations', 'conversation_id')::regclass",

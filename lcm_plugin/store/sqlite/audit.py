@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 
-from lcm_plugin.store.audit_base import FULL_TEXT, AuditStopped, Breach
-from lcm_plugin.store.search_base import RowKind
+from lcm_plugin.store.integrity import FULL_TEXT, AuditStopped, Breach
+from lcm_plugin.store.search import RowKind
 from lcm_plugin.store.sqlite.schema import migrate
 from lcm_plugin.store.sqlite.search_index import KINDS, SOURCE, IndexQueries
 from lcm_plugin.store.tables.audit import AuditTable

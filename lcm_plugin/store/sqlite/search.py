@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from lcm_plugin.store.search_base import (
+from lcm_plugin.store.search import (
     AllOf,
     Clause,
     Condition,

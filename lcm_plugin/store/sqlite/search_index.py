@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
 
-from lcm_plugin.store.search_base import IndexState, IndexUnusable, RowKind
+from lcm_plugin.store.search import IndexState, IndexUnusable, RowKind
 from lcm_plugin.store.sqlite.vectors import SqliteVectors
 from lcm_plugin.store.tables.search import SearchTable
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from lcm_plugin.store.sqlite.schema import PART_ID_SHIFT
 from lcm_plugin.store.sqlite.transaction import SqliteStatements
 from lcm_plugin.store.tables.transfer import TransferTable
-from lcm_plugin.store.transfer_base import (
+from lcm_plugin.store.transfer import (
     COUNTERS,
     MESSAGE_PARTS,
     SUMMARY_MESSAGES,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 
-from lcm_plugin.store.audit_base import Breach
+from lcm_plugin.store.integrity import Breach
 from lcm_plugin.store.tables.audit_rules import rules
 from lcm_plugin.store.transaction import Transaction
 

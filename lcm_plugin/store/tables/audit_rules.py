@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from functools import cache
 
-from lcm_plugin.store.audit_base import (
+from lcm_plugin.store.dialect import Dialect
+from lcm_plugin.store.integrity import (
     DAY_MS,
     LANE_IDLE_DAYS,
     LEASE_GRACE_MS,
     ONE_RUN_IDLE_DAYS,
     STUCK_ATTEMPTS,
 )
-from lcm_plugin.store.dialect import Dialect
 
 _RULES = {
     "context_dangling": """

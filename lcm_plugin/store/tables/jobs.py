@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lcm_plugin.store.jobs_base import IntegrityJob, IntegrityMode, JobState
+from lcm_plugin.store.integrity import IntegrityJob, IntegrityMode, JobState
 from lcm_plugin.store.transaction import Transaction
 
 _COLUMNS = "conversation_id, reason, requested_at, mode, state, owner, lease_until, finished_at, result"

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from lcm_plugin.store.records import FileRecord
-from lcm_plugin.store.removal_base import Emptied, Footprint, Removal, RemovalKind
+from lcm_plugin.store.removal import Emptied, Footprint, Removal, RemovalKind
 from lcm_plugin.store.tables.files import FILE_COLUMNS, file_record
 from lcm_plugin.store.tables.indexes import DerivedIndexes
 from lcm_plugin.store.tables.messages import MessageTable

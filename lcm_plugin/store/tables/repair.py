@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from lcm_plugin.store.integrity import message_ids
 from lcm_plugin.store.records import Summary
-from lcm_plugin.store.repair_base import message_ids
 from lcm_plugin.store.tables.audit import AuditTable
 from lcm_plugin.store.tables.indexes import DerivedIndexes
 from lcm_plugin.store.tables.summaries import SummaryTable

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lcm_plugin.store.records import message_ref
-from lcm_plugin.store.search_base import Filter, RowKind, SearchRow
+from lcm_plugin.store.search import Filter, RowKind, SearchRow
 from lcm_plugin.store.tables.indexes import DerivedIndexes
 
 SEARCH_TABLE = {"message": "messages m", "summary": "summaries m"}

@@ -9,7 +9,7 @@ from typing import Any
 
 from lcm_plugin.store.dialect import Dialect
 from lcm_plugin.store.transaction import Transaction
-from lcm_plugin.store.transfer_base import TABLES, Kind, Row, Table, Value, canonical_json
+from lcm_plugin.store.transfer import TABLES, Kind, Row, Table, Value, canonical_json
 
 _SEQ_AFTER = "(SELECT seq FROM messages WHERE conversation_id = :conversation AND message_id = :k0)"
 _ROWID_AFTER = (

@@ -9,7 +9,7 @@ from lcm_plugin import Engine, Session
 from lcm_plugin.interchange.importers.importing import Source, find_sources, load
 from lcm_plugin.interchange.importers.report import FileReport
 from lcm_plugin.messages.parts import rebuild
-from lcm_plugin.store.base import iterate_messages
+from lcm_plugin.store.protocol import iterate_messages
 from lcm_plugin.store.records import Conversation, StoredMessage
 from lcm_plugin.types import Severity
 

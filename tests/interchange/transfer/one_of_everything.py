@@ -9,7 +9,7 @@ from messages import assistant, call, result, user
 from small_talk import tool_turn, turns
 
 from lcm_plugin import Engine, LcmConfig, Session
-from lcm_plugin.store.transfer_base import REMOVALS, REMOVED_MESSAGES
+from lcm_plugin.store.transfer import REMOVALS, REMOVED_MESSAGES
 
 SETTINGS: dict[str, Any] = {
     "fresh_tail_count": 4,

@@ -17,7 +17,7 @@ from lcm_plugin.interchange.transfer.jsonl_read import load_jsonl
 from lcm_plugin.interchange.transfer.jsonl_write import write_jsonl
 from lcm_plugin.interchange.transfer.migrate import Side, migrate
 from lcm_plugin.interchange.transfer.payloads import PayloadPlace
-from lcm_plugin.store.transfer_base import conversation_ids, table_hashes
+from lcm_plugin.store.transfer import conversation_ids, table_hashes
 
 SESSIONS = (Session("agent:a:main", "r-1"), Session("agent:b:ä\u2028/x", "r-2"))
 SETTINGS: dict[str, Any] = {

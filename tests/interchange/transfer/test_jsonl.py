@@ -20,7 +20,7 @@ from lcm_plugin.interchange.transfer.jsonl_write import Exported, write_jsonl
 from lcm_plugin.interchange.transfer.payloads import PayloadPlace
 from lcm_plugin.services import payload_folder
 from lcm_plugin.store.records import NewMessage, Part
-from lcm_plugin.store.transfer_base import conversation_ids, table_hashes
+from lcm_plugin.store.transfer import conversation_ids, table_hashes
 
 
 def place(engine: Engine) -> PayloadPlace:

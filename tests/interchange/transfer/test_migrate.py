@@ -24,7 +24,7 @@ from lcm_plugin.interchange.transfer.migrate import Bar, MigrationReport, Side, 
 from lcm_plugin.interchange.transfer.payloads import PayloadPlace
 from lcm_plugin.services import payload_folder
 from lcm_plugin.store.open import open_store
-from lcm_plugin.store.transfer_base import MESSAGES, table_hashes
+from lcm_plugin.store.transfer import MESSAGES, table_hashes
 
 _CHILD = Path(__file__).with_name("migrate_child.py")
 

@@ -9,9 +9,9 @@ from contextlib import closing
 import pytest
 from one_of_everything import fill, open_engine
 
-from lcm_plugin.store.base import Store
 from lcm_plugin.store.postgres.store import PostgresStore
-from lcm_plugin.store.transfer_base import BY_NAME, COUNTERS, TABLES, conversation_ids, rows_of, table_hashes
+from lcm_plugin.store.protocol import Store
+from lcm_plugin.store.transfer import BY_NAME, COUNTERS, TABLES, conversation_ids, rows_of, table_hashes
 
 # What each store makes by itself out of what is carried over, and what is carried over in another way. Checks
 # that were asked for belong to the store that they were to look at.

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from lcm_plugin.store.audit_base import AuditReader
-from lcm_plugin.store.jobs_base import JobReader, JobWriter
+from lcm_plugin.store.integrity import AuditReader, JobReader, JobWriter, RepairWriter
 from lcm_plugin.store.records import (
     ArchiveCause,
     CallRow,
@@ -31,10 +30,9 @@ from lcm_plugin.store.records import (
     StoreStatus,
     Summary,
 )
-from lcm_plugin.store.removal_base import RemovalReader, RemovalWriter
-from lcm_plugin.store.repair_base import RepairWriter
-from lcm_plugin.store.search_base import SearchReader, SearchWriter
-from lcm_plugin.store.transfer_base import TransferReader, TransferWriter
+from lcm_plugin.store.removal import RemovalReader, RemovalWriter
+from lcm_plugin.store.search import SearchReader, SearchWriter
+from lcm_plugin.store.transfer import TransferReader, TransferWriter
 from lcm_plugin.types import Session
 
 

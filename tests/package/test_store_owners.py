@@ -1,0 +1,52 @@
+"""Statements are written once for both databases, and one place decides whether a database is on a server."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import lcm_plugin
+
+ROOT = Path(lcm_plugin.__file__).parent
+STORE = ROOT / "store"
+# The place that decides, and one that hides passwords in any URL.
+READERS_OF_URLS = {"store/open.py", "config/explain.py"}
+
+
+def trees(folder: Path) -> Iterator[tuple[str, ast.Module]]:
+    """The modules below a folder, by their path in the package."""
+    for path in folder.rglob("*.py"):
+        yield path.relative_to(ROOT).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
+
+
+def statements(folder: str) -> set[str]:
+    """What one database's modules write of SQL, word by word."""
+    texts = (
+        node.value
+        for _, tree in trees(STORE / folder)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    )
+    words = {" ".join(text.split()) for text in texts}
+    return {text for text in words if text.startswith(("SELECT ", "INSERT ", "UPDATE ", "DELETE "))}
+
+
+def test_no_statement_stands_in_the_modules_of_both_databases() -> None:
+    ours, theirs = statements("sqlite"), statements("postgres")
+    assert len(ours) > 10
+    assert len(theirs) > 10
+    assert not {text for text in ours & theirs if len(text) > 40}
+
+
+def test_one_place_decides_whether_a_database_is_on_a_server() -> None:
+    found = {
+        path
+        for path, tree in trees(ROOT)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Compare)
+        and isinstance(node.left, ast.Constant)
+        and node.left.value == "://"
+        and isinstance(node.ops[0], (ast.In, ast.NotIn))
+    }
+    assert found == READERS_OF_URLS
