@@ -21,8 +21,9 @@ from lcm_plugin.hosts.openai_agents.journal import LiveRow, live_rows, newest_it
 from lcm_plugin.hosts.openai_agents.shown import shown_items
 from lcm_plugin.hosts.openai_agents.tools import recall_tools
 from lcm_plugin.hosts.openai_agents.usage import UsageHooks
+from lcm_plugin.messages.tokens import files_in
 from lcm_plugin.plugin import LcmPlugin
-from lcm_plugin.types import Session, Turn, Usage
+from lcm_plugin.types import Sent, Session, Turn, Usage
 
 if TYPE_CHECKING:
     from agents import FunctionTool
@@ -33,13 +34,15 @@ if TYPE_CHECKING:
     from lcm_plugin.types import Completer
 
 _HARD_SHARE = 0.95
+_UNMEASURED = 4_000
 
 
 class LcmSession(SessionABC):  # type: ignore[misc, unused-ignore]
     """One conversation. Sessions may share an open ``engine``; else each opens its own on first use.
 
     ``window`` is the model's context size in tokens (128,000 when not told), ``overhead_tokens`` what goes
-    out besides the items: instructions and tool schemas. ``completer`` writes the summaries; by default the
+    out besides the items: instructions and tool schemas. Left out, it is what `hooks` measured in the newest
+    call, 4,000 before the first. ``completer`` writes the summaries; by default the
     settings' ``summaryModel`` does, else they are extracted.
     """
 
@@ -51,14 +54,14 @@ class LcmSession(SessionABC):  # type: ignore[misc, unused-ignore]
         config: LcmConfig | None = None,
         *,
         window: int | None = None,
-        overhead_tokens: int = 4_000,
+        overhead_tokens: int | None = None,
         model: str | None = None,
         completer: Completer | None = None,
         engine: Engine | None = None,
     ) -> None:
         if not session_id:
             raise ValueError("a session needs an id")
-        if overhead_tokens < 0:
+        if overhead_tokens is not None and overhead_tokens < 0:
             raise ValueError(f"overhead_tokens must be at least 0, not {overhead_tokens}")
         self.session_id = session_id
         self.plugin = LcmPlugin(config, completer=completer, engine=engine)
@@ -66,7 +69,8 @@ class LcmSession(SessionABC):  # type: ignore[misc, unused-ignore]
         self.tools: list[FunctionTool] = recall_tools(self)
         self.hooks = UsageHooks(self)
         self._window = window
-        self._overhead = overhead_tokens
+        self._named_overhead = overhead_tokens
+        self._measured_overhead = _UNMEASURED
         self._model = model
         self._writing = threading.Lock()
 
@@ -114,9 +118,35 @@ class LcmSession(SessionABC):  # type: ignore[misc, unused-ignore]
         answer = self.plugin.lcm_call_tool(self.core_session, name, arguments)
         return answer or {"error": f"there is no tool {name}"}
 
-    def note_usage(self, usage: Usage) -> None:
-        """Tells what the provider counted for the last model call."""
-        self.plugin.after_turn(self._turn(usage=usage))
+    def measure(self, tools: Sequence[Any], instructions: str | None, items: Sequence[Any]) -> Sent:
+        """What a model call is given, as the engine counts it; `hooks` asks before each call."""
+        count, plain = self.engine.count_tokens, [_as_dict(item) for item in items]
+        schemas = [
+            [tool.name, getattr(tool, "description", ""), getattr(tool, "params_json_schema", {})]
+            for tool in tools
+        ]
+        self._measured_overhead = count(instructions or "") + count(schemas)
+        return Sent(sum(count(item) for item in plain), self._measured_overhead, None, files_in(plain))
+
+    def note_usage(self, usage: Usage, sent: Sent | None = None) -> None:
+        """Tells what the provider counted for a model call, and what that call was given."""
+        self.plugin.after_turn(replace(self._turn(usage=usage), sent=sent))
+
+    def note_refusal(self, error: BaseException, sent: Sent | None = None) -> None:
+        """A run failed with this error. If it says that the input was too long, the next run's input fits."""
+        self.engine.recover_overflow(
+            self.core_session,
+            self._window,
+            overhead_tokens=self._overhead,
+            model=self._model,
+            window=self._window,
+            error=error,
+            sent=sent,
+        )
+
+    @property
+    def _overhead(self) -> int:
+        return self._measured_overhead if self._named_overhead is None else self._named_overhead
 
     def close(self) -> None:
         """Closes the engine; a later call opens it again."""
@@ -169,7 +199,7 @@ class LcmSession(SessionABC):  # type: ignore[misc, unused-ignore]
     def _shorter(self, given: Sequence[Any], instructions: str | None) -> list[Item] | None:
         """The input within the window; None when it is already, or when it is not this session's."""
         count, items = self.engine.count_tokens, [_as_dict(item) for item in given]
-        room = int(self.engine.token_limit(self._window, self._overhead) * _HARD_SHARE)
+        room = int(self.engine.token_limit(self._window, self._overhead, self._model) * _HARD_SHARE)
         if count(instructions or "") + sum(count(item) for item in items) <= room:
             return None
         newest = newest_items(self.engine, self.core_session, 1)

@@ -7,28 +7,31 @@ from typing import TYPE_CHECKING, Any
 
 from agents import RunHooks
 
-from lcm_plugin.types import Usage
+from lcm_plugin.messages.usage import usage_of
 
 if TYPE_CHECKING:
     from agents import ModelResponse
 
     from lcm_plugin.hosts.openai_agents.session import LcmSession
+    from lcm_plugin.types import Sent
 
 
 class UsageHooks(RunHooks[Any]):  # type: ignore[misc, unused-ignore]
-    """Run hooks that tell a session what its model calls cost, so that its own counts get better."""
+    """Run hooks that tell a session what its model calls were given and what they cost."""
 
     def __init__(self, session: LcmSession) -> None:
         self._session = session
+        self._sent: dict[int, Sent] = {}
+
+    async def on_llm_start(
+        self, context: Any, agent: Any, system_prompt: str | None, input_items: list[Any]
+    ) -> None:
+        """Before each model call."""
+        sent = await asyncio.to_thread(self._session.measure, agent.tools, system_prompt, input_items)
+        self._sent[id(context)] = sent
 
     async def on_llm_end(self, context: Any, agent: Any, response: ModelResponse) -> None:
         """After each model call."""
-        counted = response.usage
-        details = getattr(counted, "input_tokens_details", None)
-        usage = Usage(
-            prompt_tokens=counted.input_tokens or 0,
-            completion_tokens=counted.output_tokens or 0,
-            cache_read_tokens=getattr(details, "cached_tokens", 0) or 0,
-        )
-        if usage.prompt_tokens:
-            await asyncio.to_thread(self._session.note_usage, usage)
+        usage, sent = usage_of(response.usage), self._sent.pop(id(context), None)
+        if usage is not None and usage.prompt_tokens:
+            await asyncio.to_thread(self._session.note_usage, usage, sent)

@@ -16,6 +16,7 @@ from scripted import Item, ScriptedModel, called, problems_in, said, thought
 from talk import FACT, OVERHEAD, SETTINGS, WINDOW, question, rule, talk, weather
 
 from lcm_plugin import Engine, LcmConfig, LcmError
+from lcm_plugin.compaction.calibration import UNCONFIRMED_MARGIN
 from lcm_plugin.hosts.openai_agents import LcmSession, recall_tools
 
 TURNS = 60
@@ -207,8 +208,22 @@ def test_the_filter_leaves_an_input_of_another_conversation_alone(tmp_path: Path
 def test_the_window_learns_from_what_the_provider_counts(tmp_path: Path) -> None:
     session, model = opened(tmp_path / "lcm.db"), ScriptedModel(rule)
     asyncio.run(talk(session, model, 0, 12))
-    factor = session.engine.calibration.factor(None)
-    assert factor != 1.0
+    assert session.engine.calibration.samples(None) >= 12
+    assert session.engine.calibration.margin(None) != UNCONFIRMED_MARGIN
+    session.close()
+
+
+def test_the_overhead_is_measured_and_a_refused_input_fits_the_next_time(tmp_path: Path) -> None:
+    session = LcmSession("talk", LcmConfig(database=str(tmp_path / "lcm.db")))
+    agent = Agent(name="a", instructions="Be brief. " * 300, model=ScriptedModel(rule), tools=session.tools)
+    Runner.run_sync(agent, "hello", session=session, hooks=session.hooks)
+    count = session.engine.count_tokens
+    assert count("Be brief. " * 300) + 800 < session._overhead < count("Be brief. " * 300) + 4_000
+    items = [{"role": "user", "content": f"note {n}: " + "the beds are wet " * 40} for n in range(60)]
+    asyncio.run(session.add_items(items))
+    assert count(asyncio.run(session.get_items())) > 6_000
+    session.note_refusal(RuntimeError("prompt is too long: 12000 tokens > 6000 maximum"))
+    assert count(asyncio.run(session.get_items())) + session._overhead <= 6_000
     session.close()
 
 
