@@ -139,13 +139,14 @@ class Engine:
         *,
         clock: Callable[[], int] = system_clock,
         read_only: bool = False,
+        create: bool = True,
     ) -> Self:
-        """Opens the configured database, making or migrating it.
+        """Opens the configured database, migrating it, and making it unless ``create`` is false.
 
         Raises `StoreUnavailable` when it cannot be used, `SchemaError` when a newer version wrote it.
         """
         config = config or LcmConfig()
-        return cls(config, open_store(config, read_only=read_only), completer, clock=clock)
+        return cls(config, open_store(config, read_only=read_only, create=create), completer, clock=clock)
 
     # -- messages
 

@@ -18,18 +18,23 @@ def reading(database: str | None, **settings: Any) -> Iterator[Engine]:
 
 
 @contextmanager
-def writing(database: str | None, **settings: Any) -> Iterator[Engine]:
-    """An engine that may write; it does no work of its own accord."""
-    with _open(database, settings, read_only=False) as engine:
+def writing(database: str | None, *, create: bool = False, **settings: Any) -> Iterator[Engine]:
+    """An engine that may write; it does no work of its own accord.
+
+    Raises `StoreUnavailable` for a database that does not exist, as after a slip in its path, unless ``create``.
+    """
+    with _open(database, settings, create=create) as engine:
         yield engine
 
 
 @contextmanager
-def _open(database: str | None, settings: dict[str, Any], *, read_only: bool) -> Iterator[Engine]:
+def _open(
+    database: str | None, settings: dict[str, Any], *, read_only: bool = False, create: bool = False
+) -> Iterator[Engine]:
     from lcm_plugin.config.file import load_config
     from lcm_plugin.engine import Engine
 
     if database:
         settings = settings | {"database": database}
-    with Engine.open(load_config(**settings), read_only=read_only) as engine:
+    with Engine.open(load_config(**settings), read_only=read_only, create=create) as engine:
         yield engine

@@ -6,7 +6,7 @@ found to be the cheapest at an equal fresh tail; `docs/compaction.md` says why.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lcm_plugin.config import DEFAULT_BUDGET, LcmConfig, ThresholdMatch, ThresholdOverride
 from lcm_plugin.sessions.globs import matches
@@ -169,9 +169,14 @@ def decide(
     return CompactionDecision(True, reason, tokens, limits.soft)
 
 
-def can_wait(conversation: Conversation, limits: Limits) -> bool:
-    """Whether only the cost of future calls asks for compaction: no limit of the settings is passed."""
-    return _pressure(conversation, limits, 0) is Reason.BELOW_THRESHOLD
+def can_wait(conversation: Conversation, limits: Limits, *, growth: int = 0) -> bool:
+    """Whether only the cost of future calls asks for compaction: no limit of the settings is passed.
+
+    Nor will one be when the context has grown by ``growth`` tokens; half the threshold is enough in any case.
+    """
+    growth = min(growth, limits.soft // 2)
+    grown = replace(conversation, raw_tokens=conversation.raw_tokens + growth) if growth else conversation
+    return _pressure(grown, limits, 0) is Reason.BELOW_THRESHOLD
 
 
 def _pressure(conversation: Conversation, limits: Limits, outside: int) -> Reason:

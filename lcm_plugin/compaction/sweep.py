@@ -23,6 +23,9 @@ from lcm_plugin.store.records import Conversation, Item
 from lcm_plugin.types import Reason
 
 _RETRIES = 3
+# What is extracted for want of a model's answer makes room for so many turns as the last ones were.
+_AIR_TURNS = 4
+_AIR_MESSAGES = 256
 # A model that is down may answer tomorrow; one that never does must not fill the context with leaves.
 _FALLBACKS_WAIT_UP_TO = 2
 
@@ -163,6 +166,7 @@ class _Series:
         self._known_tail: tuple[tuple[int, int], Tail] | None = None
         self._lost_races = 0
         self._with_fallbacks = False
+        self._air: int | None = None
 
     def leaf(self) -> bool:
         """One leaf pass; chunks that cannot shrink are passed over. False when there is no more."""
@@ -223,18 +227,29 @@ class _Series:
             return None
         with self._store.read() as reader:
             conversation = reader.conversation(self._conversation_id)
-            if conversation is None or not conversation.active or self._is_spent(conversation):
+            if conversation is None or not conversation.active or self._is_spent(reader, conversation):
                 return None
             self._with_fallbacks |= conversation.context_tokens > self._limits.soft
             chunk = choose(reader, self._tail(reader, conversation))
         return None if chunk is None else (conversation, chunk)
 
-    def _is_spent(self, conversation: Conversation) -> bool:
-        """Whether this can wait until a model may be called again, rather than be done without one now."""
-        if self._pressure.forced or not can_wait(conversation, self._limits):
+    def _is_spent(self, reader: Reader, conversation: Conversation) -> bool:
+        """Whether this can wait until a model may be called again, rather than be done without one now.
+
+        Once something is done without one it goes on until there is air, so that not each of the next turns
+        brings another extraction and another beginning of the context.
+        """
+        if self._pressure.forced:
             return False
-        self._progress.spent_until = self._bounds.spent_until(conversation.session_key)
-        return self._progress.spent_until > 0
+        spent_until = self._bounds.spent_until(conversation.session_key)
+        if not spent_until:
+            return False
+        if self._air is None and not can_wait(conversation, self._limits):
+            self._air = recent_growth(reader, self._conversation_id, _AIR_TURNS)
+        if not can_wait(conversation, self._limits, growth=self._air or 0):
+            return False
+        self._progress.spent_until = spent_until
+        return True
 
     def _note(self, chunk: Chunk, result: PassResult) -> bool:
         self._lost_races = 0
@@ -309,3 +324,15 @@ class _Series:
 
     def _is_vain(self, chunk: Chunk) -> bool:
         return not self._pressure.forced and self._unshrinkable.holds(self._conversation_id, chunk)
+
+
+def recent_growth(reader: Reader, conversation_id: int, turns: int) -> int:
+    """Tokens of the newest messages, back to the user's one with which the last ``turns`` turns began."""
+    heads = reader.heads(conversation_id, limit=_AIR_MESSAGES)
+    grown = begun = 0
+    for head in reversed(heads):
+        grown += head.tokens
+        begun += head.role == "user" and not head.answers
+        if begun == turns:
+            break
+    return grown

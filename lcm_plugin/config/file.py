@@ -15,6 +15,7 @@ from typing import Any, Literal
 from lcm_plugin.config.explain import masked
 from lcm_plugin.config.model import LcmConfig, setting_names
 from lcm_plugin.errors import ConfigError
+from lcm_plugin.private_files import make_private_folder, write_private_file
 
 PATH_VARIABLE = "LCM_CONFIG"
 Origin = Literal["argument", "environment", "file", "default"]
@@ -105,7 +106,8 @@ def _back_up(path: Path) -> Path | None:
     if not path.exists():
         return None
     backup = path.with_name(path.name + ".bak")
-    backup.write_bytes(path.read_bytes())
+    with write_private_file(backup) as file:
+        file.write(path.read_bytes())
     backup.chmod(0o600)
     return backup
 
@@ -113,11 +115,9 @@ def _back_up(path: Path) -> Path | None:
 def _replace(path: Path, values: Mapping[str, Any]) -> None:
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(
-            os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8"
-        ) as file:
-            file.write(json.dumps(values, indent=2, ensure_ascii=False) + "\n")
+        make_private_folder(path.parent)
+        with write_private_file(fresh) as file:
+            file.write((json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode())
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(path)

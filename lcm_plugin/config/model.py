@@ -238,7 +238,12 @@ class LcmConfig(BaseSettings):
     fallback_models: Patterns = Field(
         default_factory=list, description="Models tried in order after summaryModel."
     )
-    summary_max_calls_per_window: int = Field(default=24, ge=1, description="Most summary calls per window.")
+    summary_max_calls_per_window: int = Field(
+        default=24, ge=1, description="Most summary calls per window and session key."
+    )
+    summary_max_tokens_per_window: int = Field(
+        default=600_000, ge=1, description="Most tokens, prompts and answers, of summary calls per window."
+    )
     summary_call_window_ms: int = Field(default=600_000, ge=1, le=LONGEST_MS, description="The window.")
     summary_spend_backoff_ms: int = Field(
         default=1_800_000, ge=0, le=LONGEST_MS, description="Pause after the window was used up."

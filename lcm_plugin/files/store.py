@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lcm_plugin.errors import InputError, NotFound, StoreUnavailable
+from lcm_plugin.private_files import make_private_folder
 
 _URI = re.compile(r"([0-9a-f]{2})/(\1[0-9a-f]{62}(?:\.[a-z0-9]{1,16})?)", re.ASCII)
 _SUFFIX = re.compile(r"\.[a-z0-9]{1,16}", re.ASCII)
@@ -162,7 +163,7 @@ class FileFolder:
     @contextlib.contextmanager
     def _shard(self, shard: str, create: bool = False) -> Iterator[int]:
         if create:
-            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private_folder(self.root)
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
         root = os.open(self.root, flags)
         try:

@@ -19,6 +19,7 @@ from lcm_plugin.messages.blocks import (
     kind_of,
     text_of,
 )
+from lcm_plugin.messages.characters import storable
 from lcm_plugin.messages.groups import GroupLinker
 from lcm_plugin.messages.identity import channel_of, host_id_of, identity_of, sender_of, time_of
 from lcm_plugin.messages.parts import (
@@ -67,7 +68,7 @@ class RowMaker:
                 for part in parts
             )
         row = NewMessage(
-            role=message["role"],
+            role=storable(message["role"]),
             skeleton=skeleton_of(message, lifted),
             tokens=self._counter.message(moved.visible),
             identity=item.identity,
@@ -87,7 +88,7 @@ def incoming_of(message: Message, standing: StandingTexts, *, ours: bool = False
     """What is compared of a message with stored ones; ``ours`` marks one that this package made."""
     compared = standing.compared(message)
     return Incoming(
-        role=message["role"],
+        role=storable(message["role"]),
         identity=identity_of(compared),
         text=text_of(compared),
         host_id=host_id_of(message),

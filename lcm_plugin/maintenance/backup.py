@@ -19,6 +19,7 @@ from lcm_plugin.config import LcmConfig
 from lcm_plugin.errors import InputError, LcmError, StoreUnavailable
 from lcm_plugin.files.externalise import DATABASE_URI
 from lcm_plugin.files.store import FileFolder
+from lcm_plugin.private_files import make_private_folder
 from lcm_plugin.store.open import open_store
 from lcm_plugin.store.protocol import Reader, Store
 from lcm_plugin.store.records import FileRecord
@@ -103,7 +104,7 @@ def bring(source: FileFolder, target: FileFolder, record: FileRecord) -> bool:
             if not source.verify(record.uri, record.sha256):
                 return False
             for folder in (target.root, to.parent):
-                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                make_private_folder(folder)
             with suppress(FileNotFoundError):
                 to.unlink()
             _link_or_copy(source.root / record.uri, to)

@@ -8,11 +8,11 @@ is recorded; what it was is not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from lcm_plugin.errors import NotFound
 from lcm_plugin.events import EventBus
-from lcm_plugin.files.externalise import PayloadStore
+from lcm_plugin.files.externalise import DATABASE_URI, PayloadStore
 from lcm_plugin.ingest.host_noise import StandingTexts
 from lcm_plugin.maintenance.redact_sweep import Redacted, Sweep, Tools
 from lcm_plugin.maintenance.redact_targets import NamedThings, Target
@@ -90,10 +90,19 @@ class Redaction:
                 free = writer.unreferenced(dropped) if dropped else []
                 if delete_bytes:
                     self._payloads.delete_bytes(free)
+                    found.kept += self._still_there(dropped, free)
                 writer.add_to_removal(
                     removal_id, messages=found.messages, summaries=found.summaries, files=found.files
                 )
         return found
+
+    def _still_there(self, dropped: Sequence[FileRecord], free: Sequence[FileRecord]) -> list[str]:
+        """The payload files of dropped records whose bytes were not free to be deleted."""
+        folder, deleted = self._payloads.folder, {record.sha256 for record in free}
+        if folder is None:
+            return []
+        uris = {one.uri for one in dropped if one.sha256 not in deleted and one.uri != DATABASE_URI}
+        return [str(folder.root / uri) for uri in sorted(uris)]
 
     def _conversations(self) -> Iterator[Conversation]:
         after = 0

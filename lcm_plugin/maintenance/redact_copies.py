@@ -1,4 +1,4 @@
-"""Redaction in the copies that were made of a database: rewritten, or deleted."""
+"""Redaction in the copies that were made of a database: rewritten, or deleted; and what databases beside it hold."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from lcm_plugin.config import LcmConfig
 from lcm_plugin.errors import LcmError
 from lcm_plugin.maintenance.backup import files_beside, remove_copy
 from lcm_plugin.maintenance.redact import Redaction
 from lcm_plugin.maintenance.redact_sweep import Redacted
-from lcm_plugin.maintenance.redact_targets import Target
+from lcm_plugin.maintenance.redact_targets import NamedThings, Target
+from lcm_plugin.store.open import open_store
 from lcm_plugin.store.protocol import Store
 
 CopyChoice = Literal["rewrite", "delete", "keep"]
@@ -18,12 +20,21 @@ CopyChoice = Literal["rewrite", "delete", "keep"]
 
 @dataclass(frozen=True, slots=True)
 class CopyResult:
-    """What became of one copy. ``state`` is clean (it holds nothing of it), rewritten, deleted, kept or failed."""
+    """What became of one copy, or what another database holds.
+
+    ``state`` is clean (it holds nothing of it), rewritten, deleted, kept, failed, or for another database: holds it,
+    unknown.
+    """
 
     path: str
-    state: Literal["clean", "rewritten", "deleted", "kept", "failed"]
+    state: Literal["clean", "rewritten", "deleted", "kept", "failed", "holds it", "unknown"]
     found: Redacted
     detail: str = ""
+
+    @property
+    def may_hold(self) -> bool:
+        """Whether the text may still be there, other than by choice."""
+        return self.state in ("failed", "holds it", "unknown")
 
 
 def redact_copies(
@@ -35,6 +46,31 @@ def redact_copies(
 ) -> list[CopyResult]:
     """Handles every copy of a database by choice; one that fails does not end the others."""
     return [_redact_copy(store, redaction_of, target, choice, requested_by, path) for path in store.copies()]
+
+
+def search_siblings(
+    store: Store, redaction_of: Callable[[Store], Redaction], target: Target
+) -> list[CopyResult]:
+    """What the other databases of the folder hold of it: they are other hosts' or copies by hand, and only read."""
+    return [_search_sibling(redaction_of, target, path) for path in store.siblings()]
+
+
+def _search_sibling(redaction_of: Callable[[Store], Redaction], target: Target, path: str) -> CopyResult:
+    if isinstance(target, NamedThings):
+        return CopyResult(
+            path, "unknown", Redacted(), "ids mean other things there; look for the text itself"
+        )
+    try:
+        sibling = open_store(LcmConfig(database=path), read_only=True)
+        try:
+            found = redaction_of(sibling).look(target)
+        finally:
+            sibling.close()
+    except LcmError as error:
+        return CopyResult(path, "unknown", Redacted(), str(error))
+    holds = found.anything or found.untouched
+    detail = f"redact it as well: lcm redact … --database {path}" if holds else ""
+    return CopyResult(path, "holds it" if holds else "clean", found, detail)
 
 
 def _redact_copy(

@@ -34,7 +34,8 @@ class Redacted:
     """What a target is found in, or was removed from.
 
     ``places`` are ids, the first `_MOST_PLACES` of them. ``untouched`` are binary payloads that hold it and stay:
-    they go by their id. ``above`` are summaries over a message that was named; they may tell what it said.
+    they go by their id. ``kept`` are payload files that stay because another database needs them. ``above`` are
+    summaries over a message that was named; they may tell what it said.
     """
 
     removal_id: int = 0
@@ -44,6 +45,7 @@ class Redacted:
     notes: int = 0
     places: list[str] = field(default_factory=list)
     untouched: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
     above: list[str] = field(default_factory=list)
 
     @property

@@ -19,6 +19,7 @@ from lcm_plugin.messages.blocks import (
     text_of,
     with_call_id,
 )
+from lcm_plugin.messages.characters import storable
 from lcm_plugin.messages.table import RESULT_ROLES, type_of
 from lcm_plugin.types import HOST_DATA, Message
 
@@ -51,7 +52,7 @@ def host_id_of(message: Message) -> str | None:
     value = message.get("id", _host_data(message).get("id"))
     if isinstance(value, bool) or not isinstance(value, (str, int)) or value == "":
         return None
-    return f"{message['role']}:{value}".encode("utf-8", "replace").decode()
+    return storable(f"{message['role']}:{value}")
 
 
 def sender_of(message: Message) -> str | None:
@@ -105,7 +106,7 @@ def _first_text(message: Message, keys: tuple[str, ...]) -> str | None:
         if isinstance(value, dict):
             value = value.get("name") or value.get("id")
         if isinstance(value, (str, int)) and not isinstance(value, bool) and value != "":
-            return str(value).encode("utf-8", "replace").decode()
+            return storable(str(value))
     return None
 
 

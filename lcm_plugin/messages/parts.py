@@ -215,8 +215,9 @@ def _without(part: Lifted, deeper: Sequence[Lifted]) -> Lifted:
 
 
 def skeleton_of(message: Message, lifted: Sequence[Lifted]) -> str | None:
-    """What remains of a message when its parts are out; None when it is just role and content."""
-    if list(message) == ["role", "content"] and len(lifted) == 1 and lifted[0].path == ("content",):
+    """What remains of a message when its parts are out; None when it is just a storable role and content."""
+    plain = list(message) == ["role", "content"] and storable(message["role"]) == message["role"]
+    if plain and len(lifted) == 1 and lifted[0].path == ("content",):
         return None
     rest: Any = _copy(message)
     for item in lifted:

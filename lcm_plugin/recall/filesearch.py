@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -38,7 +39,12 @@ class FilesFound:
     binary: list[str] = field(default_factory=list)
     cut: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
-    out_of_time: bool = False
+    not_searched: int = 0
+
+    @property
+    def out_of_time(self) -> bool:
+        """Whether files were left out because the time was over."""
+        return self.not_searched > 0
 
 
 def files_in(reader: Reader, conversation_ids: Iterable[int]) -> list[FileRecord]:
@@ -58,13 +64,20 @@ def search_files(
     read_file: ReadFile,
     what: ParsedQuery | RegexSearch,
     wanted: int,
+    *,
+    seconds: float | None = None,
 ) -> FilesFound:
-    """Lines that match, file by file; with a query the lines that hold most of it come first."""
+    """Lines that match, file by file; with a query the lines that hold most of it come first.
+
+    After ``seconds`` no further file is opened.
+    """
+    end = None if seconds is None else time.monotonic() + seconds
     find = _regex_finder(what) if isinstance(what, RegexSearch) else _query_finder(what)
     found = FilesFound()
-    for record in records:
-        if isinstance(what, RegexSearch) and what.out_of_time:
-            found.out_of_time = True
+    for index, record in enumerate(records):
+        late = end is not None and time.monotonic() >= end
+        if late or (isinstance(what, RegexSearch) and what.out_of_time):
+            found.not_searched = len(records) - index
             break
         text = _text_of(reader, record, read_file, found)
         if text is not None:
@@ -103,7 +116,9 @@ def _text_of(reader: Reader, record: FileRecord, read_file: ReadFile, found: Fil
 def _matching_lines(
     record: FileRecord, text: str, find: Callable[[str], tuple[tuple[Span, ...], int]]
 ) -> list[LineHit]:
-    hits = []
+    hits: list[LineHit] = []
+    if not find(text)[1]:
+        return hits
     for number, line in enumerate(text.splitlines(), 1):
         spans, score = find(line)
         if score:

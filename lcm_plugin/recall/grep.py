@@ -23,6 +23,10 @@ from lcm_plugin.store.records import FileRecord
 from lcm_plugin.store.search import Filter, RowKind
 
 SUMMARY_SHARE = 5
+FILES_SHARE = 5
+FILES_SECONDS = 1.0
+MOST_FILES = 200
+_MOST_COUNTED = 10_000
 REGEX_HINT = "the pattern looks like a regular expression; use mode 'regex' to match it as one"
 
 
@@ -88,12 +92,44 @@ class Grep:
         }
         page = Page(self.reader, asked.context, self.clock.zone, self.scope, rows)
         hits = [row_hit(page, kind, ranked) for kind in sorted(outcomes) for ranked in outcomes[kind].rows]
+        files = self._moved_texts(regex or query, rows, len(hits)) if cursor is None else FilesFound()
         return self._answer(
-            page.with_contexts(hits),
-            sum(outcome.total for outcome in outcomes.values()),
-            all(outcome.exact for outcome in outcomes.values()),
+            [*page.with_contexts(hits), *(file_hit(hit, self.clock.zone) for hit in files.hits)],
+            sum(outcome.total for outcome in outcomes.values()) + len(files.hits),
+            all(outcome.exact for outcome in outcomes.values()) and not files.not_searched,
             Cursor(search, newest, position).encode() if position else None,
         )
+
+    def _moved_texts(self, what: ParsedQuery | RegexSearch, rows: Filter, taken: int) -> FilesFound:
+        """Lines of texts that stood in messages before they moved to files, on the first page of a search of messages.
+
+        They take what rows leave of the page, a fifth of it at least. What was not searched is told.
+        """
+        asked = self.arguments
+        searchable = isinstance(what, RegexSearch) or bool(what.units)
+        if asked.scope == "summaries" or not searchable:
+            return FilesFound()
+        among = self.scope.filter_ids
+        records = self.reader.newest_files(among, limit=MOST_FILES + 1)
+        unlisted = 0
+        if len(records) > MOST_FILES:
+            unlisted = self.reader.count_files(among, most=_MOST_COUNTED) - MOST_FILES
+        records = [record for record in records[:MOST_FILES] if _is_within(record, rows)]
+        if asked.roles or asked.tool_name:
+            # A file does not say whose message it stood in.
+            found = FilesFound(not_searched=len(records))
+        else:
+            room = max(asked.limit - taken, asked.limit // FILES_SHARE, 1)
+            found = search_files(self.reader, records, self.read_file, what, room, seconds=FILES_SECONDS)
+            del found.hits[room:]
+        found.not_searched += unlisted
+        if found.not_searched:
+            self._note(
+                f"{found.not_searched:,} file(s) were not searched; scope 'files' searches all, file_ids some of them"
+            )
+        if found.missing:
+            self._note(f"{len(found.missing)} file(s) cannot be read: {', '.join(found.missing[:5])}")
+        return found
 
     def _filter(self) -> Filter:
         asked = self.arguments
@@ -234,3 +270,8 @@ class Grep:
         if self.notices:
             answer["notices"] = self.notices
         return answer
+
+
+def _is_within(record: FileRecord, rows: Filter) -> bool:
+    since_ok = rows.since is None or record.created_at >= rows.since
+    return since_ok and (rows.before is None or record.created_at < rows.before)

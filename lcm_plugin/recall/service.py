@@ -23,6 +23,7 @@ from lcm_plugin.recall.catchup import SECONDS, index_all, index_in_background, r
 from lcm_plugin.recall.delegate import Delegate, Delegations
 from lcm_plugin.recall.describe import Describer
 from lcm_plugin.recall.expand import Expander
+from lcm_plugin.recall.filesearch import decode_text
 from lcm_plugin.recall.grep import Clockwork, Grep
 from lcm_plugin.recall.schemas import TOOL_NAMES
 from lcm_plugin.recall.scope import Grant, Scope, scope_of
@@ -92,7 +93,7 @@ class Recall:
         self.semantics.catch_up(stop)
 
     def read_texts(self, refs: Sequence[str], scope: Scope) -> dict[str, str]:
-        """The texts behind ids of messages and summaries in a scope, as they are stored."""
+        """The texts behind ids of messages, summaries and files in a scope, as they are stored."""
         texts: dict[str, str] = {}
         with self._store.read() as reader:
             numbers = [int(ref.removeprefix("msg_")) for ref in refs if ref.startswith("msg_")]
@@ -100,7 +101,17 @@ class Recall:
             texts |= {row.ref: row.text for row in rows if row.conversation_id in scope}
             summaries = reader.summaries([ref for ref in refs if ref.startswith("sum_")])
             texts |= {ref: one.content for ref, one in summaries.items() if one.conversation_id in scope}
+            for ref in refs:
+                record = reader.file(ref) if ref.startswith("file_") else None
+                if record is not None and record.conversation_id in scope:
+                    texts[ref] = self._file_text(reader, ref)
         return texts
+
+    def _file_text(self, reader: Reader, file_id: str) -> str:
+        try:
+            return decode_text(self._payloads.read_file(reader, file_id)) or ""
+        except LcmError:
+            return ""
 
     def _run(
         self, session: Session, name: str, arguments: Mapping[str, Any], grant: Grant | None

@@ -8,12 +8,15 @@ from lcm_plugin.store.protocol import Store
 from lcm_plugin.store.transfer import UNFINISHED, refuse_unfinished
 
 
-def open_store(config: LcmConfig, *, read_only: bool = False, unfinished: bool = False) -> Store:
+def open_store(
+    config: LcmConfig, *, read_only: bool = False, unfinished: bool = False, create: bool = True
+) -> Store:
     """The store that the settings name; raises `StoreUnavailable` or `SchemaError` saying what is wrong.
 
-    A database into which a copy was begun and not finished is refused unless ``unfinished`` is true.
+    A database that does not exist is made, unless ``create`` is false or it is only to be read. One into which a
+    copy was begun and not finished is refused unless ``unfinished`` is true.
     """
-    store = _open(config, read_only)
+    store = _open(config, read_only, create)
     if not unfinished:
         try:
             with store.read() as reader:
@@ -29,10 +32,10 @@ def is_server(location: str) -> bool:
     return "://" in location
 
 
-def _open(config: LcmConfig, read_only: bool) -> Store:
+def _open(config: LcmConfig, read_only: bool, create: bool) -> Store:
     target = config.database_target
     if target.startswith(("postgresql://", "postgres://")):
-        return _open_postgres(config, target, read_only)
+        return _open_postgres(config, target, read_only, create)
     from lcm_plugin.store.sqlite.store import SqliteStore
 
     return SqliteStore(
@@ -40,10 +43,11 @@ def _open(config: LcmConfig, read_only: bool) -> Store:
         durability=config.durability,
         busy_timeout_ms=config.busy_timeout_ms,
         read_only=read_only,
+        create=create,
     )
 
 
-def _open_postgres(config: LcmConfig, url: str, read_only: bool) -> Store:
+def _open_postgres(config: LcmConfig, url: str, read_only: bool, create: bool) -> Store:
     try:
         from lcm_plugin.store.postgres.store import PostgresStore
     except ImportError as error:
@@ -51,5 +55,9 @@ def _open_postgres(config: LcmConfig, url: str, read_only: bool) -> Store:
             f"database = {url.partition('://')[0]}://… needs the extra: pip install 'lcm_plugin[postgres]' ({error})"
         ) from error
     return PostgresStore(
-        url, durability=config.durability, busy_timeout_ms=config.busy_timeout_ms, read_only=read_only
+        url,
+        durability=config.durability,
+        busy_timeout_ms=config.busy_timeout_ms,
+        read_only=read_only,
+        create=create,
     )

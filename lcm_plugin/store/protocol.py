@@ -160,6 +160,12 @@ class Reader(SearchReader, AuditReader, TransferReader, RemovalReader, JobReader
     def file(self, file_id: str) -> FileRecord | None:
         """One externalised payload."""
 
+    def newest_files(self, conversation_ids: Sequence[int] | None, *, limit: int) -> list[FileRecord]:
+        """Payload records of some conversations (None: of all), those of the newest conversations first."""
+
+    def count_files(self, conversation_ids: Sequence[int] | None, *, most: int) -> int:
+        """How many payload records they have; ``most`` when there are more."""
+
     def files(self, conversation_id: int, *, after: str = "", limit: int = 100) -> list[FileRecord]:
         """A conversation's payloads in id order, for paging."""
 
@@ -337,6 +343,9 @@ class Store(Protocol):
 
     def copies(self) -> list[str]:
         """The paths of copies of the database that this package made beside it."""
+
+    def siblings(self) -> list[str]:
+        """The paths of other databases of this package in the same folder, which may share its payload files."""
 
     def open_copy(self, path: str) -> AbstractContextManager[Store]:
         """One of the copies as a store of its own, brought to the present schema."""

@@ -99,12 +99,12 @@ class CircuitBreaker:
 
 
 class SpendGuard:
-    """Bounds the summary calls of one session key.
+    """Bounds what the summary calls of one session key cost.
 
-    In a window of ``summary_call_window_ms`` at most ``summary_max_calls_per_window`` calls. Using them
-    up pauses the key: until the window ends when an accepted summary came out of it, else for
-    ``summary_spend_backoff_ms``. An accepted summary ends a pause. Forced work passes, with
-    four calls more a window.
+    In a window of ``summary_call_window_ms`` at most ``summary_max_calls_per_window`` calls, and calls for about
+    ``summary_max_tokens_per_window`` tokens of prompt and answer: a call is made while that many are not used up.
+    Using either up pauses the key: until the window ends when an accepted summary came out of it, else for
+    ``summary_spend_backoff_ms``. An accepted summary ends a pause. Forced work passes, with four calls more a window.
     """
 
     def __init__(self, guards: GuardStore, config: LcmConfig, clock: Callable[[], int]) -> None:
@@ -113,25 +113,24 @@ class SpendGuard:
         self._clock = clock
         self._lock = threading.Lock()
 
-    def take(self, scope: str, forced: bool = False) -> bool:
-        """Counts one call if it may be made, and tells whether it may."""
+    def take(self, scope: str, forced: bool = False, tokens: int = 0) -> bool:
+        """Counts one call of about ``tokens`` (prompt and answer) if it may be made, and returns whether it may."""
         with self._lock:
             state, now = self._load(scope), self._clock()
-            most = self._config.summary_max_calls_per_window
+            used_up = self._is_used_up(state)
             if forced:
-                if state["calls"] >= most and state["forced"] >= FORCED_CALLS:
+                if used_up and state["forced"] >= FORCED_CALLS:
                     return False
-                field = "forced" if state["calls"] >= most else "calls"
-                self._save(scope, {**state, field: state[field] + 1})
+                self._count(scope, state, "forced" if used_up else "calls", tokens)
                 return True
             if now < state["paused_until"]:
                 return False
-            if state["calls"] >= most:
+            if used_up:
                 window_end = state["window_start"] + self._config.summary_call_window_ms
                 pause_end = now + self._config.summary_spend_backoff_ms
                 self._save(scope, {**state, "paused_until": window_end if state["accepted"] else pause_end})
                 return False
-            self._save(scope, {**state, "calls": state["calls"] + 1})
+            self._count(scope, state, "calls", tokens)
             return True
 
     def progressed(self, scope: str) -> None:
@@ -141,7 +140,7 @@ class SpendGuard:
             self._save(scope, {**state, "accepted": state["accepted"] + 1, "paused_until": 0})
 
     def state(self, scope: str) -> dict[str, Any]:
-        """Calls, forced calls and accepted summaries of the window, and when a pause ends (0: none)."""
+        """Calls, forced calls, tokens and accepted summaries of the window, and when a pause ends (0: none)."""
         return self._load(scope)
 
     def spent_until(self, scope: str) -> int:
@@ -149,13 +148,21 @@ class SpendGuard:
         state, now = self._load(scope), self._clock()
         if now < state["paused_until"]:
             return int(state["paused_until"])
-        if state["calls"] >= self._config.summary_max_calls_per_window:
+        if self._is_used_up(state):
             return int(state["window_start"]) + self._config.summary_call_window_ms
         return 0
 
+    def _is_used_up(self, state: dict[str, Any]) -> bool:
+        calls, tokens = int(state["calls"]), int(state["tokens"])
+        config = self._config
+        return calls >= config.summary_max_calls_per_window or tokens >= config.summary_max_tokens_per_window
+
+    def _count(self, scope: str, state: dict[str, Any], field: str, tokens: int) -> None:
+        self._save(scope, {**state, field: state[field] + 1, "tokens": state["tokens"] + tokens})
+
     def _load(self, scope: str) -> dict[str, Any]:
         now = self._clock()
-        empty = {"window_start": now, "calls": 0, "forced": 0, "accepted": 0, "paused_until": 0}
+        empty = {"window_start": now, "calls": 0, "forced": 0, "tokens": 0, "accepted": 0, "paused_until": 0}
         state = empty | (self._guards.load_guard(f"spend:{scope}") or {})
         if not 0 <= now - state["window_start"] < self._config.summary_call_window_ms:
             return {**empty, "paused_until": state["paused_until"]}

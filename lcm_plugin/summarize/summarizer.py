@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from lcm_plugin.config import LcmConfig
@@ -43,7 +44,7 @@ _TEMPERATURE = {"normal": 0.2, "aggressive": 0.1}
 
 
 class SpendLimited(NotAsked):
-    """The session's calls for this window are used up."""
+    """The session's calls or tokens for this window are used up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,13 +218,12 @@ class Summarizer:
         ``allowance`` is room for reasoning on top of the text's, in tokens.
         """
 
-        def spend() -> None:
-            if not self._spend.take(job.task.scope, job.task.forced):
-                raise SpendLimited("the session's summary calls for this window are used up")
-
         for left in range(_HALVINGS, -1, -1):
+            messages = prompt(parts)
+            tokens = self._counter.anything(messages) + parts.target
+            spend = partial(self._spend_on, job.task, tokens)
             request = CompletionRequest(
-                messages=prompt(parts),
+                messages=messages,
                 max_tokens=parts.target * _OUTPUT_FACTOR + allowance,
                 temperature=_TEMPERATURE[level],
                 purpose="summary",
@@ -237,6 +237,11 @@ class Summarizer:
                 room = self._counter.text(parts.source) // 2
                 parts = self._parts(route, job, level, parts.target, room)
         raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def _spend_on(self, task: SummaryTask, tokens: int) -> None:
+        """Counts a call of so many tokens; raises `SpendLimited` when it may not be made."""
+        if not self._spend.take(task.scope, task.forced, tokens):
+            raise SpendLimited("what the session's summary calls may cost in this window is used up")
 
     def _draft(
         self, route: Route, job: _Job, level: Level, answer: CompletionResult, verdict: Verdict

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from fakes.shell import run_here
 
+from lcm_plugin.cli.errors import DATABASE
+
 INCIDENT = Path(__file__).resolve().parents[2] / "examples" / "incident.jsonl"
 KEY = "agent:replay:main"
 
@@ -90,3 +92,25 @@ def test_backup_without_a_name_lies_beside_the_database(database: Path) -> None:
     written = json.loads(run_here("backup", "--database", database, "--json").stdout)["path"]
     assert Path(written).parent == database.parent
     assert Path(written) != database
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("worker", "--until-idle"),
+        ("compact", "1"),
+        ("ask", "what was said?"),
+        ("doctor", "--later", "scan"),
+        ("doctor", "--apply"),
+        ("prune", "--older-than", "1d", "--apply", "--confirm", "delete"),
+        ("redact", "x", "--apply", "--confirm", "redact"),
+        ("status",),
+        ("grep", "x"),
+    ],
+)
+def test_a_mistyped_path_is_named_and_no_database_is_made(tmp_path: Path, words: tuple[str, ...]) -> None:
+    mistyped = tmp_path / "folder" / "lmc.db"
+    done = run_here(*words, "--database", mistyped)
+    assert done.returncode == DATABASE, done.stdout
+    assert f"there is no database at {mistyped}" in done.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sqlite3
 import stat
 from pathlib import Path
@@ -139,6 +140,38 @@ def test_a_damaged_copy_is_named_and_the_rest_is_done(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "20260101T000000Z.bak: failed" in done.stdout
     assert holding(tmp_path, TOKEN) == []
+
+
+@pytest.mark.parametrize("name", ["lcm-copy.db", "by hand"])
+def test_a_database_beside_it_that_holds_the_secret_is_named(tmp_path: Path, name: str) -> None:
+    """A copy by hand shares the payload files: what it needs stays, and nobody is told that all is gone."""
+    database = fill(tmp_path, turns=4)
+    copy = tmp_path / name
+    shutil.copyfile(database, copy)
+    words = ("redact", TOKEN_PATTERN, "--apply", "--confirm", "redact", "--database")
+    done = run_here(*words, database)
+    assert done.returncode == 1
+    left = holding(tmp_path, TOKEN)
+    assert name in left
+    assert f"other database {copy}: holds it" in done.stdout
+    (payload,) = [path for path in left if path != name]
+    assert str(tmp_path / payload) in done.stdout
+    told = json.loads(run_here(*words, database, "--json").stdout)
+    assert [place["state"] for place in told["other_databases"]] == ["holds it"]
+    done = run_here(*words, copy)
+    assert done.returncode == 0, done.stdout
+    assert holding(tmp_path, TOKEN) == []
+
+
+def test_a_database_that_cannot_be_asked_is_named(tmp_path: Path) -> None:
+    database = fill(tmp_path, turns=2)
+    (tmp_path / "notes.txt").write_text(f"not a database {TOKEN}")
+    damaged = tmp_path / "damaged.db"
+    damaged.write_bytes(database.read_bytes()[: 3 * 4_096])
+    done = run_here("redact", TOKEN_PATTERN, "--apply", "--confirm", "redact", "--database", database)
+    assert done.returncode == 1
+    assert f"other database {damaged}: unknown" in done.stdout
+    assert "notes.txt" not in done.stdout
 
 
 def test_redact_wants_its_word_and_one_kind_of_thing(tmp_path: Path) -> None:

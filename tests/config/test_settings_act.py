@@ -489,6 +489,20 @@ def test_spend_guard(make: Open, clock: Any) -> None:
     assert calls() > 0
 
 
+@acts("summary_max_tokens_per_window")
+def test_the_spend_guard_counts_tokens(make: Open) -> None:
+    counts = []
+    for most in (1_000_000, 1):
+        model = Model()
+        engine = make(model, **SMALL, summaryMaxTokensPerWindow=most)
+        for number in range(3):
+            fill(engine, 20, start=len(counts) * 1_000 + number * 100)
+            engine.compact(KEY, budget=1_000_000)
+        counts.append(len(model.requests))
+    assert counts[0] >= 3
+    assert counts[1] == 1
+
+
 @acts("custom_instructions", "strip_injected_context_tags", "timezone")
 def test_what_a_summary_prompt_holds(make: Open) -> None:
     model = Model()

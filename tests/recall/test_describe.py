@@ -169,3 +169,40 @@ def test_text_inside_files_is_searched(open_engine: Callable[..., Engine], sessi
         session, "lcm_grep", {"pattern": "ibis", "file_ids": ["file_0123456789abcdef"]}
     )
     assert missing["error_code"] == "NOT_FOUND"
+
+
+def test_a_fact_inside_a_text_that_moved_is_found_by_a_plain_search(
+    open_engine: Callable[..., Engine], session: Session
+) -> None:
+    engine = open_engine(large_file_token_threshold=1_000)
+    text = "\n".join(f"row {n}: nothing" if n != 333 else "row 333: the ibis landed" for n in range(800))
+    engine.ingest(session, [user("look"), call("c1"), result("c1", text), user("what of the heron?")])
+    for arguments in ({"pattern": "ibis landed"}, {"pattern": "ibis", "mode": "regex"}):
+        found = engine.call_tool(session, "lcm_grep", arguments)
+        assert [(hit["kind"], hit["line"]) for hit in found["hits"]] == [("file", 334)]
+        assert (found["total"], found["total_is_exact"]) == (1, True)
+    assert "**ibis** landed" in engine.command(session, "/lcm grep ibis").text
+    assert "ibis" in str(
+        engine.call_tool(session, "lcm_expand_query", {"prompt": "where did the ibis land?"})
+    )
+    both = engine.call_tool(session, "lcm_grep", {"pattern": "heron ibis"})
+    assert [hit["kind"] for hit in both["hits"]] == ["message", "file"]
+
+
+def test_files_that_were_left_out_of_a_search_are_counted(
+    open_engine: Callable[..., Engine], session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = open_engine(large_file_token_threshold=1_000)
+    for number in range(5):
+        text = "\n".join(f"file {number} row {n}: nothing" for n in range(400))
+        engine.ingest(session, [call(f"c{number}"), result(f"c{number}", text)])
+    asked = {"pattern": "ibis", "roles": ["tool"]}
+    found = engine.call_tool(session, "lcm_grep", asked)
+    assert not found["total_is_exact"]
+    assert any(note.startswith("5 file(s) were not searched") for note in found["notices"])
+    monkeypatch.setattr("lcm_plugin.recall.grep.MOST_FILES", 2)
+    found = engine.call_tool(session, "lcm_grep", {"pattern": "ibis"})
+    assert any(note.startswith("3 file(s) were not searched") for note in found["notices"])
+    monkeypatch.setattr("lcm_plugin.recall.grep.FILES_SECONDS", 0.0)
+    found = engine.call_tool(session, "lcm_grep", {"pattern": "ibis"})
+    assert any(note.startswith("5 file(s) were not searched") for note in found["notices"])

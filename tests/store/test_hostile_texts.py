@@ -63,3 +63,23 @@ def test_a_hostile_text_comes_back_as_it_was_and_harms_nothing(
         assert reader.removals()[0].requested_by == text
         assert len(reader.conversations()) == 3
     assert engine.check().ok
+
+
+@pytest.mark.parametrize("odd", ["us\x00er", "user\ud800", "\x00"])
+def test_what_a_database_refuses_in_a_role_or_a_name_is_stored_all_the_same(
+    store: Store, tmp_path: Path, odd: str
+) -> None:
+    engine = Engine(LcmConfig(database=str(tmp_path / "x.db")), store)
+    lane = Session("agent:main:odd")
+    given = [
+        {"role": odd, "content": "the heron"},
+        user("who is that?", name=odd, id=odd, channel=odd),
+        call(f"c{odd}", name=odd),
+        result(f"c{odd}", "done"),
+    ]
+    for message in given:
+        assert engine.ingest(lane, [message]).stored == 1
+    assert engine.messages(lane) == given
+    assert engine.ingest(lane, given, mode="sync").stored == 0
+    assert engine.assemble(lane, 8_000).messages
+    assert engine.check().ok

@@ -158,3 +158,16 @@ def test_a_clock_that_runs_backwards_starts_a_new_window(clock: Clock) -> None:
         guard.take("lane")
     clock.now -= MINUTE
     assert guard.take("lane")
+
+
+def test_the_window_ends_when_its_tokens_are_used_up(clock: Clock) -> None:
+    """A few dear calls cost what many cheap ones do; the last one may reach past the limit."""
+    guard = spend(clock, summary_max_calls_per_window=100, summary_max_tokens_per_window=50_000)
+    assert [guard.take("lane", tokens=20_000) for _ in range(4)] == [True, True, True, False]
+    guard.progressed("lane")
+    assert guard.spent_until("lane") == clock() + 10 * MINUTE
+    assert guard.take("another", tokens=20_000)
+    assert guard.take("lane", forced=True, tokens=20_000)
+    clock.now += 10 * MINUTE
+    assert guard.spent_until("lane") == 0
+    assert guard.take("lane", tokens=90_000)

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, replace
 from enum import StrEnum
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -148,7 +148,7 @@ def rescue(
         raise typer.Exit(INTERNAL)
 
 
-def _payloads_of(source: str) -> dict[str, str]:
+def _payloads_of(source: str) -> dict[str, Any]:
     """The rescued database goes on using the payload files beside the old one, unless a setting names a folder."""
     from pathlib import Path
 

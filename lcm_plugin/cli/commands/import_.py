@@ -82,7 +82,7 @@ def import_(
     ]
     others = [str(path) for path in files if path not in own]
     with ExitStack() as stack:
-        engine = stack.enter_context(writing(database)) if apply else _existing(stack, database)
+        engine = stack.enter_context(writing(database, create=True)) if apply else _existing(stack, database)
         natives = [_native(path, engine if apply else None) for path in own]
         reports, unknown = (
             _foreign(others, format_name, session, broken, engine, apply) if others else ([], [])

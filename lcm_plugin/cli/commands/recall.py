@@ -140,7 +140,7 @@ def _call(
     from lcm_plugin.types import Session
 
     opening = writing if writes else reading
-    with opening(database, recall_scope="all") as engine:
+    with opening(database, recall_scope="all", ignore_session_patterns=[]) as engine:
         if conversation is None:
             key, arguments = "lcm", arguments | {"all_conversations": True}
         else:

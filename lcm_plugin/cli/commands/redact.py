@@ -68,6 +68,7 @@ def redact(
 
     Shows counts and ids unless --apply is given, and never the secret. No copy is made before, since it would
     hold the secret. A named message loses all its text; summaries above it are listed, as they may repeat it.
+    Exit code 1 when a copy, another database in the folder or a payload still holds it; each is named.
 
     Examples: `lcm redact 'sk-[A-Za-z0-9]{20,}'` · `lcm redact --literal - --apply --confirm redact < secret.txt`
     """
@@ -84,6 +85,8 @@ def redact(
     target, expression = _target(what, literal)
     if remember and expression is None:
         raise InputError("--remember needs an expression, not ids")
+    from lcm_plugin.maintenance.redact_copies import search_siblings
+
     results: list[CopyResult] = []
     with writing(database) if apply else reading(database) as engine:
         with working("looking"):
@@ -92,9 +95,12 @@ def redact(
         if apply:
             with working("removing"):
                 found, results = _apply(engine, target, copies, found)
+        with working("looking beside it"):
+            siblings = search_siblings(engine.store, engine.redaction, target)
     remembered = _remember(expression) if remember and apply and expression else ""
-    _print(found, beside, results, as_json, apply, remembered)
-    if any(result.state == "failed" for result in results):
+    _print(found, beside, results, siblings, as_json, apply, remembered)
+    left = any(result.may_hold for result in [*results, *siblings])
+    if apply and (left or found.kept or found.untouched):
         raise typer.Exit(INTERNAL)
 
 
@@ -144,6 +150,7 @@ def _print(
     found: Redacted,
     beside: list[str],
     results: list[CopyResult],
+    siblings: list[CopyResult],
     as_json: bool,
     applied: bool,
     remembered: str,
@@ -160,6 +167,8 @@ def _print(
         "copies": [{"path": r.path, "state": r.state, "detail": r.detail} for r in results]
         if applied
         else [{"path": path, "state": "not looked at"} for path in beside],
+        "other_databases": [{"path": r.path, "state": r.state, "detail": r.detail} for r in siblings],
+        "payload_files_kept": found.kept,
         "remembered_in": remembered,
     }
     if as_json:
@@ -179,9 +188,14 @@ def _print(
         )
     if found.above:
         print(f"summaries above, which may repeat it: {' '.join(found.above)}")
-    for copy in data["copies"]:
-        detail = f" ({copy['detail']})" if copy.get("detail") else ""
-        print(f"copy {copy['path']}: {copy['state']}{detail}")
+    if found.kept:
+        print(
+            f"payload files that another database refers to, and that hold it still: {' '.join(found.kept)}"
+        )
+    for kind, places in (("copy", data["copies"]), ("other database", data["other_databases"])):
+        for place in places:
+            detail = f" ({place['detail']})" if place.get("detail") else ""
+            print(f"{kind} {place['path']}: {place['state']}{detail}")
     if remembered:
         print(f"written to redactPatterns in {remembered}; running hosts take it up when they restart")
     if not applied and found.anything:

@@ -88,6 +88,7 @@ def _config(options: Options) -> LcmConfig:
         "summary_model": "" if options.summarizer == EXTRACTIVE else options.summarizer,
         # A replay runs hours of talk in seconds: the guards against a runaway bill must not see that.
         "summary_max_calls_per_window": 1_000_000,
+        "summary_max_tokens_per_window": 1_000_000_000,
     }
     if options.fresh_tail is not None:
         values["fresh_tail_count"] = options.fresh_tail

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from lcm_plugin.errors import InputError
+from lcm_plugin.private_files import make_private_folder
 
 
 @contextmanager
@@ -22,7 +23,7 @@ def whole_file(path: Path, *, overwrite: bool = False) -> Iterator[BinaryIO]:
     if path.is_dir() or (path.exists() and not overwrite):
         raise InputError(f"{path} exists already" if path.is_file() else f"{path} is no file to write to")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_private_folder(path.parent)
         handle, temporary = tempfile.mkstemp(prefix=f".{path.name[:80]}.", suffix=".part", dir=path.parent)
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror or error}") from error

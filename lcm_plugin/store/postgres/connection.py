@@ -27,7 +27,7 @@ from lcm_plugin.errors import (
     StoreUnavailable,
 )
 from lcm_plugin.store.postgres.commit_status import Outcome, ask_outcome, end_session_of
-from lcm_plugin.store.postgres.connect_options import dialling, require_usable
+from lcm_plugin.store.postgres.connect_options import dialling, require_primary, require_usable
 from lcm_plugin.store.postgres.error_mapping import first_line, is_dead, lost_error, store_error, unreachable
 from lcm_plugin.store.postgres.server_health import Outage
 from lcm_plugin.store.postgres.url import without_password
@@ -44,9 +44,9 @@ _BEGIN_READING = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 # One exchange. A process that freezes in the middle keeps its rows from others no longer than a minute; the
 # transaction's number is what can be asked about when its commit is not answered.
 _BEGIN_WRITING = (
-    b"BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL idle_in_transaction_session_timeout = '1min'; "
-    b"SELECT pg_current_xact_id()"
+    b"BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL idle_in_transaction_session_timeout = '1min'"
 )
+_WHICH = b"SELECT pg_current_xact_id()"
 
 
 # Collecting them would write to sockets that the parent still uses.
@@ -85,6 +85,8 @@ class Connections:
         """Opens the pool; raises `StoreUnavailable` saying why it cannot connect, or why not to this server."""
         with self._dial() as connection:
             require_usable(connection, self.location, writing=not self.read_only)
+            if not self.read_only:
+                require_primary(connection, self.location)
         logging.getLogger("psycopg.pool").addFilter(_concerns_others)
         self._pool.open()
 
@@ -115,7 +117,11 @@ class Connections:
     def outside_transactions(self) -> Iterator[Connection]:
         """A connection of its own for what cannot run inside a transaction, and may take its time."""
         self._check_writable()
-        with self._dial(statement_timeout_ms=0) as connection:
+        try:
+            opened = self._dialling.patient()
+        except psycopg.Error as error:
+            raise unreachable(error, self.location) from error
+        with opened as connection:
             try:
                 yield connection
             except psycopg.Error as error:
@@ -150,7 +156,10 @@ class Connections:
             connection = self._take(end)
             connection.number = ""
             try:
-                connection.number = _last_value(connection.execute(begin))
+                writes = begin is _BEGIN_WRITING
+                steps = [begin, *filter(None, [connection.begins_with]), *([_WHICH] if writes else [])]
+                last = _last_value(connection.execute(b"; ".join(steps)))
+                connection.number = last if writes else ""
                 return connection
             except psycopg.Error as error:
                 dead = is_dead(connection, error)
@@ -232,9 +241,9 @@ class Connections:
                     raise
                 time.sleep(_PAUSE_S)
 
-    def _dial(self, **more: Any) -> Connection:
+    def _dial(self) -> Connection:
         try:
-            return self._dialling.plain(**more)
+            return self._dialling.plain()
         except psycopg.Error as error:
             raise unreachable(error, self.location) from error
 

@@ -345,13 +345,18 @@ CREATE INDEX messages_withdrawn ON messages (conversation_id, identity) WHERE wi
 MIGRATIONS: tuple[str, ...] = (_BASE, _REMOVALS, _INTEGRITY_JOBS, _FAST_READS, _WITHDRAWN)
 
 
-def prepare_schema(connection: Connection, schema: str) -> None:
-    """Creates or updates the schema, one process at a time; raises when a newer version made it."""
+def prepare_schema(connection: Connection, schema: str, *, create: bool = True) -> None:
+    """Creates or updates the schema, one process at a time; raises when a newer version made it.
+
+    Raises `StoreUnavailable` when it is not there and ``create`` is false.
+    """
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", (_MIGRATION_LOCK, schema))
         version = schema_version(connection, schema)
         if version >= len(MIGRATIONS):
             return
+        if version == 0 and not create:
+            raise StoreUnavailable(f"there is no schema {schema} of this package in the database")
         # Asked first, since making a schema that is there still needs the right to make one.
         if connection.execute("SELECT to_regnamespace(%s)", (f'"{schema}"',)).fetchone() == (None,):
             connection.execute(f'CREATE SCHEMA "{schema}"')

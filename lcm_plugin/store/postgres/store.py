@@ -61,7 +61,13 @@ class PostgresStore:
     """Opens, migrates and serves one schema of one database."""
 
     def __init__(
-        self, url: str, *, durability: str = "normal", busy_timeout_ms: int = 5_000, read_only: bool = False
+        self,
+        url: str,
+        *,
+        durability: str = "normal",
+        busy_timeout_ms: int = 5_000,
+        read_only: bool = False,
+        create: bool = True,
     ) -> None:
         plain, schema = split_schema(url)
         self._connections = Connections(
@@ -74,7 +80,7 @@ class PostgresStore:
                     require_schema(connection, schema)
             else:
                 with self._connections.writing() as connection:
-                    prepare_schema(connection, schema)
+                    prepare_schema(connection, schema, create=create)
         except BaseException:
             self._connections.close()
             raise
@@ -124,6 +130,10 @@ class PostgresStore:
         """None: they are made with the server's own tools."""
         return []
 
+    def siblings(self) -> list[str]:
+        """None: each database and schema of a server keeps its payloads itself."""
+        return []
+
     def open_copy(self, path: str) -> AbstractContextManager[PostgresStore]:
         """Refuses, since there are none."""
         raise StoreUnavailable(f"{self.location} has no copy {path}")
@@ -132,7 +142,9 @@ class PostgresStore:
         """Frees the space of deleted rows for reuse; with ``scrub`` rewrites the tables, which locks each meanwhile."""
         with self._connections.outside_transactions() as connection:
             for table in _GROWING:
-                connection.execute(f"VACUUM {'FULL ' if scrub else ''}{table}".encode())
+                connection.execute(
+                    f'VACUUM {"FULL " if scrub else ""}"{self._connections.schema}".{table}'.encode()
+                )
 
     def close(self) -> None:
         """Closes every connection."""

@@ -41,7 +41,8 @@ class PatientConnection(psycopg.Connection[tuple[Any, ...]]):
 
     ``patience`` is how long (seconds) it waits before the first look; ``dial`` makes another connection to the same
     server. ``incarnation`` changes whenever the server starts anew; ``direct`` is false when something in between
-    shares its connections. ``number`` is that of the write transaction it is in.
+    shares its connections; each transaction
+    then ``begins_with`` our settings. ``number`` is that of the write transaction it is in.
     """
 
     def __init__(self, *args: Any, **more: Any) -> None:
@@ -52,6 +53,7 @@ class PatientConnection(psycopg.Connection[tuple[Any, ...]]):
         self.incarnation = ""
         self.number = ""
         self.direct = False
+        self.begins_with = b""
         self.patience = 0.0
         self.dial: Callable[[], psycopg.Connection[tuple[Any, ...]]] | None = None
 

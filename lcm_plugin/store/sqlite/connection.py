@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from lcm_plugin.errors import EngineClosed, LcmError, StoreBusy, StoreError, StoreUnavailable
+from lcm_plugin.private_files import make_private_folder
 from lcm_plugin.store.records import FileMoved
 from lcm_plugin.store.sqlite.ground import (
     OpenFile,
@@ -411,7 +412,7 @@ def create_private_file(path: Path) -> None:
     if path.exists():
         return
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private_folder(path.parent)
         handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         os.close(handle)
         try:

@@ -15,6 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from lcm_plugin.private_files import make_private_folder
+
 FileIdentity = tuple[int, int]
 
 _LOG, _INDEX = "-wal", "-shm"
@@ -66,7 +68,7 @@ def put_back(connection: sqlite3.Connection, file: OpenFile) -> bool:
 
     Leaves a write transaction open on ``connection``, so that no other process can commit to the deleted file any more.
     """
-    file.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_private_folder(file.path.parent)
     copy = write_out(connection, file.path.parent, file.path.name)
     try:
         file.take_log_away()

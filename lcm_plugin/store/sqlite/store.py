@@ -23,7 +23,7 @@ from lcm_plugin.store.sqlite.connection import (
 from lcm_plugin.store.sqlite.messages import SqliteMessages
 from lcm_plugin.store.sqlite.schema import SCHEMA_VERSION, migrate, schema_version
 from lcm_plugin.store.sqlite.search import SearchChanges
-from lcm_plugin.store.sqlite.siblings import needed_by_others
+from lcm_plugin.store.sqlite.siblings import needed_by_others, siblings
 from lcm_plugin.store.sqlite.transfer import SqliteTransfer
 from lcm_plugin.store.tables.context import ContextTable
 from lcm_plugin.store.tables.conversations import ConversationTable
@@ -69,6 +69,7 @@ class SqliteStore:
         durability: str = "normal",
         busy_timeout_ms: int = 5_000,
         read_only: bool = False,
+        create: bool = True,
         copy_before_migrating: bool = True,
     ) -> None:
         self.path = Path(path).expanduser()
@@ -76,9 +77,9 @@ class SqliteStore:
         self._connections = Connections(
             self.path, durability=durability, busy_timeout_ms=busy_timeout_ms, read_only=read_only
         )
+        if (read_only or not create) and not self.path.exists():
+            raise StoreUnavailable(f"there is no database at {self.path}")
         if read_only:
-            if not self.path.exists():
-                raise StoreUnavailable(f"there is no database at {self.path}")
             self._connections.open(self._require_present_schema)
         else:
             create_private_file(self.path)
@@ -148,6 +149,10 @@ class SqliteStore:
         """The copies beside the file, which have its name and end in ``.bak``."""
         found = self.path.absolute().parent.glob(f"{glob.escape(self.path.name)}.*.bak")
         return sorted(str(path) for path in found if path.is_file() and not path.is_symlink())
+
+    def siblings(self) -> list[str]:
+        """Other databases in the folder; one that cannot be opened counts, too."""
+        return [str(path) for path in siblings(self.path)]
 
     @contextmanager
     def open_copy(self, path: str) -> Iterator[SqliteStore]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from lcm_plugin.store.records import FileRecord
@@ -32,6 +33,29 @@ class FileTable(Transaction):
             limit=limit,
         )
         return [file_record(row) for row in rows]
+
+    def newest_files(self, conversation_ids: Sequence[int] | None, *, limit: int) -> list[FileRecord]:
+        where, values = self._among(conversation_ids)
+        rows = self.all(
+            f"SELECT {FILE_COLUMNS} FROM large_files {where} ORDER BY conversation_id DESC, file_id LIMIT :limit",
+            limit=limit,
+            **values,
+        )
+        return [file_record(row) for row in rows]
+
+    def count_files(self, conversation_ids: Sequence[int] | None, *, most: int) -> int:
+        where, values = self._among(conversation_ids)
+        row = self.one(
+            f"SELECT count(*) FROM (SELECT file_id FROM large_files {where} LIMIT :most) counted",
+            most=most,
+            **values,
+        )
+        return int(row[0]) if row else 0
+
+    def _among(self, conversation_ids: Sequence[int] | None) -> tuple[str, dict[str, Any]]:
+        if conversation_ids is None:
+            return "", {}
+        return f"WHERE conversation_id {self.sql.any_of('ids')}", {"ids": self.sql.array(conversation_ids)}
 
     def blob(self, sha256: str) -> bytes | None:
         row = self.one("SELECT data FROM file_blobs WHERE sha256 = :digest", digest=sha256)

@@ -208,15 +208,15 @@ class RemovalTable(MessageTable, DerivedIndexes):
         return unused
 
     def unreferenced(self, records: Sequence[FileRecord]) -> list[FileRecord]:
-        digests = {record.sha256 for record in records}
-        needed = set(self.known_digests(sorted(digests)))
-        needed |= self.needed_by_others(digests - needed)
+        needed = set(self.known_digests(sorted({record.sha256 for record in records})))
         free = [record for record in records if record.sha256 not in needed]
         self.run(
             f"DELETE FROM file_blobs WHERE sha256 {self.sql.any_of('digests')}",
             digests=self.sql.array([record.sha256 for record in free]),
         )
-        return free
+        # Only files are shared with databases beside this one; blobs are its own.
+        needed_there = self.needed_by_others({record.sha256 for record in free})
+        return [record for record in free if record.sha256 not in needed_there]
 
     def known_digests(self, digests: Sequence[str]) -> list[str]:
         self.hold_files()
