@@ -18,6 +18,7 @@ class UniqueIds:
 
     def __init__(self) -> None:
         self._used: set[str] = set()
+        self._numbers: dict[str, int] = {}
 
     def are_new(self, call_ids: Sequence[str]) -> bool:
         """Takes ids as they are if none of them was used before; False, and nothing taken, otherwise."""
@@ -30,11 +31,12 @@ class UniqueIds:
     def name(self, call_id: str, default: str) -> str:
         """The id itself the first time, a numbered one later; ``default`` for a call without an id."""
         call_id = call_id or default
-        candidate, number = call_id, 2
+        candidate, number = call_id, self._numbers.get(call_id, 2)
         while (reduced := _reduced(candidate)) in self._used:
             suffix = f"-{number}"
             candidate = call_id[: max(_LONGEST, len(call_id)) - len(suffix)] + suffix
             number += 1
+        self._numbers[call_id] = number
         self._used.add(reduced)
         return candidate
 

@@ -8,7 +8,7 @@ from lcm_plugin.assembly.entries import Answer, Caller, Direct, Entry, Orphans, 
 from lcm_plugin.assembly.ids import UniqueIds
 from lcm_plugin.assembly.render import Rendered
 from lcm_plugin.messages.markup import notice_block
-from lcm_plugin.messages.shape import answer_like, only_results, rename_calls, words_beside_results
+from lcm_plugin.messages.shape import answers_like, only_results, rename_calls, words_beside_results
 
 NO_RESULT = "[lcm: no result of this call was recorded]"
 
@@ -77,8 +77,8 @@ class Output:
             self._messages.append(_result(result, slots, names, whole))
             if whole is result:
                 self._said.add(result.ordinal)
-        for index in missing:
-            self._messages.append(Placed(answer_like(item.message, names[index], index, NO_RESULT), None))
+        made = answers_like(item.message, [(index, names[index]) for index in missing], NO_RESULT)
+        self._messages += [Placed(message, None) for message in made]
         made_up = any(answer.is_synthetic for answer in caller.slots if answer)
         if (missing and results) or made_up:
             self._open.append(f"{item.ref}:{missing}:{made_up}")

@@ -12,10 +12,10 @@ from lcm_plugin.assembly.stubs import LEAST_TOKENS, STUB_TOKENS, shortened
 from lcm_plugin.ingest.shown import holds_media, shown_to_models
 from lcm_plugin.messages.blocks import is_assistant, is_instruction
 from lcm_plugin.messages.markup import summary_block
+from lcm_plugin.messages.presentable import presentable
 from lcm_plugin.messages.shape import (
     answer_ids,
     call_ids,
-    presentable,
     reasoning_author,
     same_model,
     without_reasoning,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from lcm_plugin.compaction.chunks import Chunk
 from lcm_plugin.messages.blocks import is_call_body
+from lcm_plugin.messages.sendable import parse_json
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Part, StoredMessage, Summary
 from lcm_plugin.summarize.base import SourceBlock
@@ -144,7 +145,7 @@ def _part_text(part: Part) -> str:
 
 def _one_line(text: str) -> str:
     try:
-        value = json.loads(text)
+        value = parse_json(text)
     except ValueError:
         return text
     return json.dumps(value, ensure_ascii=False) if not isinstance(value, str) else value

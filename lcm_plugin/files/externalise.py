@@ -21,6 +21,7 @@ from lcm_plugin.files.store import FileFolder
 from lcm_plugin.ingest.shown import is_shown_media
 from lcm_plugin.messages.blocks import Call
 from lcm_plugin.messages.paths import get_at, put_at
+from lcm_plugin.messages.shape import copy_message
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import FileRecord, Part
 from lcm_plugin.types import Message
@@ -61,7 +62,7 @@ class PayloadStore:
         payloads = find_payloads(message, self._count, self._threshold, call=call, exempt=self._exempt)
         if not payloads:
             return Externalised(message, {})
-        visible = json.loads(json.dumps(message))
+        visible = copy_message(message)
         stand_ins: dict[str, tuple[str, str, str]] = {}
         files: dict[str, FileRecord] = {}
         blobs: dict[str, bytes] = {}

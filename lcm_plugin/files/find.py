@@ -11,7 +11,6 @@ from __future__ import annotations
 import base64
 import binascii
 import fnmatch
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,9 +20,11 @@ from lcm_plugin.config import INSTRUCTION_FILES
 from lcm_plugin.files.references import MARK, reference_id
 from lcm_plugin.messages.blocks import Call
 from lcm_plugin.messages.paths import join_path
+from lcm_plugin.messages.sendable import parse_json
 from lcm_plugin.types import Message
 
 Reason = Literal["large_text", "inline_base64"]
+Steps = tuple[str | int, ...]
 
 OWN_TOOL_PREFIX = "lcm_"
 _CHARS_PER_TOKEN_MAX = 64
@@ -127,22 +128,31 @@ def replace_slices(text: str, slices: Sequence[tuple[int, int, str]]) -> str:
 
 
 def _in_string(
-    path: str,
+    steps: Steps,
     key: str,
     value: str,
     holder: Mapping[str, Any],
     count: Callable[[str], int],
     threshold: int | None,
 ) -> list[Payload]:
-    blob = _whole_blob(path, key, value, holder)
+    blob = _whole_blob(steps, key, value, holder)
     if blob is not None:
         return [blob]
-    embedded = _embedded_blobs(path, value, holder)
+    embedded = _embedded_blobs(steps, value)
     rest = replace_slices(value, [(item.start, item.end, "") for item in embedded])
     if threshold is not None and _is_large(rest, count, threshold) and reference_id(value) is None:
         mime = _holder_mime(holder) or ("application/json" if key == "arguments" else "")
         return [
-            Payload(path, 0, len(value), encode(value), "utf-8", mime, _holder_name(holder), "large_text")
+            Payload(
+                join_path(steps),
+                0,
+                len(value),
+                encode(value),
+                "utf-8",
+                mime,
+                _holder_name(holder),
+                "large_text",
+            )
         ]
     return embedded
 
@@ -153,7 +163,7 @@ def _is_large(text: str, count: Callable[[str], int], threshold: int) -> bool:
     return len(text) > threshold * _CHARS_PER_TOKEN_MAX or count(text) > threshold
 
 
-def _whole_blob(path: str, key: str, value: str, holder: Mapping[str, Any]) -> Payload | None:
+def _whole_blob(steps: Steps, key: str, value: str, holder: Mapping[str, Any]) -> Payload | None:
     """The payload of a value that is nothing but a blob: a data URL, or a binary block's data."""
     url = _WHOLE_URL.match(value)
     if url is not None:
@@ -166,12 +176,12 @@ def _whole_blob(path: str, key: str, value: str, holder: Mapping[str, Any]) -> P
     if decoded is None:
         return None
     data, encoding = decoded
-    return Payload(path, start, len(value), data, encoding, mime, _holder_name(holder), "inline_base64")
+    name = _holder_name(holder)
+    return Payload(join_path(steps), start, len(value), data, encoding, mime, name, "inline_base64")
 
 
-def _embedded_blobs(path: str, value: str, holder: Mapping[str, Any]) -> list[Payload]:
-    # A blob holds no blanks, and splitting is far cheaper than searching.
-    if len(value) < _EMBEDDED_MIN_CHARS or max(map(len, value.split()), default=0) < _EMBEDDED_MIN_CHARS:
+def _embedded_blobs(steps: Steps, value: str) -> list[Payload]:
+    if not _has_long_run(value):
         return []
     found = []
     for match in _EMBEDDED.finditer(value):
@@ -187,8 +197,20 @@ def _embedded_blobs(path: str, value: str, holder: Mapping[str, Any]) -> list[Pa
                 else ""
             )
             start, end = match.span(group)
-            found.append(Payload(path, start, end, *decoded, mime, "", "inline_base64"))
+            found.append(Payload(join_path(steps), start, end, *decoded, mime, "", "inline_base64"))
     return found
+
+
+def _has_long_run(value: str) -> bool:
+    """Whether a blob may be in a text: one holds no blanks, and looking for blanks is far cheaper than searching."""
+    start = 0
+    while start + _EMBEDDED_MIN_CHARS <= len(value):
+        piece = value[start : start + _EMBEDDED_MIN_CHARS]
+        blank = max(piece.rfind(" "), piece.rfind("\n"), piece.rfind("\t"), piece.rfind("\r"))
+        if blank < 0:
+            return True
+        start += blank + 1
+    return False
 
 
 def _looks_encoded(text: str) -> bool:
@@ -246,14 +268,14 @@ def _to_base64(data: bytes, name: str, wrap: str) -> str:
     return line_break.join(lines) + (line_break if match.group(3) else "")
 
 
-def _strings(message: Message) -> Iterator[tuple[str, str, str, Mapping[str, Any]]]:
-    """Every string value: its path, its key, the string, and the mapping that holds it."""
-    stack: list[tuple[tuple[str | int, ...], str, Any, Mapping[str, Any]]] = [((), "", message, message)]
+def _strings(message: Message) -> Iterator[tuple[Steps, str, str, Mapping[str, Any]]]:
+    """Every string value: the steps to it, its key, the string, and the mapping that holds it."""
+    stack: list[tuple[Steps, str, Any, Mapping[str, Any]]] = [((), "", message, message)]
     while stack:
         path, key, value, holder = stack.pop()
         if isinstance(value, str):
             if key not in _IDENTITY_KEYS:
-                yield join_path(path), key, value, holder
+                yield path, key, value, holder
         elif isinstance(value, Mapping):
             stack += [((*path, name), name, item, value) for name, item in reversed(list(value.items()))]
         elif isinstance(value, (list, tuple)):
@@ -290,8 +312,8 @@ def _reads_instructions(call: Call | None, exempt: Sequence[str]) -> bool:
     arguments = call.arguments if call else None
     if isinstance(arguments, str) and len(arguments) < 65_536:
         try:
-            arguments = json.loads(arguments)
-        except (ValueError, RecursionError):
+            arguments = parse_json(arguments)
+        except ValueError:
             return False
     if not isinstance(arguments, Mapping):
         return False

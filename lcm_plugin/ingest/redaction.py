@@ -16,6 +16,7 @@ from typing import Any
 import re2
 
 from lcm_plugin.errors import ConfigError
+from lcm_plugin.messages.sendable import parse_json
 from lcm_plugin.types import Message
 
 MARK = "[REDACTED]"
@@ -127,8 +128,8 @@ class Redactor:
     def _arguments(self, raw: str) -> str:
         """A call's arguments stay valid JSON when they were."""
         try:
-            parsed = json.loads(raw)
-        except (ValueError, RecursionError):
+            parsed = parse_json(raw)
+        except ValueError:
             return self.text(raw)
         redacted = self._value(parsed)
         if redacted != parsed:

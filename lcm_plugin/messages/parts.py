@@ -189,7 +189,13 @@ def lift_deeper(message: Message, lifted: Sequence[Lifted], paths: Iterable[str]
     """
     known = {join_path(part.path) for part in lifted}
     deeper = [_lifted_at(message, path) for path in paths if path not in known]
-    return [*(_without(part, deeper) for part in lifted), *deeper]
+    outer = {part.path for part in lifted}
+    inner: dict[Steps, list[Steps]] = {}
+    for item in deeper:
+        for depth in range(1, len(item.path)):
+            if item.path[:depth] in outer:
+                inner.setdefault(item.path[:depth], []).append(item.path[depth:])
+    return [*(_without(part, inner.get(part.path, ())) for part in lifted), *deeper]
 
 
 def _lifted_at(message: Message, path: str) -> Lifted:
@@ -201,11 +207,7 @@ def _lifted_at(message: Message, path: str) -> Lifted:
     return Lifted(tuple(steps), holder, "file")
 
 
-def _without(part: Lifted, deeper: Sequence[Lifted]) -> Lifted:
-    depth = len(part.path)
-    inner = [
-        item.path[depth:] for item in deeper if len(item.path) > depth and item.path[:depth] == part.path
-    ]
+def _without(part: Lifted, inner: Sequence[Steps]) -> Lifted:
     if not inner:
         return part
     value = _copy(part.value)

@@ -15,6 +15,7 @@ from typing import Any
 INSTRUCTION_ROLES = frozenset({"system", "developer"})
 RESULT_ROLES = frozenset({"tool", "function"})
 ASSISTANT_ROLES = frozenset({"assistant", "model"})
+ROLES = INSTRUCTION_ROLES | RESULT_ROLES | ASSISTANT_ROLES | {"user"}
 REASONING_KEYS = ("reasoning_content", "reasoning", "thinking", "reasoning_details", "thinking_blocks")
 """Keys of a message under which hosts keep a model's reasoning."""
 
@@ -74,6 +75,14 @@ class BlockType:
     id_is_name: bool = False
     answer: str = ""
     text_key: str = ""
+
+    @property
+    def object_input(self) -> bool:
+        """Whether a call's input is an object, not a text."""
+        return self.answer in _ANSWERS_TO_OBJECTS
+
+
+_ANSWERS_TO_OBJECTS = frozenset({"tool_result", "toolResult", "functionResponse", "function_response"})
 
 
 def _paths(*dotted: str) -> tuple[Path, ...]:

@@ -7,7 +7,6 @@ OpenAI's shape, Anthropic's content blocks, and Gemini's ``parts``.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +24,8 @@ from lcm_plugin.messages.blocks import (
     is_blank,
     is_instruction,
 )
-from lcm_plugin.messages.table import Kind, type_of
+from lcm_plugin.messages.sendable import is_json_object, is_sendable
+from lcm_plugin.messages.table import ROLES, Kind, type_of
 from lcm_plugin.types import Message
 
 
@@ -111,17 +111,15 @@ class Rules:
         return found
 
 
-def is_json_object(text: str) -> bool:
-    """Whether a text is one JSON object."""
-    try:
-        return isinstance(json.loads(text), dict)
-    except ValueError:
-        return False
-
-
 def _seen(message: Message) -> _Seen:
     role = str(message["role"])
     one = _Seen("assistant" if is_assistant(role) else role, [], [], [], named="parts" not in message)
+    if role not in ROLES:
+        one.faults.append(f"the role {role}")
+    if not is_sendable(message):
+        one.faults.append("a value that is not JSON in UTF-8")
+    if not isinstance(message.get(content_key(message)), (str, list, type(None))):
+        one.faults.append("content that is neither a text nor a list")
     calls = message.get("tool_calls")
     if calls:
         _look_at_calls(calls, one)
@@ -155,6 +153,8 @@ def _look_at_blocks(blocks: list[Any], one: _Seen) -> None:
     for block in blocks:
         if blank_block(block):
             one.faults.append("a blank block")
+        elif not isinstance(block, dict):
+            one.faults.append("a block that is not a dict")
         if awaits_answer(block):
             one.calls.append(_id(call_id(block), "a call without an id", one))
         if answers_another(block):

@@ -6,6 +6,7 @@ compaction is, so that any number of workers share a database and one that dies 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -223,3 +224,12 @@ class JobWriter(Protocol):
 
         False when the lease was lost.
         """
+
+
+def is_json(text: str | bytes) -> bool:
+    """Whether a stored text is JSON to who reads it back: NaN and infinities count, as they were handed over."""
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True

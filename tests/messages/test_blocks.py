@@ -19,7 +19,8 @@ from lcm_plugin.messages.blocks import (
 )
 from lcm_plugin.messages.identity import identity_of
 from lcm_plugin.messages.parts import lift
-from lcm_plugin.messages.shape import answer_ids, answer_like, call_ids, presentable, rename_calls
+from lcm_plugin.messages.presentable import presentable
+from lcm_plugin.messages.shape import answer_ids, answers_like, call_ids, rename_calls
 from lcm_plugin.messages.table import Kind, type_of
 from lcm_plugin.messages.validate import validate
 
@@ -74,7 +75,7 @@ def test_a_call_of_any_provider_is_found_renamed_and_answered_in_its_shape(
     assert calls_answered(message) == ()
     renamed = rename_calls(message, ["c1-2"])
     assert call_ids(renamed) == ("c1-2",)
-    answer = answer_like(renamed, "c1-2", 0, "nothing")
+    (answer,) = answers_like(renamed, [(0, "c1-2")], "nothing")
     assert answer_ids(answer) == ("c1-2",)
     assert validate([{"role": "user", "content": "q"}, renamed, answer]) == []
 

@@ -33,6 +33,7 @@ from lcm_plugin.messages.blocks import (
     call_id,
     first_at,
 )
+from lcm_plugin.messages.sendable import parse_json
 from lcm_plugin.messages.table import type_of
 from lcm_plugin.types import HOST_DATA, Message
 
@@ -168,7 +169,7 @@ def _tool_calls(message: Message) -> list[dict[str, Any]]:
 def _tool_call(call_id: Any, name: Any, arguments: Any) -> dict[str, Any]:
     if isinstance(arguments, str):
         try:
-            arguments = json.loads(arguments or "{}")
+            arguments = parse_json(arguments or "{}")
         except ValueError:
             arguments = {"unreadable_arguments": arguments}
     args = arguments if isinstance(arguments, dict) else {"arguments": arguments}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from lcm_plugin.hosts.openai_agents.items import HOST, Item, StoredItems, assistant_message, stored_items
 from lcm_plugin.hosts.openai_agents.shown import shown_items
-from lcm_plugin.messages.shape import presentable
+from lcm_plugin.messages.presentable import presentable
 from lcm_plugin.types import HOST_DATA, Message, Session
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
 
+from lcm_plugin.messages.sendable import parse_json
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Item, Part, StoredMessage, Summary
 
@@ -77,7 +78,7 @@ def first_line(text: str, length: int = 80) -> str:
 def indented_json(text: str) -> str:
     """A JSON text set out over lines; any other text as it is."""
     try:
-        value = json.loads(text)
+        value = parse_json(text)
     except ValueError:
         return text
     return json.dumps(value, indent=2, ensure_ascii=False) if isinstance(value, (dict, list)) else text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -12,7 +11,7 @@ from functools import cache
 import psycopg
 from psycopg import errors as pg
 
-from lcm_plugin.store.integrity import AuditStopped, Breach
+from lcm_plugin.store.integrity import AuditStopped, Breach, is_json
 from lcm_plugin.store.postgres.schema import MIGRATIONS, trigram_indexes
 from lcm_plugin.store.postgres.transaction import PostgresStatements
 from lcm_plugin.store.tables.audit import AuditTable
@@ -51,7 +50,7 @@ class PostgresAudit(AuditTable, PostgresStatements):
 
     def unreadable_json(self, conversation_id: int | None, *, hidden: bool) -> Iterator[Breach]:
         for *found, text in self.stream(_STORED_JSON, here=conversation_id, hidden=hidden):
-            if not _is_json(text):
+            if not is_json(text):
                 yield Breach(*found)
 
     def structure_faults(self) -> list[Breach]:
@@ -130,11 +129,3 @@ def word_columns() -> list[tuple[str, str]]:
     """The tables with a generated column of words, and how it is defined."""
     definitions = _GENERATED.findall(MIGRATIONS[0])
     return list(zip(("message_parts", "summaries"), definitions, strict=True))
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except ValueError:
-        return False
-    return True
