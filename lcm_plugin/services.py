@@ -174,7 +174,7 @@ def build_services(
             subagents.granted,
         ),
         lifecycle=Lifecycle(store, events, clock),
-        assembler=Assembler(Renderer(counter, config.timezone, read_part), counter),
+        assembler=Assembler(Renderer(counter, config.timezone, read_part), counter, events),
         compaction=Compaction(
             config, store, summarizer, counter, calibration, windows, background, events, clock
         ),

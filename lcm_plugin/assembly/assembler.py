@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from operator import is_
 
+from lcm_plugin.assembly.check import ContextCheck
 from lcm_plugin.assembly.entries import Paired
 from lcm_plugin.assembly.notices import (
     ALONE,
@@ -41,11 +42,10 @@ from lcm_plugin.assembly.view import (
     older_summaries,
     own_turn_spans,
 )
-from lcm_plugin.errors import LcmError
+from lcm_plugin.events import EventBus
 from lcm_plugin.messages.markup import notice_block
 from lcm_plugin.messages.shape import copy_message, only_call
 from lcm_plugin.messages.tokens import TokenCounter
-from lcm_plugin.messages.validate import Rules
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Conversation
 from lcm_plugin.types import Context, Message
@@ -106,27 +106,19 @@ class _Draft:
     opening: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Passed:
-    """A context that held to the rules, and the rules' state behind its last message."""
-
-    messages: list[Message]
-    rules: Rules
-
-
 class Assembler:
     """Assembles contexts. Thread-safe."""
 
-    def __init__(self, renderer: Renderer, counter: TokenCounter) -> None:
+    def __init__(self, renderer: Renderer, counter: TokenCounter, events: EventBus) -> None:
         self._renderer = renderer
         self._counter = counter
         self._views = Views(renderer)
         self._lock = threading.Lock()
         self._contexts: OrderedDict[tuple[Conversation, Request], Context] = OrderedDict()
-        self._passed: OrderedDict[int, _Passed] = OrderedDict()
+        self._check = ContextCheck(counter.message, events)
 
     def assemble(self, reader: Reader, conversation: Conversation, request: Request) -> Context:
-        """The context of one conversation; raises `LcmError` rather than return what providers refuse."""
+        """The context of one conversation, such as every provider takes."""
         key = (conversation, request)
         with self._lock:
             context = self._contexts.get(key)
@@ -134,27 +126,10 @@ class Assembler:
             view = self._views.open(reader, conversation)
             context = _Assembly(self._renderer, self._counter, self._views, reader, view, request).context()
             self._views.keep(view)
-            self._check(conversation.conversation_id, context.messages)
+            context = self._check.sound(conversation.conversation_id, context)
             if view.media == 0:
                 self._remember(key, context)
         return replace(context, messages=[copy_message(message) for message in context.messages])
-
-    def _check(self, conversation_id: int, messages: list[Message]) -> None:
-        """Applies the rules to what was added since the last context, or to all of it."""
-        with self._lock:
-            passed = self._passed.get(conversation_id)
-        if passed is not None and messages[: len(passed.messages)] == passed.messages:
-            rules, fresh = passed.rules.copy(), messages[len(passed.messages) :]
-        else:
-            rules, fresh = Rules(), messages
-        faults = rules.read(fresh)
-        passed = _Passed(messages, rules.copy())
-        if faults := faults + rules.end():
-            raise LcmError(f"the assembled context breaks a provider's rule: {'; '.join(faults[:3])}")
-        with self._lock:
-            self._passed[conversation_id] = passed
-            while len(self._passed) > _CONTEXTS:
-                self._passed.popitem(last=False)
 
     def _remember(self, key: tuple[Conversation, Request], context: Context) -> None:
         with self._lock:

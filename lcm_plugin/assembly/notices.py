@@ -19,6 +19,9 @@ IGNORED = "This session is ignored (`ignoreSessionPatterns`): nothing of it is s
 OPENING = "The conversation begins with the assistant."
 OPENING_TOKENS = 96
 _MOST_RUNS = 6
+FAULTY = (
+    "Some messages are left out, since no provider would take them. They are stored: lcm_grep finds them."
+)
 
 
 def left_out_text(items: Sequence[Rendered], left_out: Sequence[Rendered], older: str | None) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -10,8 +11,8 @@ from typing import Any, Literal
 
 from lcm_plugin.assembly.stubs import LEAST_TOKENS, STUB_TOKENS, shortened
 from lcm_plugin.ingest.shown import holds_media, shown_to_models
-from lcm_plugin.messages.blocks import is_assistant, is_instruction
-from lcm_plugin.messages.markup import summary_block
+from lcm_plugin.messages.blocks import id_text, is_assistant, is_instruction
+from lcm_plugin.messages.markup import summary_block, unshown_line
 from lcm_plugin.messages.presentable import presentable
 from lcm_plugin.messages.shape import (
     answer_ids,
@@ -21,11 +22,14 @@ from lcm_plugin.messages.shape import (
     without_reasoning,
     words_beside_results,
 )
+from lcm_plugin.messages.table import ROLES
 from lcm_plugin.messages.tokens import TokenCounter
+from lcm_plugin.messages.validate import faults_in
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Item, MessageHead, Part, StoredMessage, Summary
 from lcm_plugin.types import Message
 
+logger = logging.getLogger(__name__)
 _CACHE_TOKENS = 1_000_000
 _LENGTHS = 16_384
 
@@ -91,7 +95,7 @@ class Renderer:
     def message_at(self, reader: Reader, conversation_id: int, seqs: Sequence[int]) -> dict[int, Message]:
         """Messages by seq, presentable: calls whose results came when they stood no longer in the context."""
         found = reader.messages_at(conversation_id, seqs)
-        shown = {stored.head.seq: presentable(shown_to_models(stored, self._read_file)) for stored in found}
+        shown = {one.head.seq: _shown(shown_to_models(one, self._read_file), one.head.ref) for one in found}
         return {seq: message for seq, message in shown.items() if message is not None}
 
     def for_model(self, rendered: Rendered, model: str | None) -> Rendered | None:
@@ -178,10 +182,10 @@ class Renderer:
 
     def _rendered(self, stored: StoredMessage) -> Rendered | None:
         message = shown_to_models(stored, self._read_file)
-        shown = presentable(message)
+        head = stored.head
+        shown = _shown(message, head.ref)
         if shown is None:
             return None
-        head = stored.head
         tokens = head.tokens if shown is message else self._counter.message(shown)
         calls, answers = call_ids(shown) if is_assistant(head.role) else (), answer_ids(shown)
         return Rendered(
@@ -258,6 +262,21 @@ def _key(head: MessageHead) -> tuple[int, int]:
 
 def _version(head: MessageHead) -> int:
     return head.identity ^ head.tokens
+
+
+def _shown(message: Message, ref: str) -> Message | None:
+    """The message as providers take it; a line with its id where it still breaks a rule by itself."""
+    try:
+        shown = presentable(message)
+        sound = shown is None or not faults_in(shown)
+    except Exception:  # a message is data from anywhere; whatever it does here, the context goes on
+        logger.exception("%s cannot be shown", ref)
+        shown, sound = None, False
+    if sound:
+        return shown
+    role = message["role"] if message["role"] in ROLES else "user"
+    call = {"tool_call_id": id_text(message.get("tool_call_id"))} if role == "tool" else {}
+    return {"role": role, **call, "content": unshown_line(ref)}
 
 
 def _kind(role: str, calls: Sequence[str], answers: Sequence[str]) -> Kind:

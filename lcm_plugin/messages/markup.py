@@ -83,6 +83,11 @@ def stub_line(ref: str, left_out: int, total: int) -> str:
     return f"[LCM cut {ref}: {left_out} of {total} tokens left out here; read all with lcm_describe]"
 
 
+def unshown_line(ref: str) -> str:
+    """The line that stands for a message that cannot be shown."""
+    return f"[LCM: {ref} cannot be shown here; read it with lcm_describe]"
+
+
 def summary_id_of(text: str) -> str | None:
     """The id of a text that is one of our summary blocks as a whole."""
     match = _SUMMARY.fullmatch(text.strip()) if text.lstrip().startswith("<summary ") else None

@@ -8,7 +8,7 @@ OpenAI's shape, Anthropic's content blocks, and Gemini's ``parts``.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from lcm_plugin.messages.blocks import (
@@ -37,6 +37,7 @@ class _Seen:
     calls: list[str]
     answers: list[str]
     faults: list[str]
+    loose: list[str] = field(default_factory=list)  # what pairing mends
     named: bool = True  # False where calls have no ids (Gemini): then names may recur
 
 
@@ -68,7 +69,7 @@ class Rules:
         found: list[str] = []
         for message in messages:
             one = _seen(message)
-            faults = [*one.faults, *self._order(one), *self._pairs(one)]
+            faults = [*one.faults, *one.loose, *self._order(one), *self._pairs(one)]
             found += [f"message {self._count}: {fault}" for fault in faults]
             self._last = one.role
             self._count += 1
@@ -109,6 +110,11 @@ class Rules:
                     found.append(f"the call id {call} is used twice")
                 self._used.add(call)
         return found
+
+
+def faults_in(message: Message) -> list[str]:
+    """What is wrong with a message by itself, whatever becomes of its calls and results."""
+    return _seen(message).faults
 
 
 def _seen(message: Message) -> _Seen:
@@ -159,7 +165,7 @@ def _look_at_blocks(blocks: list[Any], one: _Seen) -> None:
             one.calls.append(_id(call_id(block), "a call without an id", one))
         if answers_another(block):
             if not only_results:
-                one.faults.append("a tool result after other content")
+                one.loose.append("a tool result after other content")
             one.answers.append(_id(call_id(block), "a tool result without a call id", one))
             if _blank_result(block):
                 one.faults.append("an empty tool result")
@@ -189,5 +195,5 @@ def _blank_result(block: Mapping[str, Any]) -> bool:
 
 def _id(value: Any, fault: str, one: _Seen) -> str:
     if not value:
-        one.faults.append(fault)
+        one.loose.append(fault)
     return str(value or "")
