@@ -1,11 +1,11 @@
 """Fuzzes ingest with arbitrary JSON-like messages.
 
-    python benchmarks/fuzz_ingest.py [--examples 2000] [--seed 0] [--json]
+    python benchmarks/fuzz_ingest.py [--examples 2000] [--seed 0] [--database URL] [--json]
 
-Every example is a batch for a fresh conversation of one database. It must be stored as a whole or be
-refused with `InputError` and leave nothing behind. What was stored must come back equal, must be known
-when it is handed over again, and must assemble and compact without an exception but the documented one: a
-context that no provider would take is refused, and counted. A failing batch is shrunk by Hypothesis and
+Every example is a batch for a fresh conversation of one database. It must be stored as a whole or be refused with
+`InputError` and leave nothing behind. What was stored must come back equal, must be known when it is handed over
+again, and must compact without an exception. Every context must be one that every provider takes, in JSON and UTF-8;
+those from which an exchange had to be left out are counted as mended. A failing batch is shrunk by Hypothesis and
 printed; the exit code is then 1.
 """
 
@@ -27,10 +27,25 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from lcm_plugin import Engine, LcmConfig, Session
-from lcm_plugin.errors import InputError, LcmError
+from lcm_plugin.errors import InputError
+from lcm_plugin.events import Event
 from lcm_plugin.messages.convert import to_message
+from lcm_plugin.messages.table import KEYED, TYPES
+from lcm_plugin.messages.validate import validate
 
-ROLES = ["user", "assistant", "tool", "system", "developer", "function", "odd role"]
+ROLES = [
+    "user",
+    "user",
+    "assistant",
+    "assistant",
+    "tool",
+    "tool",
+    "system",
+    "developer",
+    "function",
+    "model",
+    "odd role",
+]
 WORDS = [
     "hello",
     "é漢字",
@@ -42,30 +57,24 @@ WORDS = [
     "[LCM File: file_",
     "HEARTBEAT_OK",
 ]
-BLOCK_TYPES = [
-    "text",
-    "image_url",
-    "thinking",
-    "tool_use",
-    "tool_result",
-    "file",
-    "input_audio",
-    "mystery",
-    "",
-    None,
-]
+BLOCK_TYPES = [*TYPES, "file", "mystery", "step-start", "new_tool_result", "", None]
 BLOCK_KEYS = [
     "text",
     "image_url",
     "thinking",
     "signature",
     "input",
-    "id",
-    "tool_use_id",
+    "output",
+    "name",
     "content",
     "source",
     "data",
+    "state",
 ]
+ID_KEYS = ["id", "call_id", "tool_use_id", "toolCallId", "callID"]
+IDS = ["c1", "c2", "exec:1"]
+# What looping and careless models write.
+ARGUMENTS = ["[" * 3_000, "[" * 900 + "]" * 900, '{"a": NaN}', '{"a": "\\ud83d"}', "{", "[]", ""]
 KEYS = [
     "text",
     "content",
@@ -111,18 +120,23 @@ def values(careless: bool = False) -> st.SearchStrategy[Any]:
 def messages(careless: bool = False) -> st.SearchStrategy[Any]:
     """A message with anything in any place; with ``careless`` also what is no message."""
     anything = values(careless)
-    block = st.fixed_dictionaries(
+    nothing = st.sampled_from([[], "", " ", None, {}])
+    ids = st.sampled_from(IDS) | anything
+    typed = st.fixed_dictionaries(
         {"type": st.sampled_from(BLOCK_TYPES)},
-        optional=dict.fromkeys(BLOCK_KEYS, anything),
+        optional=dict.fromkeys(BLOCK_KEYS, anything | nothing) | dict.fromkeys(ID_KEYS, ids),
     )
+    inside = dict.fromkeys(("name", "input", "args", "content", "response"), anything)
+    held = st.fixed_dictionaries({}, optional=inside | dict.fromkeys(("toolUseId", "id"), ids))
+    keyed = st.dictionaries(st.sampled_from(list(KEYED)), held | anything, min_size=1, max_size=2)
+    block = typed | typed | keyed
+    arguments = st.just("{}") | anything | st.sampled_from(ARGUMENTS)
     calls = st.lists(
         st.fixed_dictionaries(
             {"id": st.sampled_from(["c1", "c2", "exec:1"]) | anything},
             optional={
                 "type": st.just("function"),
-                "function": st.fixed_dictionaries(
-                    {"name": st.just("run") | anything, "arguments": st.just("{}") | anything}
-                )
+                "function": st.fixed_dictionaries({"name": st.just("run") | anything, "arguments": arguments})
                 | anything,
             },
         )
@@ -130,8 +144,13 @@ def messages(careless: bool = False) -> st.SearchStrategy[Any]:
         max_size=3,
     )
     shaped = st.fixed_dictionaries(
-        {"role": st.sampled_from(ROLES), "content": anything | st.lists(block, max_size=3)},
+        {
+            "role": st.sampled_from(ROLES),
+            "content": anything | nothing | st.lists(block | nothing, max_size=3),
+        },
         optional={
+            "parts": st.lists(block, max_size=2),
+            "model": st.sampled_from(["a", "b"]),
             "tool_calls": calls,
             "tool_call_id": st.sampled_from(["c1", "c2", "exec:1"]) | anything,
             "name": anything,
@@ -160,11 +179,16 @@ class Fuzzer:
         self._engine = engine
         self.outcomes: Counter[str] = Counter()
         self._number = 0
+        self._run = time.time_ns()
+        engine.events.subscribe(self._note)
+
+    def _note(self, event: Event) -> None:
+        self.outcomes["contexts mended"] += event.name == "assembly.mended"
 
     def run(self, batch: list[Any]) -> None:
         """One batch; raises when a promise is broken."""
         self._number += 1
-        session = Session(f"fuzz:{self._number}")
+        session = Session(f"fuzz:{self._run}:{self._number}")
         try:
             report = self._engine.ingest(session, batch)
         except InputError as error:
@@ -186,10 +210,10 @@ class Fuzzer:
         assert same(self._engine.messages(session), kept), "compaction changed what is stored"
 
     def _assemble(self, session: Session, budget: int) -> None:
-        try:
-            self._engine.assemble(session, budget)
-        except LcmError:
-            self.outcomes["contexts refused"] += 1
+        messages = self._engine.assemble(session, budget).messages
+        assert validate(messages) == [], "a context that no provider takes"
+        json.dumps(messages, ensure_ascii=False, allow_nan=False).encode()
+        self.outcomes["contexts"] += 1
 
 
 def assert_kept(batch: list[Any], kept: list[Any]) -> None:
@@ -214,12 +238,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--examples", type=int, default=2_000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--database", help="a PostgreSQL URL instead of a SQLite file")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     logging.disable(logging.CRITICAL)
     with tempfile.TemporaryDirectory() as folder:
         config = LcmConfig(
-            database=str(Path(folder) / "fuzz.db"),
+            database=options.database or str(Path(folder) / "fuzz.db"),
             large_file_token_threshold=1_000,
             fresh_tail_count=2,
             leaf_min_fanout=1,
