@@ -39,8 +39,6 @@ from lcm_plugin.types import Message
 EMPTY_RESULT = "(empty)"
 _LEGACY_ID = "call_"
 _NO_NAME = "unknown"
-# The tool of these calls is the type itself.
-_NAMELESS = frozenset({"local_shell_call", "shell_call", "apply_patch_call", "computer_call"})
 
 
 def presentable(message: Message) -> Message | None:
@@ -164,7 +162,7 @@ def _clean_block(block: Any) -> Any:
 def _clean_call(block: dict[str, Any]) -> dict[str, Any]:
     row, path = type_of(block), body_path(block) or type_of(block).body[0]
     value, name = at(block, path), first_at(block, row.name)
-    if row.name and not (isinstance(name, str) and name.strip()) and block.get("type") not in _NAMELESS:
+    if row.name and not (isinstance(name, str) and name.strip()):
         block = replaced(block, row.name[0], _NO_NAME)
     if row.object_input and not isinstance(value, dict):
         return replaced(block, path, parse_json(_as_json_object(value)))

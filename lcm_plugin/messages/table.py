@@ -112,9 +112,9 @@ def _call(answer: str) -> BlockType:
     return BlockType(Kind.CALL, CALL_INPUT, _CALL_ID, _NAME, answer=answer)
 
 
-def _item_call(answer: str) -> BlockType:
+def _item_call(answer: str, name: tuple[Path, ...] = _NAME) -> BlockType:
     body = (*CALL_INPUT, *_paths("action", "actions", "operation"))
-    return BlockType(Kind.CALL, body, _paths("call_id", "id", "toolCallId"), _NAME, answer=answer)
+    return BlockType(Kind.CALL, body, _paths("call_id", "id", "toolCallId"), name, answer=answer)
 
 
 def _whole(body: str, *output: str, id: str = "id", name: str = "name") -> BlockType:
@@ -145,15 +145,11 @@ TYPES: dict[str, BlockType] = {
     "tool_use": _call("tool_result"),
     **dict.fromkeys(("toolUse", "toolCall"), _call("toolResult")),
     **dict.fromkeys(("function_call", "functionCall", "tool_call"), _item_call("function_call_output")),
+    "custom_tool_call": _item_call("custom_tool_call_output"),
+    # The type is the tool.
     **{
-        name: _item_call(f"{name}_output")
-        for name in (
-            "custom_tool_call",
-            "local_shell_call",
-            "shell_call",
-            "apply_patch_call",
-            "computer_call",
-        )
+        name: _item_call(f"{name}_output", ())
+        for name in ("local_shell_call", "shell_call", "apply_patch_call", "computer_call")
     },
     **dict.fromkeys(("server_tool_use", "mcp_tool_use", "tool_search_call", "program"), _SERVER_CALL),
     "mcp_call": _whole("arguments", "output", "error"),
