@@ -2,12 +2,14 @@
 
     python benchmarks/faults.py [--rounds 1000] [--seed 1] [--json]
 
-Each round a process works as a host does: it hands its whole list to ``ingest`` (and sometimes compacts, prunes
-with /new or searches) and notes each acknowledgement in a pipe. Then one fault strikes: SIGKILL at a random
-moment, a disk that is full after so many bytes, the nth write or fsync failing with EIO or ENOSPC, or a clock
-that jumps by years. The next round begins on what is left and repeats what was not acknowledged, as a host
-would. After every round: each acknowledged message is there once, in order, byte for byte; no other is there
-but those of the call that was cut off; the integrity checker finds no error.
+Each round a process works as a host does. It hands its whole list to ``ingest``, or only what is new to the plugin's
+hooks (and sometimes compacts with a model that raises anything, prunes with /new, or calls tools with arguments
+that mean nothing), and notes each acknowledgement in a pipe. Some messages hold what JSON lacks, cannot be read at
+all, or are none. Then one fault strikes: SIGKILL at a random moment, a disk that is full after so many bytes, the nth
+write or fsync failing with EIO or ENOSPC, a clock that jumps by years, another writer that holds the database, or a
+fork whose child stores, too. The next round begins on what is left. After every round: each acknowledged message is
+there once, in order, as it was or as what could be kept of it; no other is there but those of the call that was cut
+off; the integrity checker finds no error. No hook and no tool raised, and every context could be encoded.
 
 EIO and ENOSPC come from a small library that is loaded before libc (a C compiler is needed; without one these
 rounds limit the size of files instead). The processes are forks of one that has loaded everything, so that a
@@ -26,19 +28,26 @@ import os
 import resource
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Iterator
+from asyncio import CancelledError
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
+from datetime import datetime, timedelta
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from lcm_plugin import Engine, LcmConfig, LcmError, Session
+from lcm_plugin import Engine, LcmConfig, LcmError, LcmPlugin, Session, Turn
+from lcm_plugin.messages.convert import broken_record, to_message
 
 LANE = Session("agent:faults:main", "run-1")
+CHILD_LANE = Session("agent:faults:child", "run-1")
 SETTINGS: dict[str, Any] = {
     "fresh_tail_count": 4,
     "leaf_chunk_tokens": 400,
@@ -47,7 +56,7 @@ SETTINGS: dict[str, Any] = {
     "large_file_token_threshold": 1_000,
     "busy_timeout_ms": 2_000,
 }
-FAULTS = ("kill", "full", "eio", "enospc", "fsync", "clock")
+FAULTS = ("kill", "full", "eio", "enospc", "fsync", "clock", "locked", "fork")
 YEAR_MS = 365 * 86_400_000
 _LONGEST_S = 0.15
 _MOST_MESSAGES = 400
@@ -126,6 +135,7 @@ class Report:
     doubled: int = 0
     faults: list[str] = field(default_factory=list)
     library: bool = False
+    children: list[str] = field(default_factory=list)
 
 
 def message(number: int) -> dict[str, Any]:
@@ -134,7 +144,33 @@ def message(number: int) -> dict[str, Any]:
     text = f"message {number}: " + " ".join(rng.choice(("lily", "bed", "water", "dusk")) for _ in range(30))
     if number % 29 == 28:
         text += " leaf" * 1_500  # moved out into a file
-    return {"role": "assistant" if number % 2 else "user", "content": text}
+    made: dict[str, Any] = {"role": "assistant" if number % 2 else "user", "content": text}
+    match number % 23:
+        case 5:
+            made["at"] = datetime(2026, 5, 1) + timedelta(seconds=number)
+        case 11:
+            made["raw"] = {b"\xff", number}
+        case 17:
+            made = Unreadable(made)
+        case 21:
+            made["tool_calls"] = 5
+    return made
+
+
+class Unreadable(dict[str, Any]):
+    """A message that cannot be read."""
+
+    def items(self) -> Any:
+        raise RuntimeError("this mapping is odd")
+
+
+def as_stored(number: int) -> dict[str, Any]:
+    """What the store keeps of a message."""
+    made = message(number)
+    try:
+        return to_message(made, "")[0]
+    except RuntimeError as error:
+        return broken_record(made, error)
 
 
 def work(database: str, done: int, seed: int, pipe: int, fault: str) -> None:
@@ -161,26 +197,111 @@ def work(database: str, done: int, seed: int, pipe: int, fault: str) -> None:
         size = max((path.stat().st_size for path in Path(database).parent.glob("lcm.db*")), default=0)
         limit = size + rng.randrange(0, 200_000)
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-    history = [message(number) for number in range(done)]
-    with contextlib.suppress(LcmError, OSError):
-        # A full disk comes back as durable as the host asked for, fsync included.
-        config = LcmConfig(database=database, durability="full", **SETTINGS)
-        with Engine.open(config, clock=clock) as engine:
-            end = time.monotonic() + _LONGEST_S
-            while time.monotonic() < end and len(history) < _MOST_MESSAGES:
-                count = rng.randrange(1, 6)
-                history += [message(len(history) + n) for n in range(count)]
-                os.write(pipe, f"try {len(history)}\n".encode())
-                try:
-                    engine.ingest(LANE, history, "sync")
-                except LcmError as error:
-                    os.write(pipe, f"refused {type(error).__name__}\n".encode())
-                    history = history[:-count]
-                    break
-                os.write(pipe, f"ok {len(history)}\n".encode())
-                with contextlib.suppress(LcmError):
-                    _other_work(engine, rng)
+    # A full disk comes back as durable as the host asked for, fsync included.
+    patient = {**SETTINGS, "busy_timeout_ms": 50} if fault == "locked" else SETTINGS
+    config = LcmConfig(database=database, durability="full", **patient)
+    end = time.monotonic() + _LONGEST_S
+    with contextlib.suppress(LcmError, OSError), _held_now_and_then(database, rng, fault):
+        if rng.random() < 0.5:
+            _hand_over_lists(config, clock, done, rng, pipe, end)
+        else:
+            _call_hooks(config, clock, done, rng, pipe, end, fault)
     os._exit(0)
+
+
+def _hand_over_lists(
+    config: LcmConfig, clock: Callable[[], int], done: int, rng: Random, pipe: int, end: float
+) -> None:
+    history = [message(number) for number in range(done)]
+    with Engine.open(config, clock=clock) as engine:
+        while time.monotonic() < end and len(history) < _MOST_MESSAGES:
+            count = rng.randrange(1, 6)
+            history += [message(len(history) + n) for n in range(count)]
+            os.write(pipe, f"try {len(history)}\n".encode())
+            try:
+                engine.ingest(LANE, history, "sync")
+            except LcmError as error:
+                os.write(pipe, f"refused {type(error).__name__}\n".encode())
+                break
+            os.write(pipe, f"ok {len(history)}\n".encode())
+            with contextlib.suppress(LcmError):
+                _other_work(engine, rng)
+
+
+def _call_hooks(
+    config: LcmConfig, clock: Callable[[], int], done: int, rng: Random, pipe: int, end: float, fault: str
+) -> None:
+    """A host of deltas. What a hook took is acknowledged once it waits nowhere but on a disk."""
+    plugin = LcmPlugin(config, completer=rng.choice((None, _raising)), clock=clock)
+    while time.monotonic() < end and done < _MOST_MESSAGES:
+        fresh = [message(done + n) for n in range(rng.randrange(1, 6))]
+        done += len(fresh)
+        os.write(pipe, f"try {done}\n".encode())
+        turn = Turn(LANE, fresh, mode="append", window=4_000)
+        try:
+            context = plugin.before_turn(turn)
+            json.dumps(context.messages if context else [], ensure_ascii=False).encode()
+            if rng.random() < 0.3:
+                plugin.after_turn(turn)
+            if rng.random() < 0.2:
+                answer = plugin.lcm_call_tool(
+                    LANE, "lcm_grep", {"pattern": rng.choice(_PATTERNS), "mode": "regex"}
+                )
+                json.dumps(answer, ensure_ascii=False).encode()
+        except Exception as error:  # noqa: BLE001 - that one left the hook is the finding
+            os.write(pipe, f"raised {type(error).__name__}: {error}\n".encode())
+        if plugin.waiting_in_memory:
+            os.write(pipe, b"refused\n")
+        else:
+            os.write(pipe, f"ok {done}\n".encode())
+        if fault == "fork" and rng.random() < 0.3:
+            _fork_and_store(plugin, rng, pipe)
+    plugin.close()
+
+
+_PATTERNS = ("dusk", "\ud83d", "(", "a{1000}", "\x00", "")
+
+
+def _raising(request: Any) -> str:
+    raise Random(len(request.messages)).choice((SystemExit(3), CancelledError(), ValueError("x")))
+
+
+def _fork_and_store(plugin: LcmPlugin, rng: Random, pipe: int) -> None:
+    """A child that stores a message of its own, whose number is the time."""
+    number = time.monotonic_ns()
+    child = os.fork()
+    if child == 0:
+        plugin.before_turn(Turn(CHILD_LANE, [{"role": "user", "content": f"child {number}"}], mode="append"))
+        if not plugin.waiting_in_memory:
+            os.write(pipe, f"child {number}\n".encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+
+
+@contextlib.contextmanager
+def _held_now_and_then(database: str, rng: Random, fault: str) -> Iterator[None]:
+    """Another writer that holds the database for most of the time."""
+    over = threading.Event()
+
+    def hold() -> None:
+        while fault == "locked" and not over.wait(0.01):
+            with (
+                contextlib.suppress(sqlite3.Error),
+                contextlib.closing(
+                    sqlite3.connect(f"file:{database}?mode=rw", uri=True, isolation_level=None, timeout=0)
+                ) as other,
+            ):
+                other.execute("BEGIN IMMEDIATE")
+                over.wait(0.08)
+                other.execute("ROLLBACK")
+
+    thread = threading.Thread(target=hold, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def _other_work(engine: Engine, rng: Random) -> None:
@@ -188,9 +309,9 @@ def _other_work(engine: Engine, rng: Random) -> None:
         case 0 | 1 | 2:
             engine.compact(LANE, force=True)
         case 3:
-            engine.call_tool(LANE, "lcm_grep", {"pattern": "dusk"})
+            engine.call_tool(LANE, "lcm_grep", {"pattern": "dusk", "tool_name": rng.choice(_PATTERNS)})
         case 4:
-            engine.assemble(LANE, 4_000)
+            json.dumps(engine.assemble(LANE, 4_000).messages, ensure_ascii=False).encode()
         case 5 if engine.library.status().messages > 2:
             # A list of one message after a /new may as well be the same opening said again, and is stored as that.
             engine.new_session(LANE, 1)
@@ -226,6 +347,7 @@ def _warm_up(folder: Path) -> None:
     """Loads what every round needs, once."""
     with Engine.open(LcmConfig(database=str(folder / "warm.db"), **SETTINGS)) as engine:
         engine.ingest(LANE, [message(number) for number in range(40)])
+        LcmPlugin(engine=engine).before_turn(Turn(LANE, [message(41)], mode="append", window=4_000))
         engine.compact(LANE, force=True)
         engine.check()
 
@@ -251,6 +373,8 @@ def _round(database: str, done: int, seed: int, fault: str, report: Report, titl
     acknowledged = max((int(line[3:]) for line in lines if line.startswith("ok ")), default=done)
     tried = max((int(line[4:]) for line in lines if line.startswith("try ")), default=done)
     report.refused += sum(line.startswith("refused") for line in lines)
+    report.faults += [f"{title}: {line}" for line in lines if line.startswith("raised")]
+    report.children += [line.removeprefix("child ") for line in lines if line.startswith("child ")]
     report.acknowledged += acknowledged - done
     return _proven(database, acknowledged, tried, report, title)
 
@@ -263,12 +387,22 @@ def _proven(database: str, acknowledged: int, tried: int, report: Report, title:
         return 0
     try:
         with Engine.open(LcmConfig(database=database, **SETTINGS)) as engine:
+            # What waited is stored by whichever call of a hook comes first.
+            plugin = LcmPlugin(engine=engine)
+            for lane in (LANE, CHILD_LANE):
+                plugin.before_turn(Turn(lane, [], mode="append"))
             stored = engine.messages(LANE)
+            said = [str(one["content"]) for one in engine.messages(CHILD_LANE)]
             findings = [one for one in engine.check().findings if one.code not in _FORBIDDEN]
     except LcmError as error:
         report.faults.append(f"{title}: {error}")
         return acknowledged
-    expected = [message(number) for number in range(tried)]
+    of_children = Counter(said)
+    missing = [number for number in report.children if of_children[f"child {number}"] != 1]
+    if missing or len(of_children) != len(said):
+        report.faults.append(f"{title}: of the messages of children {len(missing)} are not there once")
+    report.children.clear()
+    expected = [as_stored(number) for number in range(tried)]
     if len(stored) < acknowledged or stored[:acknowledged] != expected[:acknowledged]:
         report.lost += sum(one not in stored for one in expected[:acknowledged])
         report.faults.append(f"{title}: {len(stored)} messages of {acknowledged} acknowledged")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import pluggy
@@ -34,6 +34,7 @@ from lcm_plugin.types import (
     CompletionRequest,
     CompletionResult,
     Context,
+    IngestMode,
     Message,
     Reason,
     Reset,
@@ -84,6 +85,20 @@ class LcmPlugin(forks.OnlyLocks):
                 self._engine = Engine.open(self._settings(), self._complete_or_none(), clock=self._clock)
                 self._engine.subscribe(self._tell_host)
             return self._engine
+
+    def record(self, session: Session, messages: Sequence[Any], mode: IngestMode) -> bool:
+        """Stores messages outside of a turn; False when they wait, or were refused, and an event says why."""
+
+        def work() -> bool:
+            self._recorder.store(lambda: self.engine, session, messages, mode)
+            return True
+
+        return bool(self._guard("record", session, work, lambda: False))
+
+    @property
+    def waiting_in_memory(self) -> int:
+        """About how many bytes of messages wait to be stored and could not even be written to the waiting file."""
+        return self._recorder.in_memory
 
     def attach(self, manager: pluggy.PluginManager) -> None:
         """Lets the plugin call the hooks that others implement: ``lcm_complete``, ``lcm_event``."""

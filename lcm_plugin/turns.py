@@ -10,6 +10,7 @@ from itertools import takewhile
 from typing import Any
 
 from lcm_plugin.messages.blocks import calls_answered, calls_made, is_instruction, text_of, user_speaks
+from lcm_plugin.messages.convert import as_message
 from lcm_plugin.messages.identity import identity_of
 from lcm_plugin.messages.markup import is_notice, plain_text, summary_id_of
 from lcm_plugin.messages.validate import validate
@@ -30,7 +31,8 @@ def with_live_copies(context: Context, turn: Turn, count: Callable[[Any], int], 
     """
     if turn.mode != "sync" or context.over_budget or not context.messages:
         return context
-    pairs = _instructions(context.messages, turn.messages) + _live_turn(context.messages, turn.messages)
+    pairs = _instructions(context.messages, turn.messages)
+    pairs += _live_turn(context.messages, _since_newest_request(turn.messages))
     changed = [(index, dict(copy)) for index, copy in pairs if context.messages[index] != copy]
     if not changed:
         return context
@@ -54,19 +56,29 @@ def with_live_copies(context: Context, turn: Turn, count: Callable[[Any], int], 
     )
 
 
-def _instructions(ours: Sequence[Message], theirs: Sequence[Message]) -> list[tuple[int, Message]]:
-    if theirs and is_instruction(ours[0]["role"]) and theirs[0].get("role") == ours[0]["role"]:
-        return [(0, theirs[0])]
+def _instructions(ours: Sequence[Message], theirs: Sequence[Any]) -> list[tuple[int, Message]]:
+    if is_instruction(ours[0]["role"]) and theirs and as_message(theirs[0])["role"] == ours[0]["role"]:
+        return [(0, as_message(theirs[0]))]
+    return []
+
+
+def _since_newest_request(theirs: Sequence[Any]) -> list[Message]:
+    """The host's messages from the newest request on, as they can be sent; none without a request."""
+    found: list[Message] = []
+    for value in reversed(theirs):
+        found.append(as_message(value))
+        if _is_request(found[-1]):
+            return found[::-1]
     return []
 
 
 def _live_turn(ours: Sequence[Message], theirs: Sequence[Message]) -> list[tuple[int, Message]]:
-    """Which of our messages since the newest request are which of the host's."""
-    mine, live = _newest_request(ours), _newest_request(theirs)
-    if mine is None or live is None or not _is_same_request(ours[mine], theirs[live]):
+    """Which of our messages since the newest request are which of the host's, which begin with it."""
+    mine = next((index for index in range(len(ours) - 1, -1, -1) if _is_request(ours[index])), None)
+    if mine is None or not theirs or not _is_same_request(ours[mine], theirs[0]):
         return []
-    pairs = [(mine, theirs[live])]
-    at = live + 1
+    pairs = [(mine, theirs[0])]
+    at = 1
     for index in range(mine + 1, len(ours)):
         found = next((n for n in range(at, len(theirs)) if _is_same(ours[index], theirs[n])), None)
         if found is not None:
@@ -75,15 +87,10 @@ def _live_turn(ours: Sequence[Message], theirs: Sequence[Message]) -> list[tuple
     return pairs
 
 
-def _newest_request(messages: Sequence[Message]) -> int | None:
-    for index in range(len(messages) - 1, -1, -1):
-        message = messages[index]
-        if not user_speaks(message):
-            continue
-        text = plain_text(message)
-        if text is None or not (is_notice(text) or summary_id_of(text)):
-            return index
-    return None
+def _is_request(message: Message) -> bool:
+    """Whether a user says something in it that is none of our own texts."""
+    text = plain_text(message)
+    return user_speaks(message) and (text is None or not (is_notice(text) or summary_id_of(text)))
 
 
 def _is_same(stored: Message, live: Message) -> bool:

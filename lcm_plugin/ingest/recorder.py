@@ -207,7 +207,7 @@ class Recorder(forks.OnlyLocks):
             return
         self._to_file(lane, lane.deltas())
         kept = lane.deltas()
-        if batch in kept and self._in_memory() > MOST_BYTES:
+        if batch in kept and self.in_memory > MOST_BYTES:
             # The newest one is refused, so that the others keep their order.
             lane.drop(batch)
             self._say("ingest.refused", logging.ERROR, batch.session, len(batch.messages))
@@ -216,7 +216,9 @@ class Recorder(forks.OnlyLocks):
         if waiting:
             self._say("ingest.waiting", logging.WARNING, batch.session, waiting)
 
-    def _in_memory(self) -> int:
+    @property
+    def in_memory(self) -> int:
+        """About how many bytes of deltas wait in memory."""
         with self._lock:
             lanes = list(self._lanes.values())
         return sum(one.size for lane in lanes for one in lane.deltas())

@@ -83,16 +83,17 @@ def broken_record(value: object, error: BaseException) -> Message:
     return {**record, HOST_DATA: data} if data else record
 
 
-def as_message(value: Any) -> Message:
-    """The value, when it is a message; else the broken record of it."""
+def to_json(value: object, where: str) -> Any:
+    """Any value as JSON values. Raises `InputError` when it holds too many."""
+    return _Conversion(where).value(value)
+
+
+def as_message(value: object) -> Message:
+    """The value as a message of JSON values; the broken record of what is none, or cannot be read."""
     try:
-        to_message(value, "this value")
-    except NoMessage as error:
+        return to_message(value, "this value")[0]
+    except Exception as error:  # noqa: BLE001 - a foreign mapping may raise anything
         return broken_record(value, error)
-    except Exception:  # noqa: BLE001 - it is one, though it cannot be read
-        pass
-    message: Message = value
-    return message
 
 
 def rough_size(value: object) -> int:

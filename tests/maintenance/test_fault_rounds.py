@@ -1,4 +1,4 @@
-"""Fifty rounds of kills, full disks, I/O errors and clock jumps: nothing lost, nothing doubled.
+"""Fifty rounds of kills, full disks, I/O errors, locks, forks and clock jumps: nothing lost, nothing doubled.
 
 ``python benchmarks/faults.py`` runs a thousand.
 """
@@ -26,4 +26,4 @@ def test_fifty_rounds_of_faults_lose_and_double_nothing() -> None:
     assert (report["lost"], report["doubled"]) == (0, 0)
     assert report["rounds"] == 50
     assert report["acknowledged"] > 100
-    assert len(report["struck"]) == 6
+    assert len(report["struck"]) == 8

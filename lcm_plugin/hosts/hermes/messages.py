@@ -8,11 +8,11 @@ leaves out what nobody said.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from lcm_plugin.messages.convert import as_message
 from lcm_plugin.messages.markup import is_notice, summary_id_of
 from lcm_plugin.types import Message
 
@@ -83,7 +83,8 @@ class Merges:
 def said_and_called(reply: Message) -> tuple[str, tuple[str, ...]]:
     """The words of a message of the model's and the ids of its calls."""
     content = reply.get("content")
-    calls = reply.get("tool_calls") or ()
+    calls = reply.get("tool_calls")
+    calls = calls if isinstance(calls, list) else ()
     ids = tuple(str(call.get("id")) for call in calls if isinstance(call, dict))
     return content.strip() if isinstance(content, str) else "", ids
 
@@ -159,12 +160,7 @@ def _reworded(message: Message, content: str) -> Message:
 
 
 def _clean(message: Message) -> Message:
-    kept = {key: value for key, value in message.items() if key not in _BOOKKEEPING}
-    try:
-        json.dumps(kept, allow_nan=True)
-    except (TypeError, ValueError):
-        return json.loads(json.dumps(kept, default=str, skipkeys=True))  # type: ignore[no-any-return]
-    return kept
+    return as_message({key: value for key, value in dict.items(message) if key not in _BOOKKEEPING})
 
 
 def inherited(listing: Sequence[Message]) -> list[Message]:

@@ -7,7 +7,6 @@ input grows between the two; `LcmSession.input_filter` keeps that within the win
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -21,6 +20,7 @@ from lcm_plugin.hosts.openai_agents.journal import LiveRow, live_rows, newest_it
 from lcm_plugin.hosts.openai_agents.shown import shown_items
 from lcm_plugin.hosts.openai_agents.tools import recall_tools
 from lcm_plugin.hosts.openai_agents.usage import UsageHooks
+from lcm_plugin.messages.convert import broken_record, to_json
 from lcm_plugin.messages.tokens import files_in
 from lcm_plugin.plugin import LcmPlugin
 from lcm_plugin.types import Sent, Session, Turn, Usage
@@ -189,7 +189,7 @@ class LcmSession(SessionABC):  # type: ignore[misc, unused-ignore]
         with self._writing:
             newest = next(live_rows(self.engine, self.core_session), None)
             messages = to_core(items, newest.message if newest else None)
-            self.engine.ingest(self.core_session, messages, "all")
+            self.plugin.record(self.core_session, messages, "all")
         self.plugin.after_turn(self._turn())
 
     def _pop(self) -> Item | None:
@@ -231,5 +231,8 @@ def _calls(row: LiveRow) -> bool:
 def _as_dict(item: Any) -> Item:
     """An item as plain JSON values."""
     given = item.model_dump(exclude_unset=True) if hasattr(item, "model_dump") else item
-    plain: Item = json.loads(json.dumps(given))
+    try:
+        plain: Item = to_json(given, "item")
+    except Exception as error:  # noqa: BLE001 - a foreign mapping may raise anything
+        return broken_record(given, error)
     return plain

@@ -128,8 +128,8 @@ def test_a_fault_in_one_call_is_told_once_and_stops_nothing(
     core: Core, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(2):
-        odd = named({"role": "user", "content": {1, 2}}, asked_name("r1", 0))
-        assert core.before_turn(append(odd)) is None
+        odd: Any = "a mode that there is not"
+        assert core.before_turn(Turn(LANE, [asked("r1", "x")], mode=odd)) is None
         assert not core.paused
         core.follow(LANE, taped("r2", "hello", "hi"))
     assert stored(core) == ["hello", "hi"]
