@@ -59,6 +59,11 @@ ODD: dict[str, Callable[[], Any]] = {
     "datetime": lambda: user(datetime(2026, 5, 1)),
     "hostile": lambda: user(Hostile()),
     "calls are a number": lambda: assistant("x", tool_calls=5),
+    "lone surrogate": lambda: user("a\ud83d"),
+    "arguments of a looping model": lambda: assistant(
+        None,
+        tool_calls=[{"id": "c", "type": "function", "function": {"name": "f", "arguments": "[" * 3_000}}],
+    ),
     "no message": lambda: 7,
     "no role": lambda: {"content": "x"},
 }

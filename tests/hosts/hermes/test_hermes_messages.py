@@ -115,8 +115,8 @@ def test_an_answered_message_that_is_said_again_with_more_is_one_message() -> No
     assert from_host(again, merges) == again
 
 
-def test_values_that_are_not_json_become_text() -> None:
-    assert from_host([{**user("q"), "extra": {1}}]) == [{**user("q"), "extra": "{1}"}]
+def test_values_that_are_not_json_are_converted_as_everywhere() -> None:
+    assert from_host([{**user("q"), "extra": {1}}]) == [{**user("q"), "extra": [1]}]
 
 
 _texts = st.text(st.characters(codec="utf-8"), min_size=1, max_size=30)
