@@ -393,7 +393,8 @@ class _Assembly:
         due = self._due_group(newest)
         if newest is None and not due:
             return _nothing(self._view.conversation.conversation_id)
-        words = [self._words(newest)] if newest and all(item.ref != newest.ref for item in due) else []
+        alone = newest is not None and all(item.ref != newest.ref for item in due)
+        words = [self._renderer.cut(self._words(newest), LEAST_TOKENS)] if newest and alone else []
         choice = _Choice((*words, *due), silent=True)
         draft = self._draft(instruction, choice)
         notices = [ALONE]

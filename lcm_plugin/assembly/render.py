@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from lcm_plugin.assembly.stubs import LEAST_TOKENS, STUB_TOKENS, shortened
-from lcm_plugin.ingest.shown import holds_media, shown_to_models
+from lcm_plugin.ingest.shown import holds_attachments, holds_media, shown_to_models
 from lcm_plugin.messages.blocks import id_text, is_assistant, is_instruction
 from lcm_plugin.messages.markup import summary_block, unshown_line
 from lcm_plugin.messages.presentable import presentable
@@ -45,6 +45,7 @@ class Rendered:
     the seq up to which a summary reaches. ``author`` is the model whose reasoning is in the message.
     ``media`` is how many characters images and other media in it take. ``version`` is another one once the
     stored message was redacted. ``cuts`` is in how many places it was shortened.
+    ``referenced`` is its form with references in place of attachments that need not go out whole.
     """
 
     ordinal: int
@@ -61,6 +62,7 @@ class Rendered:
     media: int = 0
     version: int = 0
     cuts: int = 0
+    referenced: Message | None = None
 
     @property
     def is_request(self) -> bool:
@@ -109,6 +111,11 @@ class Renderer:
 
         With ``words`` also what is said in it, which is otherwise never cut.
         """
+        if item.referenced is not None:
+            tokens = self._counter.message(item.referenced)
+            item = replace(
+                item, message=item.referenced, tokens=tokens, referenced=None, cuts=item.cuts + 1, media=0
+            )
         if not (item.calls or item.answers or words):
             return item
         if keep not in (STUB_TOKENS, LEAST_TOKENS):
@@ -186,7 +193,10 @@ class Renderer:
         shown = _shown(message, head.ref)
         if shown is None:
             return None
-        tokens = head.tokens if shown is message else self._counter.message(shown)
+        # An earlier version counted the reference of an attachment that now goes out whole.
+        attached = holds_attachments(stored)
+        counted = shown is message and not attached
+        tokens = head.tokens if counted else self._counter.message(shown)
         calls, answers = call_ids(shown) if is_assistant(head.role) else (), answer_ids(shown)
         return Rendered(
             head.seq,
@@ -201,6 +211,7 @@ class Renderer:
             author=reasoning_author(shown),
             media=_characters(shown) if holds_media(stored) else 0,
             version=_version(head),
+            referenced=_shown(shown_to_models(stored), head.ref) if attached else None,
         )
 
     def _summaries(self, reader: Reader, items: Sequence[Item]) -> dict[str, Rendered]:

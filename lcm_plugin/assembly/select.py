@@ -110,7 +110,8 @@ class _BudgetFiller:
         newest = units[-1]
         asked = next((unit for unit in units if any(item is self._request for item in unit)), newest)
         if asked is not newest and self._request is not None:
-            self._take([words_only(self._request) if self._request.with_words else self._request])
+            request = words_only(self._request) if self._request.with_words else self._request
+            self._take([request] if request.tokens <= self._room // 2 else [self._cut(request, LEAST_TOKENS)])
         self._take(
             self._fitted(newest, int(self._room * _NEWEST_SHARE))
             or self._fitted(newest, self._room, LEAST_TOKENS)

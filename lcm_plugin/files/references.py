@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 MARK = "[LCM File: file_"
 _REFERENCE = re.compile(
-    r"\[LCM File: (file_[0-9a-f]{16}) \| [^\n|\]]* \| ([^\n|\]]*) \| \d+ bytes(?: \| [^\n|\]]*)?\]"
+    r"\[LCM File: (file_[0-9a-f]{16}) \| [^\n|\]]* \| ([^\n|\]]*) \| (\d+) bytes(?: \| [^\n|\]]*)?\]"
 )
 _FOOTER = "Read it with lcm_describe, id {file_id}."
 _CUT = " | cut by the host before it was stored"
@@ -19,11 +19,12 @@ _CUT = " | cut by the host before it was stored"
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A reference found inside a text: where it starts, whose it is, and the type it tells."""
+    """A reference found inside a text: where it starts, whose it is, its type, and its size in bytes."""
 
     start: int
     file_id: str
     mime: str
+    size: int
 
 
 def reference(
@@ -46,7 +47,7 @@ def reference_id(text: str) -> str | None:
 def find_reference(text: str) -> Reference | None:
     """The first reference in a text."""
     match = _REFERENCE.search(text) if MARK in text else None
-    return Reference(match.start(), match.group(1), match.group(2)) if match else None
+    return Reference(match.start(), match.group(1), match.group(2), int(match.group(3))) if match else None
 
 
 def fit_into(note: str, path: str, whole: bool) -> str:

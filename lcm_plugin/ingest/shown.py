@@ -1,9 +1,9 @@
 """A stored message in the form that a model is shown.
 
-A text that moved to a file is shown as its reference. An image, a sound or a PDF that the host gave as
-a block of its own is shown itself for as long as its message stands raw in the context: a model
-cannot see through a reference. Where its bytes are gone, and for other file blocks, a text block with
-the reference takes the block's place, since no provider accepts a reference as image data.
+A text that moved to a file is shown as its reference. An image, a sound, a PDF or any other attachment of moderate
+size that the host gave as a block of its own is shown itself for as long as its message stands raw in the context:
+a model cannot see through a reference. Where its bytes are gone, and for larger attachments, a text block with
+the reference takes the block's place, since no provider accepts a reference as file data.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from lcm_plugin.store.records import Part, StoredMessage
 from lcm_plugin.types import Message
 
 _SHOWN_TYPES = ("image/", "audio/", "video/", "application/pdf")
+WHOLE_BYTES = 100_000
+"""An attachment of another type goes out whole up to this size: some 25,000 tokens of text."""
 _LISTS = ("content", "output")
 
 
@@ -41,7 +43,18 @@ def shown_to_models(stored: StoredMessage, read_file: Callable[[Part], Any] | No
 
 def holds_media(stored: StoredMessage) -> bool:
     """Whether a model is shown bytes that lie in files."""
-    return any(part.file_id and _is_shown(part.text) for part in stored.parts)
+    return any(part.file_id and _holds_shown(part) for part in stored.parts)
+
+
+def holds_attachments(stored: StoredMessage) -> bool:
+    """Whether some of these bytes are of a type that may as well be shown as a reference."""
+    return any(part.file_id and _holds_shown(part) and not _is_media_type(part.text) for part in stored.parts)
+
+
+def _holds_shown(part: Part) -> bool:
+    steps = tuple(split_path(part.path))
+    is_block_data = any(steps[-len(suffix) :] == suffix for suffix in MEDIA_PATHS)
+    return _is_shown(part.text) if is_block_data else _is_media_type(part.text)
 
 
 def is_shown_media(message: Message, path: str, stand_in: str) -> bool:
@@ -72,6 +85,11 @@ def _media_value(part: Part, read_file: Callable[[Part], Any] | None) -> Any:
 
 
 def _is_shown(stand_in: str) -> bool:
+    found = find_reference(stand_in)
+    return found is not None and (found.size <= WHOLE_BYTES or found.mime.startswith(_SHOWN_TYPES))
+
+
+def _is_media_type(stand_in: str) -> bool:
     found = find_reference(stand_in)
     return found is not None and found.mime.startswith(_SHOWN_TYPES)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from base64 import b64decode
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -23,6 +24,9 @@ _SLICE = 4_096
 _DATA_URL = re.compile(r"data:[\w.+-]+/[\w.+-]+(?:;[\w=.+-]+)*;base64,")
 _BINARY_KEYS = frozenset({"data", "image", "base64", "bytes", "file_data", "image_url", "url", "source"})
 _BINARY_MIN_CHARS = 4_096
+_SNIFFED = 4_096
+_ARCHIVE = b"PK\x03\x04"
+_BYTES_PER_TOKEN = 4
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 
 
@@ -59,12 +63,41 @@ class TokenCounter:
         if value is None or isinstance(value, bool):
             return 0
         if isinstance(value, str):
-            return IMAGE_TOKENS if _is_binary(key, value) else self.text(value)
+            return self._binary(value) if _is_binary(key, value) else self.text(value)
         if isinstance(value, Mapping):
             return sum(1 + self.text(str(name)) + self.value(item, str(name)) for name, item in value.items())
         if isinstance(value, (list, tuple)):
             return sum(1 + self.value(item, key) for item in value)
         return self.text(json.dumps(value, default=str))
+
+    def _binary(self, value: str) -> int:
+        """A flat price for an image; an attached text at what its words cost, an archive such as docx by its size."""
+        data = value[value.find(",") + 1 :] if _DATA_URL.match(value) else value
+        head = _decoded(data[:_SNIFFED])
+        if head.startswith(_ARCHIVE):
+            return max(IMAGE_TOKENS, len(data) * 3 // 4 // _BYTES_PER_TOKEN)
+        if not _is_text(head):
+            return IMAGE_TOKENS
+        return self.text(_decoded(data).decode("utf-8", "replace"))
+
+
+def _decoded(data: str) -> bytes:
+    """The bytes of a base64 text, as far as it is one."""
+    try:
+        return b64decode(data[: len(data) // 4 * 4], altchars=b"-_" if "-" in data or "_" in data else None)
+    except ValueError:
+        return b""
+
+
+def _is_text(head: bytes) -> bool:
+    """Whether bytes begin as a text does; the last character may be cut."""
+    if not head or b"\x00" in head:
+        return False
+    try:
+        head.decode()
+    except UnicodeDecodeError as error:
+        return error.start >= len(head) - 3
+    return True
 
 
 def files_in(messages: Iterable[Mapping[str, Any]]) -> int:

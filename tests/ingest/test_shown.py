@@ -14,6 +14,7 @@ import pytest
 
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.engine import Engine
+from lcm_plugin.ingest.shown import WHOLE_BYTES
 from lcm_plugin.types import Message, Session
 
 pytestmark = pytest.mark.both_stores
@@ -79,8 +80,9 @@ def test_an_image_whose_bytes_are_gone_becomes_a_text_that_names_it(engine: Engi
     assert image["text"].startswith("[LCM File: file_")
 
 
-def test_a_file_block_that_is_no_media_becomes_a_text_block(engine: Engine) -> None:
-    block = {"type": "file", "file": {"file_data": "data:text/csv;base64," + BLOB, "filename": "a.csv"}}
+def test_a_large_file_block_that_is_no_media_becomes_a_text_block(engine: Engine) -> None:
+    rows = base64.b64encode(b"ibis,3\n" * WHOLE_BYTES).decode()
+    block = {"type": "file", "file": {"file_data": f"data:text/csv;base64,{rows}", "filename": "a.csv"}}
     message: Message = {"role": "user", "content": [block]}
     engine.ingest(SESSION, [message])
     (shown_block,) = shown(engine)[0]["content"]
