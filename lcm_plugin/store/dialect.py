@@ -19,6 +19,7 @@ class Dialect(ABC):
     # Begin the columns and values of a row in tables that only PostgreSQL keeps by conversation (``:here``).
     owner: str
     owner_value: str
+    newline: str
     # Ends a read of a row that is about to be changed; leaves out rows that somebody else is changing.
     skip_locked: str
 
@@ -106,14 +107,35 @@ class Dialect(ABC):
         """A JSON object as text."""
 
     @abstractmethod
+    def json_field(self, document: str, path: str) -> str:
+        """A field of a JSON document as text, by its dotted path; true and false are ``'true'`` or ``'1'``, and so on."""
+
+    @abstractmethod
+    def plain_text(self, column: str) -> str:
+        """A column of an enumerated type as text."""
+
+    @abstractmethod
+    def utc(self, milliseconds: str) -> str:
+        """A time as ISO 8601 text."""
+
+    @abstractmethod
+    def is_block(self, part: str) -> str:
+        """Whether a part's text is a whole block of its message, as JSON."""
+
+    @abstractmethod
+    def block(self, part: str, message: str) -> str:
+        """The block of a message that a part stands in, as JSON; NULL when there is none."""
+
+    @abstractmethod
     def joined(self, text: str, separator: str) -> str:
-        """All rows' texts as one."""
+        """All rows' texts as one; the separator is written as in SQL, quotes included."""
 
 
 class SqliteDialect(Dialect):
     """SQLite's fragments. Lists are JSON, and message parts lie under their message's id times 65,536."""
 
     owner = owner_value = ""
+    newline = "char(10)"
     skip_locked = ""
 
     def array(self, values: Sequence[Any]) -> Any:
@@ -177,13 +199,41 @@ class SqliteDialect(Dialect):
         return f"json_object({_pairs(values)})"
 
     def joined(self, text: str, separator: str) -> str:
-        return f"group_concat({text}, '{separator}')"
+        return f"group_concat({text}, {separator})"
+
+    def json_field(self, document: str, path: str) -> str:
+        return f"CAST(json_extract({document}, '$.{path}') AS text)"
+
+    def plain_text(self, column: str) -> str:
+        return column
+
+    def utc(self, milliseconds: str) -> str:
+        return f"strftime('%Y-%m-%dT%H:%M:%fZ', ({milliseconds}) / 1000.0, 'unixepoch')"
+
+    def is_block(self, part: str) -> str:
+        # The metadata alone says that a text is JSON; a block is what stands directly in a list.
+        inner = f"substr({part}.path, instr({part}.path, '.') + 1)"
+        return (
+            f"({part}.metadata IS NOT NULL AND {part}.path LIKE '%.%' AND {inner} NOT GLOB '*[^0-9]*' "
+            f"AND json_valid({part}.text))"
+        )
+
+    def block(self, part: str, message: str) -> str:
+        # A path begins with the key of a list and a place in it: content.2.state.input.
+        key = f"substr({part}.path, 1, instr({part}.path, '.') - 1)"
+        inner = f"substr({part}.path, instr({part}.path, '.') + 1)"
+        return (
+            f"CASE WHEN {self.is_block(part)} THEN {part}.text WHEN {inner} GLOB '[0-9]*' "
+            f"AND json_valid({message}.skeleton) THEN json_extract({message}.skeleton, "
+            f"'$.\"' || {key} || '\"[' || CAST({inner} AS integer) || ']') END"
+        )
 
 
 class PostgresDialect(Dialect):
     """PostgreSQL's fragments."""
 
     owner, owner_value = "conversation_id, ", ":here, "
+    newline = "chr(10)"
     skip_locked = " FOR UPDATE SKIP LOCKED"
 
     def array(self, values: Sequence[Any]) -> Any:
@@ -251,7 +301,29 @@ class PostgresDialect(Dialect):
         return f"json_build_object({_pairs(values)})::text"
 
     def joined(self, text: str, separator: str) -> str:
-        return f"string_agg({text}, '{separator}')"
+        return f"string_agg({text}, {separator})"
+
+    def json_field(self, document: str, path: str) -> str:
+        return f"{document} #>> '{{{path.replace('.', ',')}}}'"
+
+    def plain_text(self, column: str) -> str:
+        return f"{column}::text"
+
+    def utc(self, milliseconds: str) -> str:
+        return (
+            f"to_char(to_timestamp(({milliseconds}) / 1000.0) AT TIME ZONE 'UTC', "
+            '\'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"\')'
+        )
+
+    def is_block(self, part: str) -> str:
+        return f"({part}.metadata IS NOT NULL AND {part}.path ~ '^[^.]+[.][0-9]+$')"
+
+    def block(self, part: str, message: str) -> str:
+        place = f"split_part({part}.path, '.', 2)"
+        return (
+            f"CASE WHEN {self.is_block(part)} THEN lcm_json({part}.text) WHEN {place} ~ '^[0-9]{{1,6}}$' "
+            f"THEN lcm_json({message}.skeleton) -> split_part({part}.path, '.', 1) -> {place}::integer END"
+        )
 
 
 def _pairs(values: Mapping[str, str]) -> str:

@@ -16,6 +16,7 @@ from lcm_plugin.store.postgres.schema import MIGRATIONS, trigram_indexes
 from lcm_plugin.store.postgres.transaction import PostgresStatements
 from lcm_plugin.store.tables.audit import AuditTable
 from lcm_plugin.store.tables.audit_rules import in_conversation
+from lcm_plugin.store.views import views
 
 _ASK_SECONDS = 0.2
 _CANCEL_SECONDS = 5.0
@@ -66,19 +67,25 @@ class PostgresAudit(AuditTable, PostgresStatements):
         return [Breach(None, *row) for row in rows]
 
     def schema_faults(self) -> list[Breach]:
-        here = {
-            row[0] for row in self.all("SELECT indexname FROM pg_indexes WHERE schemaname = current_schema()")
-        }
-        expected = [*expected_indexes(), *trigram_indexes(self.db)]
-        return [Breach(None, name, "is missing") for name in expected if name not in here]
+        return [Breach(None, name, "is missing") for name in self._missing_objects()]
 
     def restore_schema(self) -> int:
-        here = self.all("SELECT indexname FROM pg_indexes WHERE schemaname = current_schema()")
-        expected = expected_indexes() | trigram_indexes(self.db)
-        missing = [sql for name, sql in expected.items() if (name,) not in here]
-        for sql in missing:
-            self.run(sql)
+        missing = self._missing_objects()
+        for statement in missing.values():
+            self.run(statement)
         return len(missing)
+
+    def _missing_objects(self) -> dict[str, str]:
+        """The indexes and views of this version's schema that are not there, each with the statement that makes it."""
+        here = {
+            row[0]
+            for row in self.all(
+                "SELECT indexname FROM pg_indexes WHERE schemaname = current_schema() "
+                "UNION ALL SELECT viewname FROM pg_views WHERE schemaname = current_schema()"
+            )
+        }
+        expected = expected_indexes() | trigram_indexes(self.db) | views(self.sql)
+        return {name: statement for name, statement in expected.items() if name not in here}
 
     def rebuild_index(self) -> bool:
         for table, definition in word_columns():

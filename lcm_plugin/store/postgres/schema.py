@@ -13,7 +13,9 @@ import psycopg
 
 from lcm_plugin.errors import SchemaError, StoreUnavailable
 from lcm_plugin.events import logger
+from lcm_plugin.store.dialect import PostgresDialect
 from lcm_plugin.store.postgres.connection import Connection
+from lcm_plugin.store.views import views_script
 
 _MIGRATION_LOCK = 0x6C636D  # "lcm"
 _MOST_INDEXED_CHARS = 250_000
@@ -342,7 +344,13 @@ ALTER TABLE messages ADD COLUMN follows bigint;
 CREATE INDEX messages_withdrawn ON messages (conversation_id, identity) WHERE withdrawn_at IS NOT NULL;
 """
 
-MIGRATIONS: tuple[str, ...] = (_BASE, _REMOVALS, _INTEGRITY_JOBS, _FAST_READS, _WITHDRAWN)
+# Not every text that is taken for JSON parses: such messages are found and hidden, and have no fields here.
+_READABLE = f"""
+CREATE FUNCTION lcm_json(raw text) RETURNS json LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+    BEGIN RETURN replace(raw, '\\u0000', '\\ufffd')::json; EXCEPTION WHEN data_exception THEN RETURN NULL; END $$;
+{views_script(PostgresDialect())}"""
+
+MIGRATIONS: tuple[str, ...] = (_BASE, _REMOVALS, _INTEGRITY_JOBS, _FAST_READS, _WITHDRAWN, _READABLE)
 
 
 def prepare_schema(connection: Connection, schema: str, *, create: bool = True) -> None:

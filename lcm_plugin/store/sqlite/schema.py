@@ -13,6 +13,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from lcm_plugin.errors import SchemaError
+from lcm_plugin.store.dialect import SqliteDialect
+from lcm_plugin.store.views import views_script
 
 if TYPE_CHECKING:
     from sqlite_utils import Database
@@ -283,6 +285,11 @@ CREATE INDEX summaries_fallback ON summaries (conversation_id) WHERE fallback;
 PRAGMA user_version = 6;
 """
 
+_READABLE = f"""
+CREATE INDEX IF NOT EXISTS summaries_rowid ON summaries (conversation_id, summary_rowid);
+DROP VIEW IF EXISTS message_text;
+{views_script(SqliteDialect())}"""
+
 _STEPS = {
     "base_tables": _TABLES,
     "removals": _REMOVALS,
@@ -290,6 +297,7 @@ _STEPS = {
     "fast_reads": _FAST_READS,
     "withdrawn_messages": _WITHDRAWN,
     "plain_conditions": _PLAIN_CONDITIONS,
+    "readable_views": _READABLE,
 }
 SCHEMA_VERSION = len(_STEPS)
 

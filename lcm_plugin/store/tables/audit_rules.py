@@ -216,7 +216,7 @@ def rules(sql: Dialect) -> dict[str, str]:
         "items": sql.json_items("p.items"),
         "item_kind": sql.json_item("e.value", 1, "text"),
         "item_ref": sql.json_item("e.value", 2, "text"),
-        "summaries": sql.joined("l.summary_id", " and "),
+        "summaries": sql.joined("l.summary_id", "' and '"),
         "parts": sql.parts_of("m.conversation_id", "m.message_id"),
         "blob_bytes": sql.octets("b.data"),
     }
