@@ -79,12 +79,13 @@ def load(path: Path) -> Iterator[Chat]:
         questions = [
             Question(sample["sample_id"], item["question"], evidence)
             for item in sample["qa"]
-            if item["category"] in (1, 2, 3, 4) and (evidence := _evidence(item["evidence"], places))
+            if item["category"] in (1, 2, 3, 4) and (evidence := evidence_of(item["evidence"], places))
         ]
         yield Chat(sample["sample_id"], rows, questions)
 
 
-def _evidence(names: Sequence[str], places: dict[str, int]) -> frozenset[int]:
+def evidence_of(names: Sequence[str], places: dict[str, int]) -> frozenset[int]:
+    """The positions of the turns that a question names as its evidence."""
     keys = {f"D{int(a)}:{int(b)}" for name in names for a, b in re.findall(r"D:?(\d+):(\d+)", name)}
     return frozenset(places[key] for key in keys if key in places)
 

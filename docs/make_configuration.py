@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from lcm_plugin.config import LcmConfig, shown_keys
-from lcm_plugin.config.explain import allowed
+from lcm_plugin.config.explain import allowed, is_auto
 from lcm_plugin.config.sources import spellings, variables_of
+from lcm_plugin.manifest import WINDOWS, auto_values
 
 HEAD = """\
 # Settings
@@ -47,6 +48,17 @@ assert config.source_of("context_threshold") == "plugin config"
 |---|---|---|---|---|
 """
 
+AUTO = f"""
+## What `auto` stands for
+
+`contextPolicy` chooses these values by the room that the window leaves for talk. `/lcm config` gives them for the
+session's newest model call, `lcm config list --window 32000` for a window. Writing a value down as it is shown changes
+nothing. [Compaction](compaction.md) says when to choose which policy. In tokens, without overhead:
+
+| key | policy | {" | ".join(f"window {window:,}" for window in WINDOWS)} |
+|---|---|{"---|" * len(WINDOWS)}
+"""
+
 TAIL = """
 ## Rules by model, window or session
 
@@ -74,7 +86,16 @@ model counts more than a session, a session more than a window bound), the earli
 
 def page() -> str:
     """The whole page."""
-    return HEAD + "\n".join(rows()) + "\n" + TAIL
+    return HEAD + "\n".join(rows()) + "\n" + AUTO + "\n".join(auto_rows()) + "\n" + TAIL
+
+
+def auto_rows() -> list[str]:
+    """A row for each setting that a policy chooses, in each policy."""
+    return [
+        f"| `{key}` | {policy} | " + " | ".join(f"{value:,}" for value in values.values()) + " |"
+        for key, policies in auto_values().items()
+        for policy, values in policies.items()
+    ]
 
 
 def rows() -> list[str]:
@@ -85,7 +106,7 @@ def rows() -> list[str]:
         others = [key for key, target in written.items() if target == name and key not in (name, keys[name])]
         spelled = ", ".join(f"`{key}`" for key in [keys[name], *others])
         variables = ", ".join(f"`{variable}`" for variable in variables_of(name))
-        default = _shown(field.get_default(call_default_factory=True))
+        default = "auto" if is_auto(field) else _shown(field.get_default(call_default_factory=True))
         cells = (spelled, variables, default, allowed(field), field.description or "")
         found.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return found

@@ -22,8 +22,9 @@ from lcm_plugin.assembly.report import tell_assembled
 from lcm_plugin.compaction.overflow import refusal_of
 from lcm_plugin.compaction.policy import Call
 from lcm_plugin.compaction.service import Outlook
+from lcm_plugin.compaction.undo import NEVER
 from lcm_plugin.compaction.worker import WorkReport
-from lcm_plugin.config import DEFAULT_BUDGET, LcmConfig
+from lcm_plugin.config import LcmConfig
 from lcm_plugin.errors import EngineClosed, InputError
 from lcm_plugin.events import Listener
 from lcm_plugin.messages.parts import rebuild
@@ -39,6 +40,7 @@ from lcm_plugin.types import (
     CommandResult,
     CompactionDecision,
     CompactionResult,
+    CompactionUndo,
     Completer,
     Context,
     ContextItem,
@@ -129,6 +131,8 @@ class Engine:
         self._assembler = services.assembler
         self._compaction = services.compaction
         self.last_call = services.compaction.last_call
+        self.known_limits = services.compaction.known_limits
+        self.undoable_compaction = services.compaction.last.undoable
         self._read_part = services.read_part
 
     @classmethod
@@ -298,6 +302,19 @@ class Engine:
         if conversation is None:
             return CompactionResult(False, Reason.NOTHING_ELIGIBLE, 0, 0, 0)
         return self._compaction.compact(conversation, call, force=force)
+
+    def undo_compaction(self, session: Session) -> CompactionUndo:
+        """Takes the last compaction back: what its summaries were made from stands in the context again.
+
+        ``refusal`` of the result says why not, for instance because the context was changed since. No compaction
+        after it that only keeps the bill low takes the same words away; a limit of the settings does, from the next
+        message on, and the hard limit at once.
+        """
+        self._check_open()
+        conversation = self._sessions.writable_conversation(session)
+        if conversation is None:
+            return CompactionUndo(0, 0, 0, NEVER)
+        return self._compaction.undo(conversation)
 
     def schedule_compaction(
         self,
@@ -572,5 +589,5 @@ class Engine:
     def _budget(self, budget: int | None, model: str | None) -> int:
         if budget is not None and budget < 1:
             raise InputError(f"a budget must be at least 1 token, not {budget}")
-        most = (self.config.max_assembly_token_budget, self.windows.limit(model, budget))
-        return min((budget or DEFAULT_BUDGET, *filter(None, most)))
+        limit, total = self.windows.limit(model, budget), self.config.budget(budget)
+        return total if limit is None else min(total, limit)

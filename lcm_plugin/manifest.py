@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, get_args
 
 import lcm_plugin
-from lcm_plugin.config import LcmConfig
+from lcm_plugin.compaction.policy import Call, in_force, limits_for
+from lcm_plugin.config import LcmConfig, Policy, shown_keys
+from lcm_plugin.config.explain import is_auto
 from lcm_plugin.hookspecs import PROJECT, HostHooks, PluginHooks
 from lcm_plugin.plugin import LcmPlugin
 
 _ADVANCED = re.compile(r"hard|fanout|overage|sweep|backoff|window|busy|bootstrap|promptAware|chunk|maxExpand")
+WINDOWS = (8_000, 32_000, 128_000, 1_000_000)
 _SENSITIVE = frozenset({"database"})
 
 
@@ -37,16 +41,33 @@ def manifest() -> dict[str, Any]:
         "hooks": {"implements": _hook_names(HostHooks), "calls": _hook_names(PluginHooks)},
         "configSchema": schema,
         "uiHints": {key: _hint(key, rule) for key, rule in schema["properties"].items()},
+        "autoValues": auto_values(),
     }
+
+
+def auto_values(windows: Sequence[int] = WINDOWS) -> dict[str, dict[str, dict[str, int]]]:
+    """What ``auto`` stands for: by key, policy and window (tokens), with no other setting and no overhead."""
+    found: dict[str, dict[str, dict[str, int]]] = {}
+    keys = shown_keys()
+    for policy in get_args(Policy):
+        config = LcmConfig.model_construct(context_policy=policy)
+        for window in windows:
+            for name, value in in_force(config, limits_for(config, Call(window))).items():
+                found.setdefault(keys[name], {}).setdefault(policy, {})[str(window)] = value
+    return found
 
 
 def config_schema() -> dict[str, Any]:
     """The settings as JSON schema, keys as a host's plugin config has them."""
-    schema = LcmConfig.model_json_schema(by_alias=True)
+    schema, keys = LcmConfig.model_json_schema(by_alias=True), shown_keys()
     schema["additionalProperties"] = True
     del schema["title"]
-    for rule in schema["properties"].values():
+    autos = {keys[name] for name, field in LcmConfig.model_fields.items() if is_auto(field)}
+    for key, rule in schema["properties"].items():
         rule.pop("title", None)
+        if key in autos:
+            rule["anyOf"].append({"const": "auto"})
+            rule["default"] = "auto"
     return schema
 
 

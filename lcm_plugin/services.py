@@ -33,6 +33,7 @@ from lcm_plugin.maintenance.redact import Redaction
 from lcm_plugin.maintenance.repair import Repairer
 from lcm_plugin.maintenance.resummarise import Rewriter
 from lcm_plugin.maintenance.sampling import Sampler
+from lcm_plugin.maintenance.summaries import SummaryHealth
 from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.recall.library import Library
 from lcm_plugin.recall.semantic import Semantics
@@ -140,8 +141,12 @@ def build_services(
     )
     directory, library = SessionDirectory(store, gate), Library(store, read_part)
     subagents = Subagents(store, gate, ingestor, events, read_part, config.bootstrap_tokens)
-    checker = Checker(store, payloads, counter, config)
-    repairer = Repairer(store, Rewriter(store, summarizer, counter, config, clock), payloads.folder, clock)
+    compaction = Compaction(
+        config, store, summarizer, counter, calibration, windows, background, events, clock
+    )
+    health = SummaryHealth(store, counter, config, compaction.summary_target)
+    rewriter = Rewriter(store, summarizer, counter, health, compaction.summary_target, config.timezone, clock)
+    checker, repairer = Checker(store, payloads, health), Repairer(store, rewriter, payloads.folder, clock)
     doctor = Doctor(store, checker, repairer, events, clock, lambda: background.closing)
     jobs = IntegrityJobs(store, doctor, events, clock)
     return Services(
@@ -175,9 +180,7 @@ def build_services(
         ),
         lifecycle=Lifecycle(store, events, clock),
         assembler=Assembler(Renderer(counter, config.timezone, read_part), counter, events),
-        compaction=Compaction(
-            config, store, summarizer, counter, calibration, windows, background, events, clock
-        ),
+        compaction=compaction,
         doctor=doctor,
         integrity_jobs=jobs,
         retention=Retention(store, payloads, events, clock),

@@ -168,6 +168,7 @@ class Reason(StrEnum):
     BUDGET_UNREACHABLE = "budget_unreachable"
     CANCELLED = "cancelled"
     IGNORED = "ignored"
+    UNDONE = "undone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +192,19 @@ class CompactionResult:
     tokens_after: int
     summaries: tuple[str, ...] = ()
     detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionUndo:
+    """How taking a compaction back ended: summaries taken apart, tokens of the context before and after.
+
+    ``refusal`` says why nothing was done; it is empty when something was.
+    """
+
+    summaries: int
+    tokens_before: int
+    tokens_after: int
+    refusal: str = ""
 
 
 @dataclass(frozen=True, slots=True)

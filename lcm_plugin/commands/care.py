@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lcm_plugin.commands.texts import DEFERRED, DONE, FAILED, NOOP, inline, size
+from lcm_plugin.config import checked_budget
+from lcm_plugin.errors import ConfigError
 from lcm_plugin.sessions.access import Access
 from lcm_plugin.store.open import is_server
 from lcm_plugin.text import plural
@@ -26,10 +29,12 @@ _SENTENCES = {
 
 
 def compact(engine: Engine, session: Session, words: list[str]) -> CommandResult:
-    """Compacts as far as it goes."""
+    """Compacts as far as it goes, for a budget if one is given; ``undo`` takes the last compaction back."""
     if engine.access(session) is Access.READ_ONLY:
         return CommandResult("This session is stateless: nothing of it may be written.", {"outcome": NOOP})
-    result = engine.compact(session, force=True)
+    if words and words[0].lower() == "undo":
+        return _undo_compaction(engine, session)
+    result = engine.compact(session, force=True, budget=_budget(words[0]) if words else None)
     outcome = _outcome(result)
     text = f"{_SENTENCES[outcome]} ({str(result.reason).replace('_', ' ')})."
     if result.passes:
@@ -52,8 +57,10 @@ def compact(engine: Engine, session: Session, words: list[str]) -> CommandResult
 
 
 def undo(engine: Engine, session: Session, words: list[str]) -> CommandResult:
-    """Takes the last ``/new`` back."""
+    """Takes the last ``/new`` or compaction back, whichever came later."""
     restored = engine.undo_new(session)
+    if not restored and (answer := _undo_compaction(engine, session)).data["outcome"] == DONE:
+        return answer
     if restored:
         text = (
             f"Done: {plural(restored, 'item')} of the context are back in place."
@@ -61,9 +68,7 @@ def undo(engine: Engine, session: Session, words: list[str]) -> CommandResult:
             else ("Done: 1 item of the context is back in place.")
         )
         return CommandResult(text, {"outcome": DONE, "restored": restored})
-    text = (
-        "There is nothing to undo: no `/new` took anything out, or the context was compacted or reset since."
-    )
+    text = "There is nothing to undo: no `/new` and no compaction took anything out, or the context was changed since."
     return CommandResult(text, {"outcome": NOOP, "restored": 0})
 
 
@@ -82,6 +87,26 @@ def backup(engine: Engine, session: Session, words: list[str]) -> CommandResult:
         return CommandResult(text, {"outcome": FAILED, "needed": needed, "free": free}, ok=False)
     target = engine.backup()
     return CommandResult(f"Done: a checked copy is at `{target}`.", {"outcome": DONE, "path": target})
+
+
+def _undo_compaction(engine: Engine, session: Session) -> CommandResult:
+    result = engine.undo_compaction(session)
+    data = {"outcome": NOOP if result.refusal else DONE, **asdict(result)}
+    if result.refusal:
+        return CommandResult(f"Nothing was undone: {result.refusal}.", data)
+    return CommandResult(
+        f"Done: {plural(result.summaries, 'summary')} taken apart; what they stood for is back word for word, "
+        f"{result.tokens_before:,} → {result.tokens_after:,} tokens in the context. It stays until a limit is passed.",
+        data,
+    )
+
+
+def _budget(word: str) -> int:
+    """A budget in tokens. Raises `ConfigError` for what is none, or less than a setting may be."""
+    try:
+        return checked_budget(int(word.replace(",", "")), "/lcm compact")
+    except ValueError:
+        raise ConfigError(f"/lcm compact takes a budget in tokens or `undo`, not {word[:20]!r}") from None
 
 
 def _outcome(result: CompactionResult) -> str:

@@ -48,10 +48,15 @@ COMMANDS: dict[str, Command] = {
     "grep": Command(
         reading.grep, "search this session's history, summarised parts included", "WORDS …", 1 << 16
     ),
-    "compact": Command(care.compact, "summarise older messages now"),
+    "compact": Command(
+        care.compact,
+        "summarise older messages now; undo takes the last compaction back",
+        "[BUDGET | undo]",
+        1,
+    ),
     "new": Command(resets.preview_new, "what `/new` would keep and drop, without doing it", "[DEPTH]", 1),
     "reset": Command(resets.preview_reset, "what `/reset` would archive, without doing it"),
-    "undo": Command(care.undo, "bring back what the last `/new` took out of the context"),
+    "undo": Command(care.undo, "bring back what the last `/new` or compaction took out of the context"),
     "config": Command(
         settings.config, "the settings, or one of them: value, source, range", "[KEY]", 1, needs_session=False
     ),

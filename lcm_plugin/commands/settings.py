@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from lcm_plugin.commands.texts import FAILED
+from lcm_plugin.compaction.policy import Limits, in_force
 from lcm_plugin.config import LcmConfig, setting_names, shown_keys
-from lcm_plugin.config.explain import allowed, masked, nearest
+from lcm_plugin.config.explain import allowed, is_auto, masked, nearest
 from lcm_plugin.config.sources import variables_of
+from lcm_plugin.sessions.kinds import find_conversation
 from lcm_plugin.types import CommandResult, Session
 
 if TYPE_CHECKING:
@@ -20,23 +22,38 @@ _SHOWN_CHARS = 60
 
 
 def config(engine: Engine, session: Session, words: list[str]) -> CommandResult:
-    """All settings as a table, those that were set first; or one setting with its meaning."""
-    rows = setting_rows(engine.config)
+    """All settings as a table, those that were set first; or one setting with its meaning.
+
+    What a policy chooses is given as it holds for the session's newest model call.
+    """
+    with engine.store.read() as reader:
+        known = (
+            Session(engine.gate.key_of(session, reader), session.id) if session.key or session.id else None
+        )
+        limits = engine.known_limits(reader, find_conversation(reader, known) if known else None)
+    rows = setting_rows(engine.config, limits)
     if words:
         return _one(rows, words[0])
     rows.sort(key=lambda row: row["source"] == "default")
     lines = ["| setting | value | from | allowed |", "|---|---|---|---|"]
-    lines += [f"| {r['key']} | {_cell(r['value'])} | {r['source']} | {_plain(r['allowed'])} |" for r in rows]
+    lines += [f"| {r['key']} | {_value(r)} | {r['source']} | {_plain(r['allowed'])} |" for r in rows]
     return CommandResult("\n".join(lines), {"settings": rows})
 
 
-def setting_rows(config: LcmConfig) -> list[dict[str, Any]]:
-    """Every setting as data, in the order of the model. Passwords are masked."""
-    keys = shown_keys()
+def setting_rows(config: LcmConfig, limits: Limits) -> list[dict[str, Any]]:
+    """Every setting as data, in the order of the model. Passwords are masked.
+
+    ``in_force`` is what holds for the call of ``limits``, for the settings that a policy chooses; else None.
+    """
+    keys, holding = shown_keys(), in_force(config, limits)
     return [
         {
             "key": keys[name],
-            "value": _masked(getattr(config, name)),
+            "value": "auto"
+            if is_auto(field) and getattr(config, name) is None
+            else _masked(getattr(config, name)),
+            "in_force": holding.get(name),
+            "budget": config.budget(limits.call.budget) if name in holding else None,
             "source": config.source_of(name),
             "allowed": allowed(field),
             "meaning": field.description or "",
@@ -61,7 +78,7 @@ def _one(rows: list[dict[str, Any]], word: str) -> CommandResult:
         )
     row = next(row for row in rows if row["key"] == keys[name])
     text = (
-        f"**{row['key']}** = {_cell(row['value'], 2_000)} (from {row['source']})\n{row['meaning']}\n"
+        f"**{row['key']}** = {_value(row, 2_000)} (from {row['source']})\n{row['meaning']}\n"
         f"Allowed: {row['allowed']}. Set it as `{row['key']}` in the plugin's config or as `{row['variables'][0]}` "
         "in the environment."
     )
@@ -74,6 +91,13 @@ def _masked(value: Any) -> Any:
     if isinstance(value, BaseModel):
         return value.model_dump(by_alias=True, exclude_none=True)
     return masked(value)
+
+
+def _value(row: dict[str, Any], most: int = _SHOWN_CHARS) -> str:
+    shown = _cell(row["value"], most)
+    if row["in_force"] in (None, row["value"]):
+        return shown
+    return f"{shown}, now {row['in_force']:,} (budget {row['budget']:,})"
 
 
 def _cell(value: Any, most: int = _SHOWN_CHARS) -> str:

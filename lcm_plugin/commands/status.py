@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import lcm_plugin
 from lcm_plugin.commands.counting import WINDOW_WORDS, counting, counting_text, window_source
 from lcm_plugin.commands.texts import depths, inline, moment, size
-from lcm_plugin.compaction.policy import Call, limits_for
 from lcm_plugin.sessions.access import Access
 from lcm_plugin.sessions.kinds import find_conversation
 from lcm_plugin.store.protocol import Reader
@@ -67,10 +66,10 @@ def _session(engine: Engine, reader: Reader, session: Session) -> dict[str, Any]
     if conversation is None:
         return {"state": "empty", "key": keyed.key}
     data = {"state": "stateless" if access is Access.READ_ONLY else "stored", "key": keyed.key}
-    return data | _history(reader, conversation) | _owed(engine, reader, conversation, keyed.key)
+    return data | _history(engine, reader, conversation) | _owed(engine, reader, conversation)
 
 
-def _history(reader: Reader, conversation: Conversation) -> dict[str, Any]:
+def _history(engine: Engine, reader: Reader, conversation: Conversation) -> dict[str, Any]:
     number = conversation.conversation_id
     items = reader.summary_items(number, limit=_MOST_SUMMARIES)
     found = reader.summaries([str(item.summary_id) for item in items]).values()
@@ -93,21 +92,21 @@ def _history(reader: Reader, conversation: Conversation) -> dict[str, Any]:
         ),
         "frontier": frontier[0].ref if frontier else None,
         "undoable_new": reader.undoable(number),
+        "undoable_compaction": engine.undoable_compaction(reader, number),
     }
 
 
-def _owed(engine: Engine, reader: Reader, conversation: Conversation, session_key: str) -> dict[str, Any]:
+def _owed(engine: Engine, reader: Reader, conversation: Conversation) -> dict[str, Any]:
     debt = reader.debt(conversation.conversation_id)
+    limits = engine.known_limits(reader, conversation)
     call = engine.last_call(conversation.conversation_id)
-    told = window_source(engine, call) if call else None
-    call = call or Call((debt.budget if debt else None) or engine.default_budget)
-    guards = engine.summarizer.status(session_key)
+    guards = engine.summarizer.status(conversation.session_key)
     now = engine.clock()
     return {
-        "budget": call.budget,
-        "window_source": told,
-        "counting": counting(engine, call),
-        "threshold_tokens": limits_for(engine.config, call, session_key=session_key).soft,
+        "budget": engine.config.budget(limits.call.budget),
+        "window_source": window_source(engine, call) if call else None,
+        "counting": counting(engine, limits.call),
+        "threshold_tokens": limits.soft,
         "compaction": {
             "state": debt.state if debt else "none",
             "reason": debt.reason if debt else "",
@@ -164,6 +163,7 @@ def _session_lines(data: dict[str, Any], zone: str) -> list[str]:
         f"- compaction: {_compaction(data['compaction'], zone)}",
         f"- guards: {_guards(data['guards'], zone)}",
         *(["- the last `/new` can be undone: `/lcm undo`"] if data["undoable_new"] else []),
+        *(["- the last compaction can be undone: `/lcm undo`"] if data["undoable_compaction"] else []),
     ]
 
 

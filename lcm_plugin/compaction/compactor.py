@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import uuid4
 
 from lcm_plugin.compaction.calibration import Calibration
@@ -16,6 +16,7 @@ from lcm_plugin.compaction.policy import EMERGENCY_TAIL_SHARES, Call, Limits, de
 from lcm_plugin.compaction.sweep import Bounds, Pressure, Progress, Sweeper
 from lcm_plugin.compaction.tail import Tail
 from lcm_plugin.compaction.tails import RecentTails
+from lcm_plugin.compaction.undo import LastCompaction
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.errors import EngineClosed, LcmError, ModelError, StoreError
 from lcm_plugin.events import EventBus, event_scope
@@ -28,6 +29,8 @@ _RETRY_LONGEST_MS = 1_800_000
 _BUSY_RETRY_MS = 5_000
 _TRIES_WITHOUT_REST = 3
 _NO_LIMIT = 1 << 31
+# A backlog is taken in so many passes; after a turn the excess is much smaller than a chunk.
+_RELIEF_PASSES = 4
 _STATES = {
     Reason.MODEL_FAILED: "failed",
     Reason.BUDGET_UNREACHABLE: "failed",
@@ -64,6 +67,7 @@ class Compactor:
         *,
         calls_models: Callable[[], bool],
         spent_until: Callable[[str], int],
+        last: LastCompaction,
     ) -> None:
         self._store = store
         self._sweeper = sweeper
@@ -73,6 +77,7 @@ class Compactor:
         self._calibration = calibration
         self._calls_models = calls_models
         self._spent_until = spent_until
+        self._last = last
         self._tails = RecentTails()
 
     def limits(self, call: Call, session_key: str) -> Limits:
@@ -92,7 +97,8 @@ class Compactor:
         """Whether compaction is due, as a transaction sees it. Costs the same however long the history is."""
         outside = 0
         if conversation.raw_tokens >= limits.least_outside:
-            outside = raw_tokens_outside(conversation.raw_tokens, self._tail(reader, conversation, limits))
+            tail = self._tail(reader, conversation, limits, limits.verbatim)
+            outside = raw_tokens_outside(conversation.raw_tokens, tail)
         debt = reader.debt(conversation.conversation_id)
         return decide(conversation, limits, outside, debt, self._clock())
 
@@ -138,10 +144,17 @@ class Compactor:
         return self._report(conversation_id, decision, force, result)
 
     def _run(self, work: _Work) -> None:
-        if not work.force and work.decision.reason is Reason.LEAF_CHUNK_READY:
-            self._sweeper.incremental(work.conversation_id, work.limits, work.bounds, work.progress)
+        limits, due = work.limits, work.decision.reason
+        if not work.force and due is Reason.LEAF_CHUNK_READY:
+            self._sweeper.incremental(work.conversation_id, limits, work.bounds, work.progress)
             return
-        limits, reason = work.limits, "manual" if work.force else str(work.decision.reason)
+        if not work.force and _goes_by_batches(due, limits):
+            excess = self._tokens(work.conversation_id) - limits.soft
+            fitting = replace(limits, chunk_tokens=max(limits.chunk_tokens, excess // _RELIEF_PASSES))
+            self._sweeper.relieve(work.conversation_id, fitting, work.bounds, work.progress)
+            if not self._over(work, limits.soft):
+                return
+        reason = "manual" if work.force else str(due)
         self._sweep(work, Pressure(reason, work.force))
         if self._over(work, limits.soft) and self._tail_tokens(work) > limits.yielding_tokens:
             self._sweep(work, Pressure(reason, work.force, limits.yielding_tokens))
@@ -163,8 +176,8 @@ class Compactor:
             conversation = reader.conversation(work.conversation_id)
             return self._tail(reader, conversation, work.limits).tokens if conversation else 0
 
-    def _tail(self, reader: Reader, conversation: Conversation, limits: Limits) -> Tail:
-        return self._tails.of(reader, conversation, limits.tail_count, limits.tail_tokens)
+    def _tail(self, reader: Reader, conversation: Conversation, limits: Limits, least: int = 0) -> Tail:
+        return self._tails.of(reader, conversation, limits.tail_count, limits.tail_tokens, least)
 
     def _bounds(self, lease: Lease, cancelled: Callable[[], bool]) -> Bounds:
         return Bounds(
@@ -186,6 +199,8 @@ class Compactor:
         """The verdict, noted in the database as far as it can be."""
         detail = str(failure) if failure else ""
         try:
+            if progress.summaries:
+                self._last.note(lease.conversation_id, progress.summaries)
             after = self._tokens(lease.conversation_id)
             reason = _verdict(progress, after, limits, failure)
             state = _STATES.get(reason, "done")
@@ -260,6 +275,11 @@ class Compactor:
         with self._store.read() as reader:
             conversation = reader.conversation(conversation_id)
             return conversation.context_tokens if conversation else 0
+
+
+def _goes_by_batches(due: Reason, limits: Limits) -> bool:
+    """Whether a context that is too large is first relieved of only as much as it has too much."""
+    return limits.verbatim > 0 and due in (Reason.OVER_THRESHOLD, Reason.OVER_HARD_LIMIT)
 
 
 def _verdict(progress: Progress, after: int, limits: Limits, failure: LcmError | None) -> Reason:

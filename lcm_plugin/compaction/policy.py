@@ -1,37 +1,28 @@
 """When compaction is due, and how far it goes. Pure rules over a conversation's running totals.
 
-Settings that were given are taken as given. Those that were not follow the policy that `benchmarks/cost.py`
-found to be the cheapest at an equal fresh tail; `docs/compaction.md` says why.
+Settings that were set are taken as they were set. The others follow `contextPolicy`, whose rules are in `shapes`;
+`docs/compaction.md` gives the reasons and the figures.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from lcm_plugin.config import DEFAULT_BUDGET, LcmConfig, ThresholdMatch, ThresholdOverride
+from lcm_plugin.compaction.shapes import POLICIES, TAIL_SHARE_OF_SOFT, Room, Wishes
+from lcm_plugin.config import LcmConfig, ThresholdMatch, ThresholdOverride
 from lcm_plugin.sessions.globs import matches
 from lcm_plugin.store.records import Conversation, Debt
 from lcm_plugin.types import CompactionDecision, Reason
 
-LEAF_TRIGGER_TOKENS = 8_000
-"""Raw tokens outside the tail that start a pass: the optimum is flat between 6,000 and 14,000."""
-PREFIX_TOKENS = 6_000
-"""Most tokens that summaries should take in the context, in windows of 24,000 tokens and more."""
-EARLY_SHARE = 0.6
-"""Share of the budget at which a small window compacts before the trigger amount is there."""
+EARLY_PART = 4 / 5
+"""Economy: part of the threshold at which a small window compacts before the trigger amount is there."""
 EMERGENCY_TAIL_SHARES = (0.4, 0.2, 0.0)
 """What the tail may hold in an emergency, as shares of the room; each is tried only if the last was not enough."""
 
-_PREFIX_SHARE = 1 / 4
-# A tree keeps some eight nodes in the context; together they should take no more than the prefix.
-_NODES = 8
-_LEAST_TARGET = 96
-_TAIL_SHARE_OF_SOFT = 2 / 3
 _LEAST_ROOM_SHARE = 0.1
 _EARLY_OUTSIDE_TOKENS = 4_000
 _EMERGENCY_LEAF_FANOUT = 2
 _MIN_CONDENSED_SHARE = 0.1
-_SOURCE_PER_TARGET = 16
 _RICH_PER_TARGET = 4
 _KEPT_OF_MAX_MESSAGES = 0.75
 _MODEL_POINTS = 100
@@ -54,7 +45,8 @@ class Limits:
     """The settings that hold for one conversation and call. All amounts are tokens as we count them.
 
     ``early`` is the context size from which ``early_outside`` raw tokens outside the tail make a pass due;
-    None when only ``trigger`` counts. ``prefix_target`` is None when summaries are condensed by depth alone.
+    None when only ``trigger`` counts. ``verbatim`` are the newest raw tokens that a compaction below the soft limit
+    leaves alone, whatever the tail holds. Above it, one takes ``passes`` chunks at a time, up to the tail.
     """
 
     call: Call
@@ -64,13 +56,15 @@ class Limits:
     early: int | None
     early_outside: int
     trigger: int
+    verbatim: int
+    passes: int
     chunk_tokens: int
     min_condensed_tokens: int
     tail_count: int
     tail_tokens: int
     leaf_target: int
     condensed_target: int
-    prefix_target: int | None
+    prefix_target: int
     leaf_fanout: int
     fanout: int
     fanout_hard: int
@@ -78,10 +72,14 @@ class Limits:
     max_active_messages: int | None
     enabled: bool
 
+    def target(self, depth: int) -> int:
+        """The size that a summary of a depth aims at."""
+        return self.condensed_target if depth else self.leaf_target
+
     @property
     def yielding_tokens(self) -> int:
         """What the tail may hold once it yields because of the soft limit."""
-        return min(self.tail_tokens, int(self.soft * _TAIL_SHARE_OF_SOFT))
+        return min(self.tail_tokens, int(self.soft * TAIL_SHARE_OF_SOFT))
 
     @property
     def rich_tokens(self) -> int:
@@ -96,7 +94,8 @@ class Limits:
     @property
     def least_outside(self) -> int:
         """With fewer raw tokens than this the tail need not be looked at: nothing outside it can be due."""
-        return self.trigger if self.early is None else min(self.trigger, self.early_outside)
+        least = self.trigger if self.early is None else min(self.trigger, self.early_outside)
+        return least + self.verbatim
 
 
 def limits_for(config: LcmConfig, call: Call, *, session_key: str = "", factor: float = 1.0) -> Limits:
@@ -106,8 +105,7 @@ def limits_for(config: LcmConfig, call: Call, *, session_key: str = "", factor: 
     It never lets the context outgrow the budget by our own count.
     """
     override = _best_override(config, call.model, call.window, session_key)
-    given = config.model_fields_set
-    total = min(call.budget or DEFAULT_BUDGET, config.max_assembly_token_budget or 1 << 62)
+    total = config.budget(call.budget)
     room = max(1, int(total * _LEAST_ROOM_SHARE), total - call.overhead)
 
     def share(part: float) -> int:
@@ -116,30 +114,25 @@ def limits_for(config: LcmConfig, call: Call, *, session_key: str = "", factor: 
     threshold = override.context_threshold if override else config.context_threshold
     hard = max(share(max(threshold, config.hard_threshold)), int(total * _LEAST_ROOM_SHARE))
     soft = max(min(hard, share(threshold)), int(total * _LEAST_ROOM_SHARE * threshold), 1)
-    own_chunk = override.leaf_chunk_tokens if override else None
-    if own_chunk is None and "leaf_chunk_tokens" in given:
-        own_chunk = config.leaf_chunk_tokens
-    own_threshold = override is not None or "context_threshold" in given
-    prefix = config.summary_prefix_target_tokens or max(1, min(PREFIX_TOKENS, int(total * _PREFIX_SHARE)))
-    leaf_target = _target(config, "leaf_target_tokens", prefix, total)
-    chunk = own_chunk or min(config.leaf_chunk_tokens, _SOURCE_PER_TARGET * leaf_target)
+    amounts = POLICIES[config.context_policy](Room(total, soft, hard), _wishes(config, override))
     tail_count, leaf_fanout = _tail_and_fanout(config, override)
-    by_depth_alone = "incremental_max_depth" in given and config.summary_prefix_target_tokens is None
     return Limits(
         call=call,
         room=room,
-        soft=soft,
+        soft=amounts.soft,
         hard=hard,
-        early=None if own_chunk or own_threshold else min(soft, share(EARLY_SHARE)),
+        early=min(soft, share(threshold * EARLY_PART)) if config.context_policy == "economy" else None,
         early_outside=min(_EARLY_OUTSIDE_TOKENS, max(1, total // 10)),
-        trigger=config.leaf_trigger_tokens or own_chunk or LEAF_TRIGGER_TOKENS,
-        chunk_tokens=chunk,
-        min_condensed_tokens=int(min(own_chunk or config.leaf_chunk_tokens, chunk) * _MIN_CONDENSED_SHARE),
+        trigger=amounts.trigger,
+        verbatim=amounts.verbatim,
+        passes=amounts.passes,
+        chunk_tokens=amounts.chunk,
+        min_condensed_tokens=int(amounts.chunk * _MIN_CONDENSED_SHARE),
         tail_count=tail_count,
-        tail_tokens=config.fresh_tail_max_tokens or max(1, int(soft * _TAIL_SHARE_OF_SOFT)),
-        leaf_target=leaf_target,
-        condensed_target=_target(config, "condensed_target_tokens", prefix, total),
-        prefix_target=None if by_depth_alone else prefix,
+        tail_tokens=amounts.tail,
+        leaf_target=amounts.leaf_target,
+        condensed_target=amounts.condensed_target,
+        prefix_target=amounts.prefix,
         leaf_fanout=leaf_fanout,
         fanout=config.condensed_min_fanout,
         fanout_hard=min(config.condensed_min_fanout_hard, config.condensed_min_fanout),
@@ -147,6 +140,20 @@ def limits_for(config: LcmConfig, call: Call, *, session_key: str = "", factor: 
         max_active_messages=config.max_active_messages,
         enabled=not config.autocompact_disabled,
     )
+
+
+def in_force(config: LcmConfig, limits: Limits) -> dict[str, int]:
+    """The values of the settings that scale, as they hold for one call; names as in Python, amounts in tokens."""
+    return {
+        "verbatim_tokens": limits.verbatim,
+        "fresh_tail_max_tokens": limits.tail_tokens,
+        "leaf_chunk_tokens": limits.chunk_tokens,
+        "leaf_trigger_tokens": limits.trigger,
+        "leaf_target_tokens": limits.leaf_target,
+        "condensed_target_tokens": limits.condensed_target,
+        "summary_prefix_target_tokens": limits.prefix_target,
+        "bootstrap_max_tokens": config.bootstrap_tokens,
+    }
 
 
 def decide(
@@ -202,6 +209,7 @@ VERDICTS = frozenset(
         Reason.CALLS_USED_UP,
         Reason.MODEL_FAILED,
         Reason.CANCELLED,
+        Reason.UNDONE,
     }
 )
 
@@ -214,6 +222,9 @@ def _verdict_stands(debt: Debt, conversation: Conversation, pressure: Reason, no
     if debt.state in ("deferred", "failed") and now < debt.next_attempt_at:
         return True
     unchanged = (debt.revision, debt.next_seq) == (conversation.revision, conversation.next_seq)
+    if debt.reason == Reason.UNDONE:
+        # Somebody wants these words back: only a limit takes them away again, in a later turn if that can wait.
+        return pressure is Reason.LEAF_CHUNK_READY or (unchanged and pressure is not Reason.OVER_HARD_LIMIT)
     return unchanged and debt.reason in (
         Reason.NOTHING_ELIGIBLE,
         Reason.NO_PROGRESS,
@@ -231,11 +242,16 @@ def _tail_and_fanout(config: LcmConfig, override: ThresholdOverride | None) -> t
     return count, min(config.leaf_min_fanout, max(1, most - count))
 
 
-def _target(config: LcmConfig, name: str, prefix: int, total: int) -> int:
-    """A summary's target: as it was set, else what lets a whole tree's nodes fit into the prefix."""
-    value = int(getattr(config, name))
-    share = total // _NODES if name in config.model_fields_set else prefix // _NODES
-    return max(min(value, _LEAST_TARGET), min(value, share))
+def _wishes(config: LcmConfig, override: ThresholdOverride | None) -> Wishes:
+    return Wishes(
+        verbatim=config.verbatim_tokens,
+        tail=config.fresh_tail_max_tokens,
+        chunk=(override and override.leaf_chunk_tokens) or config.leaf_chunk_tokens,
+        trigger=config.leaf_trigger_tokens,
+        prefix=config.summary_prefix_target_tokens,
+        leaf_target=config.leaf_target_tokens,
+        condensed_target=config.condensed_target_tokens,
+    )
 
 
 def _best_override(

@@ -14,8 +14,9 @@ from lcm_plugin.compaction.compactor import Compactor
 from lcm_plugin.compaction.overflow import Refusal
 from lcm_plugin.compaction.passes import PassRunner
 from lcm_plugin.compaction.policy import Call, Limits
-from lcm_plugin.compaction.scheduler import Scheduler
+from lcm_plugin.compaction.scheduler import Scheduler, call_of
 from lcm_plugin.compaction.sweep import Sweeper
+from lcm_plugin.compaction.undo import LastCompaction
 from lcm_plugin.compaction.windows import Windows
 from lcm_plugin.compaction.worker import Worker, WorkReport
 from lcm_plugin.config import LcmConfig
@@ -25,7 +26,7 @@ from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.store.protocol import Reader, Store
 from lcm_plugin.store.records import Conversation
 from lcm_plugin.summarize.summarizer import Summarizer
-from lcm_plugin.types import CompactionDecision, CompactionResult, Reason, Sent
+from lcm_plugin.types import CompactionDecision, CompactionResult, CompactionUndo, Reason, Sent
 
 _MOST_NEW_MESSAGES = 256
 _MOST_CALLS = 4_096
@@ -64,6 +65,7 @@ class Compaction:
         self._clock = clock
         self._calls: OrderedDict[int, Call] = OrderedDict()
         self._calls_lock = threading.Lock()
+        self.last = LastCompaction(store, counter, config.timezone, clock)
         self._compactor = Compactor(
             store,
             Sweeper(store, passes, clock),
@@ -73,6 +75,7 @@ class Compaction:
             calibration,
             calls_models=summarizer.completions.available,
             spent_until=summarizer.spent_until,
+            last=self.last,
         )
         self._scheduler = Scheduler(
             store, self._compactor, background, events, clock, hard_wait_ms=config.hard_wait_ms
@@ -82,6 +85,24 @@ class Compaction:
         """The newest model call for which this process scheduled; None when there was none."""
         with self._calls_lock:
             return self._calls.get(conversation_id)
+
+    def known_limits(self, reader: Reader, conversation: Conversation | None) -> Limits:
+        """The limits of the newest model call that is known of a conversation.
+
+        That is the one for which this process scheduled last, else the one of its debt, else one with the default
+        budget.
+        """
+        if conversation is None:
+            return self._compactor.limits(Call(), "")
+        call = self.last_call(conversation.conversation_id)
+        if call is None:
+            debt = reader.debt(conversation.conversation_id)
+            call = call_of(debt) if debt else Call()
+        return self._limits(reader, conversation, call)
+
+    def summary_target(self, reader: Reader, conversation_id: int, depth: int) -> int:
+        """The size that a conversation's summaries of a depth aim at."""
+        return self.known_limits(reader, reader.conversation(conversation_id)).target(depth)
 
     def none_due(self, call: Call, session_key: str) -> CompactionDecision:
         """The decision about a session that has no conversation."""
@@ -100,6 +121,20 @@ class Compaction:
         return self._compactor.compact(
             conversation.conversation_id, limits, force=force, cancelled=lambda: self._background.closing
         )
+
+    def undo(self, conversation: Conversation) -> CompactionUndo:
+        """Takes the last compaction back, as long as nothing else changed the context since."""
+        result = self.last.undo(conversation)
+        if not result.refusal:
+            self._events.emit(
+                "compaction.undone",
+                conversation_id=conversation.conversation_id,
+                session_key=conversation.session_key,
+                summaries=result.summaries,
+                token_before=result.tokens_before,
+                token_after=result.tokens_after,
+            )
+        return result
 
     def schedule(self, outlook: Outlook, call: Call, *, wait: bool) -> None:
         """Starts what is due on a worker thread; with ``wait``, waits past the hard limit."""

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from lcm_plugin.compaction.chunks import Chunk, leaf_chunk
+from lcm_plugin.compaction.chunks import Chunk, leaf_chunk, raw_tokens_outside
 from lcm_plugin.compaction.frontier import CondensationRule, Frontier
 from lcm_plugin.compaction.incompressible import Unshrinkable
 from lcm_plugin.compaction.passes import PassRequest, PassResult, PassRunner
@@ -84,12 +84,16 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Pressure:
-    """How far a series may go. ``tail_tokens`` is set when the tail yields down to so many tokens."""
+    """How far a series may go. ``tail_tokens`` is set when the tail yields down to so many tokens.
+
+    ``verbatim`` are the newest tokens that the series leaves alone, whatever the tail holds.
+    """
 
     reason: str
     forced: bool = False
     tail_tokens: int | None = None
     emergency: bool = False
+    verbatim: int = 0
 
 
 class Sweeper:
@@ -101,25 +105,49 @@ class Sweeper:
         self._unshrinkable = Unshrinkable(clock)
 
     def incremental(self, conversation_id: int, limits: Limits, bounds: Bounds, progress: Progress) -> None:
-        """One leaf pass, then one condensation per depth while the depth below was condensed.
+        """Leaf passes, as many as one compaction takes, then one condensation per depth while the depth below was
+        condensed.
 
         Whatever their depth, summaries above the prefix target are condensed in the same go: the beginning
-        of the context changes anyway. Those that wait to be written anew are spared for longer.
+        of the context changes anyway. Those that wait to be written anew are spared for longer. With
+        ``incrementalMaxDepth`` 0 nothing is condensed.
         """
-        series = self._series(conversation_id, limits, bounds, progress, Pressure("incremental"))
+        pressure = Pressure("incremental", verbatim=limits.verbatim)
+        series = self._series(conversation_id, limits, bounds, progress, pressure)
         if not series.leaf():
+            return
+        for _ in range(limits.passes - 1):
+            if series.raw_outside() < limits.chunk_tokens or not series.leaf():
+                break
+        self._condense(series, limits)
+
+    def relieve(self, conversation_id: int, limits: Limits, bounds: Bounds, progress: Progress) -> None:
+        """Leaf passes, as many as one compaction takes at a time, until the context is within the soft limit and no
+        compaction is due below it; then condensations as after a turn.
+
+        It stops at the first chunk with which that holds, so that what stays word for word depends on the talk
+        alone.
+        """
+        series = self._series(conversation_id, limits, bounds, progress, Pressure("relief"))
+        while series.context_tokens() > limits.soft or series.raw_outside(limits.verbatim) >= limits.trigger:
+            made = sum(series.leaf() for _ in range(limits.passes))
+            if not made:
+                break
+        self._condense(series, limits)
+
+    def _condense(self, series: _Series, limits: Limits) -> None:
+        if limits.incremental_depth == 0:
             return
         depth = 0
         while (limits.incremental_depth < 0 or depth < limits.incremental_depth) and series.condense(depth):
             depth += 1
-        if limits.prefix_target is not None:
-            series.look_again()
+        series.look_again()
+        while series.summary_tokens() > limits.prefix_target and series.condense():
+            pass
+        if series.summary_tokens() > _FALLBACKS_WAIT_UP_TO * limits.prefix_target:
+            series.take_fallbacks()
             while series.summary_tokens() > limits.prefix_target and series.condense():
                 pass
-            if series.summary_tokens() > _FALLBACKS_WAIT_UP_TO * limits.prefix_target:
-                series.take_fallbacks()
-                while series.summary_tokens() > limits.prefix_target and series.condense():
-                    pass
 
     def sweep(
         self, conversation_id: int, limits: Limits, bounds: Bounds, progress: Progress, pressure: Pressure
@@ -170,13 +198,11 @@ class _Series:
 
     def leaf(self) -> bool:
         """One leaf pass; chunks that cannot shrink are passed over. False when there is no more."""
-        return self._step(self._choose_leaf, self._limits.leaf_target)
+        return self._step(self._choose_leaf)
 
     def condense(self, depth: int | None = None) -> bool:
         """One condensation, of one depth or of any; False when none is eligible or it did not shrink."""
-        return self._step(
-            lambda reader, tail: self._choose_nodes(reader, tail, depth), self._limits.condensed_target
-        )
+        return self._step(lambda reader, tail: self._choose_nodes(reader, tail, depth))
 
     def take_fallbacks(self) -> None:
         """From now on condenses summaries that wait to be written anew, too."""
@@ -187,6 +213,21 @@ class _Series:
         """Begins the search for condensations anew, at the shallowest depth."""
         self._frontier = None
 
+    def raw_outside(self, verbatim: int = 0) -> int:
+        """Raw tokens that the series may touch, without the newest ``verbatim`` ones."""
+        with self._store.read() as reader:
+            conversation = reader.conversation(self._conversation_id)
+            if conversation is None:
+                return 0
+            outside = raw_tokens_outside(conversation.raw_tokens, self._tail(reader, conversation))
+            return min(outside, conversation.raw_tokens - verbatim)
+
+    def context_tokens(self) -> int:
+        """What the whole context costs."""
+        with self._store.read() as reader:
+            conversation = reader.conversation(self._conversation_id)
+            return conversation.context_tokens if conversation else 0
+
     def summary_tokens(self) -> int:
         """What all summaries outside the tail cost in the context."""
         with self._store.read() as reader:
@@ -195,7 +236,7 @@ class _Series:
                 return 0
             return self._read_frontier(reader, self._tail(reader, conversation)).tokens
 
-    def _step(self, choose: Callable[[Reader, Tail], Chunk | None], target: int) -> bool:
+    def _step(self, choose: Callable[[Reader, Tail], Chunk | None]) -> bool:
         while (chosen := self._choose(choose)) is not None:
             conversation, chunk = chosen
             self._progress.tried += 1
@@ -204,7 +245,7 @@ class _Series:
                     PassRequest(
                         conversation,
                         chunk,
-                        target,
+                        self._limits.target(chunk.depth),
                         self._pressure.reason,
                         self._pressure.forced,
                         self._bounds.pass_deadline(),
@@ -284,6 +325,7 @@ class _Series:
                 self._conversation_id,
                 count=limits.tail_count,
                 max_tokens=limits.tail_tokens if tokens is None else tokens,
+                least_tokens=self._pressure.verbatim,
                 yields=tokens is not None,
             )
             self._known_tail = (state, tail)

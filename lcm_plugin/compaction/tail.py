@@ -39,14 +39,16 @@ def fresh_tail(
     *,
     count: int,
     max_tokens: int | None = None,
+    least_tokens: int = 0,
     yields: bool = False,
     newest: Sequence[Item] = (),
 ) -> Tail:
     """The tail of a conversation, found by walking back from its newest item.
 
-    ``count`` and ``max_tokens`` bound it. Without ``yields`` the newest user message and all after it belong
-    to it whatever they cost; with ``yields`` only the newest group does. It ends at a summary. ``newest`` are
-    the newest items, oldest first, as far as they are known; what is older is read.
+    ``count`` and ``max_tokens`` bound it, but it holds at least the newest ``least_tokens``. Without
+    ``yields`` the newest user message and all after it belong to it whatever they cost; with ``yields`` only
+    the newest group does. It ends at a summary. ``newest`` are the newest items, oldest first, as far as they
+    are known; what is older is read.
     """
     user = reader.newest_user(conversation_id)
     room = _END if max_tokens is None else max_tokens
@@ -55,7 +57,9 @@ def fresh_tail(
         room -= user.tokens
     elif user is not None and _stands_raw(reader, conversation_id, user):
         must = user.seq
-    taken, rest, for_tokens = _take(_newest_first(reader, conversation_id, newest), count, room, must)
+    taken, rest, for_tokens = _take(
+        _newest_first(reader, conversation_id, newest), count, room, must, least_tokens
+    )
     if not taken:
         return Tail()
     whole = (_without_broken_group(taken, must) if for_tokens else None) or _with_whole_groups(taken, rest)
@@ -66,7 +70,9 @@ def fresh_tail(
     )
 
 
-def _take(items: Iterator[Item], count: int, room: int, must: int) -> tuple[list[Item], Iterator[Item], bool]:
+def _take(
+    items: Iterator[Item], count: int, room: int, must: int, least: int
+) -> tuple[list[Item], Iterator[Item], bool]:
     """What belongs to the tail, newest first; what is older; and whether tokens ended it, not the count."""
     taken: list[Item] = []
     messages = tokens = 0
@@ -77,8 +83,8 @@ def _take(items: Iterator[Item], count: int, room: int, must: int) -> tuple[list
             continue
         messages += not item.message.hidden
         tokens += item.tokens
-        if taken and item.ordinal < must and (messages > count or tokens > room):
-            return taken, chain((item,), items), messages <= count
+        if taken and item.ordinal < must and tokens > least and (messages > count or tokens > room):
+            return taken, chain((item,), items), least > 0 or messages <= count
         taken.append(item)
     return taken, iter(()), False
 

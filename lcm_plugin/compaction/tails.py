@@ -12,7 +12,7 @@ from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Conversation, Item
 
 _REMEMBERED = 64
-_Key = tuple[int, int, int, int, int, int | None]
+_Key = tuple[int, int, int, int, int, int | None, int]
 _K = TypeVar("_K")
 _V = TypeVar("_V")
 
@@ -36,7 +36,14 @@ class RecentTails:
         self._tails: OrderedDict[_Key, Tail] = OrderedDict()
         self._newest: OrderedDict[int, _Newest] = OrderedDict()
 
-    def of(self, reader: Reader, conversation: Conversation, count: int, max_tokens: int | None) -> Tail:
+    def of(
+        self,
+        reader: Reader,
+        conversation: Conversation,
+        count: int,
+        max_tokens: int | None,
+        least_tokens: int = 0,
+    ) -> Tail:
         """The tail of a conversation that was read in the same transaction."""
         conversation_id = conversation.conversation_id
         key = (
@@ -46,11 +53,19 @@ class RecentTails:
             conversation.raw_tokens,
             count,
             max_tokens,
+            least_tokens,
         )
         tail = self._tails.get(key)
         if tail is None:
             newest = self._newest_of(reader, conversation)
-            tail = fresh_tail(reader, conversation_id, count=count, max_tokens=max_tokens, newest=newest)
+            tail = fresh_tail(
+                reader,
+                conversation_id,
+                count=count,
+                max_tokens=max_tokens,
+                least_tokens=least_tokens,
+                newest=newest,
+            )
             _remember(self._tails, key, tail)
         return tail
 

@@ -10,10 +10,18 @@ from typing import Any, Literal, Union, get_args, get_origin
 from urllib.parse import urlsplit, urlunsplit
 
 from annotated_types import Ge, Gt, Le
-from pydantic import ValidationError
+from pydantic import BeforeValidator, ValidationError
 from pydantic.fields import FieldInfo
 
 _SHOWN_CHARS = 80
+
+
+def _auto_as_none(value: object) -> object:
+    return None if isinstance(value, str) and value.strip().lower() == "auto" else value
+
+
+AUTO = BeforeValidator(_auto_as_none)
+"""Marks a setting whose value a policy chooses unless it is set; ``auto`` and ``none`` are the same."""
 _KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 _PASSWORD_FIELDS = re.compile(
     r"(?i)\b(password|sslpassword|key|token|api_key|apikey|secret)\s*=\s*(?:'(?:[^'\\]|\\.)*'|[^&\s]+)"
@@ -28,7 +36,13 @@ def allowed(field: FieldInfo) -> str:
     bounds = _bounds(field.metadata)
     if bounds:
         words += f", {bounds}"
-    return words + (", or none" if NoneType in members else "")
+    unset = "auto" if is_auto(field) else "none"
+    return words + (f", or {unset}" if NoneType in members else "")
+
+
+def is_auto(field: FieldInfo) -> bool:
+    """Whether a policy chooses the setting's value unless it is set."""
+    return AUTO in field.metadata
 
 
 def explain(

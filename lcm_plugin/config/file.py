@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from lcm_plugin.config.explain import masked
+from lcm_plugin.config.explain import is_auto, masked
 from lcm_plugin.config.model import LcmConfig, setting_names
 from lcm_plugin.errors import ConfigError
 from lcm_plugin.private_files import make_private_folder, write_private_file
@@ -23,7 +23,9 @@ Origin = Literal["argument", "environment", "file", "default"]
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting as it is in force: key in camelCase, value, where it came from, what it means.
+    """One setting: key in camelCase, value, where it came from, what it means.
+
+    A value of None is shown as ``auto`` where a policy chooses it.
 
     A password in the value is masked: settings are shown on screens and in reports.
     """
@@ -71,7 +73,9 @@ def settings() -> Iterator[Setting]:
     for name, field in LcmConfig.model_fields.items():
         source = config.source_of(name)
         origin: Origin = "file" if source == "plugin config" else source
-        yield Setting(json_key(name), masked(getattr(config, name)), origin, field.description or "")
+        value = getattr(config, name)
+        shown = "auto" if value is None and is_auto(field) else masked(value)
+        yield Setting(json_key(name), shown, origin, field.description or "")
 
 
 def json_key(name: str) -> str:

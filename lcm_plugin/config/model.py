@@ -8,12 +8,14 @@ config remembers where each of its values came from (`LcmConfig.source_of`).
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
 
+from annotated_types import Ge
 from pydantic import (
     AliasChoices,
     BaseModel,
@@ -29,14 +31,17 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
-from lcm_plugin.config.explain import explain
+from lcm_plugin.config.explain import AUTO, explain
 from lcm_plugin.config.sources import canonical, read_environment, spellings, split_text
 from lcm_plugin.errors import ConfigError
 
 DEFAULT_BUDGET = 128_000
 LONGEST_MS = 2_147_483_647
 Share = Annotated[float, Field(gt=0, le=1)]
+Policy = Literal["economy", "balanced", "faithful"]
 Patterns = Annotated[list[str], NoDecode]
+# A policy chooses the value; `compaction.policy.in_force` gives it for a call.
+Auto = Annotated[int | None, AUTO]
 _EXPRESSION_FIELDS = ("redact_patterns", "host_note_patterns", "control_message_patterns")
 INSTRUCTION_FILES = (
     "SKILL.md",
@@ -110,6 +115,11 @@ class LcmConfig(BaseSettings):
         default=5_000, ge=0, le=600_000, description="How long a write waits for another writer."
     )
 
+    context_policy: Policy = Field(
+        default="balanced",
+        description="What the context is for: economy keeps the bill low, faithful compacts nothing below the "
+        "threshold, balanced lies between. It chooses the values that are auto.",
+    )
     context_threshold: Share = Field(
         default=0.75, description="Share of the budget at which compaction is owed."
     )
@@ -123,8 +133,11 @@ class LcmConfig(BaseSettings):
         default=15_000, ge=0, le=LONGEST_MS, description="The longest a turn waits past the hard threshold."
     )
     fresh_tail_count: int = Field(default=64, ge=1, description="Newest messages that are never compacted.")
-    fresh_tail_max_tokens: int | None = Field(
-        default=None, ge=1, description="Most tokens of the fresh tail; none for no cap."
+    fresh_tail_max_tokens: Auto = Field(default=None, ge=1, description="Most tokens of the fresh tail.")
+    verbatim_tokens: Auto = Field(
+        default=None,
+        ge=0,
+        description="Newest raw tokens that a compaction below the threshold leaves as they are.",
     )
     max_active_messages: int | None = Field(
         default=None, ge=2, description="Most raw messages in the context before compaction is owed."
@@ -137,24 +150,27 @@ class LcmConfig(BaseSettings):
     )
     condensed_min_fanout_hard: int = Field(default=2, ge=2, description="The same past the hard limit.")
     incremental_max_depth: int = Field(
-        default=1, ge=-1, description="Condensations after a leaf pass: 0 none, -1 as deep as it goes."
+        default=1,
+        ge=-1,
+        description="Condensations after a leaf pass: 0 none, -1 as deep as it goes. Unless it is 0, summaries above "
+        "summaryPrefixTargetTokens are condensed at any depth.",
     )
-    leaf_chunk_tokens: int = Field(default=20_000, ge=1, description="Most source tokens of one pass.")
-    leaf_trigger_tokens: int | None = Field(
+    leaf_chunk_tokens: Auto = Field(default=None, ge=1, description="Most source tokens of one pass.")
+    leaf_trigger_tokens: Auto = Field(
+        default=None, ge=1, description="Raw tokens outside the tail and verbatimTokens that start a pass."
+    )
+    leaf_target_tokens: Auto = Field(
+        default=None, ge=16, description="Size aimed at for a leaf summary, at most an eighth of the budget."
+    )
+    condensed_target_tokens: Auto = Field(
+        default=None,
+        ge=16,
+        description="Size aimed at for a condensed summary, at most an eighth of the budget.",
+    )
+    summary_prefix_target_tokens: Auto = Field(
         default=None,
         ge=1,
-        description="Raw tokens outside the tail that start a pass; none means leafChunkTokens when that is set, "
-        "else 8000.",
-    )
-    leaf_target_tokens: int = Field(default=1_200, ge=16, description="Size aimed at for a leaf summary.")
-    condensed_target_tokens: int = Field(
-        default=2_000, ge=16, description="Size aimed at for a condensed summary."
-    )
-    summary_prefix_target_tokens: int | None = Field(
-        default=None,
-        ge=1,
-        description="Summary tokens in the context above which a pass condenses at any depth; none means a quarter "
-        "of the budget, at most 6000, and depth alone when incrementalMaxDepth is set.",
+        description="Summary tokens in the context above which a pass condenses at any depth.",
     )
     summary_max_overage_factor: float = Field(
         default=3.0, ge=1, description="A summary may be this many times its target."
@@ -169,7 +185,7 @@ class LcmConfig(BaseSettings):
     new_session_retain_depth: int = Field(
         default=2, ge=-1, description="What /new keeps: -1 all, 0 all summaries, d those of depth d and more."
     )
-    bootstrap_max_tokens: int | None = Field(
+    bootstrap_max_tokens: Auto = Field(
         default=None, ge=1, description="Most raw parent history a new conversation starts with."
     )
     max_sweep_passes: int = Field(default=12, ge=1, description="Most passes of one sweep.")
@@ -303,8 +319,16 @@ class LcmConfig(BaseSettings):
 
     @property
     def bootstrap_tokens(self) -> int:
-        """``bootstrap_max_tokens`` or its default, max(6000, 0.3 x leaf_chunk_tokens)."""
-        return self.bootstrap_max_tokens or max(6_000, int(0.3 * self.leaf_chunk_tokens))
+        """``bootstrap_max_tokens``, or max(6000, 0.3 x leaf_chunk_tokens) when it is auto."""
+        return self.bootstrap_max_tokens or max(6_000, int(0.3 * (self.leaf_chunk_tokens or 0)))
+
+    def budget(self, given: int | None) -> int:
+        """The tokens of a model call: what the host gives, else the default, at most ``max_assembly_token_budget``."""
+        return min(given or DEFAULT_BUDGET, self.max_assembly_token_budget or 1 << 62)
+
+    def summary_cap(self, target: int) -> int:
+        """The most tokens of a summary that aims at ``target``."""
+        return math.ceil(target * self.summary_max_overage_factor)
 
     @property
     def database_target(self) -> str:
@@ -397,6 +421,20 @@ class _Environment(PydanticBaseSettingsSource):
     def __call__(self) -> dict[str, Any]:
         found = read_environment(os.environ, self.settings_cls.model_fields)
         return {name: value for name, (_, value) in found.items()}
+
+
+def checked_budget(tokens: int, place: str) -> int:
+    """A budget that a person gave for one call. Raises `ConfigError` below the least ``maxAssemblyTokenBudget``."""
+    least = next(
+        rule.ge
+        for rule in LcmConfig.model_fields["max_assembly_token_budget"].metadata
+        if isinstance(rule, Ge)
+    )
+    if tokens < int(str(least)):
+        raise ConfigError(
+            f"{place}: a budget of {tokens:,} tokens is below the least, {least:,} (as of maxAssemblyTokenBudget)"
+        )
+    return tokens
 
 
 def setting_names() -> dict[str, str]:

@@ -10,14 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from lcm_plugin.config import LcmConfig
 from lcm_plugin.errors import EngineClosed, ServerAway, StoreBusy, StoreError
 from lcm_plugin.files.externalise import PayloadStore
 from lcm_plugin.maintenance.files import FileChecks
 from lcm_plugin.maintenance.made import made
 from lcm_plugin.maintenance.repeats import find_repeats
 from lcm_plugin.maintenance.summaries import SummaryHealth
-from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.store.integrity import AUDITS, FULL_TEXT, AuditStopped
 from lcm_plugin.store.protocol import Reader, Store
 from lcm_plugin.store.records import Conversation
@@ -72,12 +70,10 @@ class _Findings:
 class Checker:
     """Looks a database through, whole or by conversation. Thread-safe."""
 
-    def __init__(
-        self, store: Store, payloads: PayloadStore, counter: TokenCounter, config: LcmConfig
-    ) -> None:
+    def __init__(self, store: Store, payloads: PayloadStore, summaries: SummaryHealth) -> None:
         self._store = store
         self._files = FileChecks(store, payloads)
-        self._summaries = SummaryHealth(store, counter, config)
+        self._summaries = summaries
 
     def check(
         self,

@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from lcm_plugin.compaction.leases import Lease
-from lcm_plugin.config import LcmConfig
 from lcm_plugin.errors import StoreBusy
-from lcm_plugin.maintenance.summaries import SummaryHealth, source_blocks, sources_whole
+from lcm_plugin.maintenance.summaries import SummaryHealth, SummaryTarget, source_blocks, sources_whole
 from lcm_plugin.messages.markup import summary_tokens
 from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.store.protocol import Store
@@ -37,15 +36,17 @@ class Rewriter:
         store: Store,
         summarizer: Summarizer,
         counter: TokenCounter,
-        config: LcmConfig,
+        health: SummaryHealth,
+        target_of: SummaryTarget,
+        zone: str,
         clock: Callable[[], int],
     ) -> None:
         self._store = store
         self._summarizer = summarizer
         self._counter = counter
-        self._health = SummaryHealth(store, counter, config)
-        self._targets = (config.leaf_target_tokens, config.condensed_target_tokens)
-        self._zone = config.timezone
+        self._health = health
+        self._target_of = target_of
+        self._zone = zone
         self._clock = clock
 
     def rewrite(
@@ -113,13 +114,14 @@ class Rewriter:
             blocks = source_blocks(reader, old)
             sources = reader.sources_of([summary_id]).get(summary_id, [])
             whole = sources_whole(reader, old)
+            target = self._target_of(reader, old.conversation_id, old.depth)
         if not blocks or not whole:
             return False
         draft = self._summarizer.summarize(
             SummaryTask(
                 blocks=blocks,
                 depth=old.depth,
-                target_tokens=self._targets[min(old.depth, 1)],
+                target_tokens=target,
                 source_tokens=old.source_tokens,
                 conversation_id=old.conversation_id,
                 forced=True,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from math import ceil
 
 from lcm_plugin.compaction.sources import message_block, summary_block
 from lcm_plugin.config import LcmConfig
@@ -24,6 +23,8 @@ from lcm_plugin.summarize.prompts import PromptParts, frame
 from lcm_plugin.summarize.source import CUT_MARK
 from lcm_plugin.summarize.units import EXPAND_PREFIX
 
+SummaryTarget = Callable[[Reader, int, int], int]
+"""The size that a summary aims at, of a conversation (its id) and a depth."""
 _PAGE = 50
 _MOST_NAMED = 5
 _REASONS = {
@@ -58,11 +59,13 @@ class Flaw:
 class SummaryHealth:
     """Judges summaries against the sources they were made from. Reads only; keeps nothing."""
 
-    def __init__(self, store: Store, counter: TokenCounter, config: LcmConfig) -> None:
+    def __init__(
+        self, store: Store, counter: TokenCounter, config: LcmConfig, target_of: SummaryTarget
+    ) -> None:
         self._store = store
         self._gate = Gate(counter, Vocabulary())
-        self._targets = (config.leaf_target_tokens, config.condensed_target_tokens)
-        self._factor = config.summary_max_overage_factor
+        self._target_of = target_of
+        self._cap = config.summary_cap
         self._instructions = config.custom_instructions
 
     def flaws(self, conversation_id: int, stop: Callable[[], bool]) -> Iterator[tuple[Summary, Flaw]]:
@@ -98,13 +101,14 @@ class SummaryHealth:
         text = summary.content
         if not any(char.isalnum() for char in text):
             return [Flaw("summary_empty")]
-        flaws = [] if summary.fallback else [*self._marked(summary), *self._size(summary)]
+        target = self._target_of(reader, summary.conversation_id, summary.depth)
+        flaws = [] if summary.fallback else [*self._marked(summary), *self._size(summary, target)]
         blocks = source_blocks(reader, summary)
         if not blocks:
             return flaws  # what is gone is named by the checks of lineage
         source = "\n".join(written(block) for block in blocks)
         if summary.level != "extractive":
-            flaws.extend(self._form(summary, source))
+            flaws.extend(self._form(summary, source, target))
         return [*flaws, *self._claims(reader, summary, source, earlier)]
 
     def _marked(self, summary: Summary) -> Iterator[Flaw]:
@@ -112,13 +116,11 @@ class SummaryHealth:
         if not summary.prompt_version and (_MARK_AT_START.match(text) or _MARK_AT_END.search(text[-120:])):
             yield Flaw("summary_marker")
 
-    def _size(self, summary: Summary) -> Iterator[Flaw]:
-        target = self._targets[min(summary.depth, 1)]
-        if summary.prompt_version and summary.tokens > ceil(target * self._factor):
+    def _size(self, summary: Summary, target: int) -> Iterator[Flaw]:
+        if summary.prompt_version and summary.tokens > self._cap(target):
             yield Flaw("summary_over_cap", f"{summary.tokens} tokens for a target of {target}")
 
-    def _form(self, summary: Summary, source: str) -> Iterator[Flaw]:
-        target = self._targets[min(summary.depth, 1)]
+    def _form(self, summary: Summary, source: str, target: int) -> Iterator[Flaw]:
         parts = PromptParts(summary.depth, False, target, "", "", instructions=self._instructions)
         limits = Limits(1 << 40, target, 1 << 40)
         reason = self._gate.check(summary.content, source, frame(parts), limits).reason

@@ -7,7 +7,7 @@ stands raw again and is compacted anew. The same happens when a message comes ba
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from lcm_plugin.messages.markup import summary_tokens
@@ -51,18 +51,32 @@ class Withdrawals:
             if reopened.isdisjoint(family) and not _stands(writer, conversation_id, family[-1]):
                 continue
             reopened.update(family)
-        if not reopened:
-            return
-        sources = writer.sources_of(sorted(reopened))
-        below = [
-            ref for refs in sources.values() for ref in refs if ref.startswith("sum_") and ref not in reopened
-        ]
-        found, made_of = writer.summaries(below), writer.sources_of(below)
-        kept = tuple(
-            (ref, one.first_seq, summary_tokens(one, made_of.get(ref, ()), self.zone, self.counter))
-            for ref, one in found.items()
-        )
-        writer.reopen(conversation_id, Reopening(tuple(sorted(reopened)), kept), now)
+        if reopened:
+            take_apart(writer, conversation_id, reopened, self.counter, self.zone, now)
+
+
+def take_apart(
+    writer: Writer,
+    conversation_id: int,
+    summary_ids: Collection[str],
+    counter: TokenCounter,
+    zone: str,
+    now: int,
+) -> None:
+    """Deletes summaries and puts what they were made from back into the context.
+
+    Whatever was made from one of them must be among them.
+    """
+    sources = writer.sources_of(sorted(summary_ids))
+    below = [
+        ref for refs in sources.values() for ref in refs if ref.startswith("sum_") and ref not in summary_ids
+    ]
+    found, made_of = writer.summaries(below), writer.sources_of(below)
+    kept = tuple(
+        (ref, one.first_seq, summary_tokens(one, made_of.get(ref, ()), zone, counter))
+        for ref, one in found.items()
+    )
+    writer.reopen(conversation_id, Reopening(tuple(sorted(summary_ids)), kept), now)
 
 
 def _derived(reader: Reader, summary_id: str) -> list[str]:

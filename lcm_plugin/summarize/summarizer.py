@@ -8,7 +8,6 @@ rejected gets its second level.
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -121,7 +120,7 @@ class Summarizer:
 
     def _job(self, task: SummaryTask, blocks: tuple[SourceBlock, ...]) -> _Job:
         target = min(task.target_tokens, max(16, int(task.source_tokens * _SHRINK)))
-        cap = min(math.ceil(target * self._config.summary_max_overage_factor), task.source_tokens - 1)
+        cap = min(self._config.summary_cap(target), task.source_tokens - 1)
         return _Job(task, blocks, "\n".join(block.text for block in blocks), target, cap)
 
     def _by_extraction(

@@ -69,6 +69,25 @@ def test_compact_shrinks_the_context_and_loses_nothing(database: Path) -> None:
     assert again.returncode == 0
 
 
+def test_compact_can_be_taken_back_once(database: Path) -> None:
+    compacted = run_here("compact", KEY, "--database", database, "--budget", "4000", "--json")
+    before = json.loads(compacted.stdout)["tokens_before"]
+    undone = run_here("compact", KEY, "--database", database, "--undo", "--json")
+    assert undone.returncode == 0, undone.stderr
+    assert json.loads(undone.stdout)["tokens_after"] == before
+    again = run_here("compact", KEY, "--database", database, "--undo")
+    assert again.returncode != 0
+    assert "nothing was undone" in again.stderr
+    assert run_here("doctor", "--database", database).returncode == 0
+
+
+def test_compact_refuses_a_budget_below_the_least(database: Path) -> None:
+    done = run_here("compact", KEY, "--database", database, "--budget", "999")
+    assert done.returncode != 0
+    assert "--budget" in done.stderr
+    assert "1,000" in done.stderr
+
+
 def test_backup_writes_a_private_copy_that_opens(database: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copies" / "b.db"
     done = run_here("backup", copy, "--database", database, "--json")

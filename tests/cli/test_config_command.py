@@ -30,6 +30,20 @@ def test_a_value_is_written_and_in_force(place: Path) -> None:
     assert origin(place, "contextThreshold") == (0.6, "file")
 
 
+def test_what_a_policy_chooses_is_given_with_the_value_in_force(place: Path) -> None:
+    def in_force(policy: str, window: str) -> int:
+        done = config(
+            place, "get", "leafChunkTokens", "--window", window, "--json", LCM_CONTEXT_POLICY=policy
+        )
+        return int(json.loads(done.stdout)["in_force"])
+
+    assert [in_force("economy", window) for window in ("8000", "128000")] == [4_000, 12_000]
+    small, large = in_force("balanced", "8000"), in_force("balanced", "128000")
+    assert 0 < small < large <= 20_000
+    assert f"auto, now {large:,}" in config(place, "get", "leafChunkTokens").stdout
+    assert "auto, now" in config(place, "list").stdout
+
+
 def test_the_environment_wins_over_the_file(place: Path) -> None:
     config(place, "set", "leafChunkTokens", "9000")
     assert origin(place, "leafChunkTokens", LCM_LEAF_CHUNK_TOKENS="7000") == (7000, "environment")
@@ -72,7 +86,7 @@ def test_a_negative_number_is_a_value(place: Path) -> None:
 def test_unset_brings_the_default_back(place: Path) -> None:
     config(place, "set", "leafChunkTokens", "9000")
     assert config(place, "unset", "leafChunkTokens").returncode == 0
-    assert origin(place, "leafChunkTokens") == (20_000, "default")
+    assert origin(place, "leafChunkTokens") == ("auto", "default")
 
 
 def test_a_broken_file_is_named_with_its_line_and_not_overwritten(place: Path) -> None:

@@ -155,7 +155,7 @@ def test_d7_a_backlog_that_no_turn_has_seen_is_found_and_worked_off(
     before = engine.evaluate(session).tokens
     report = engine.work(threading.Event(), until_idle=True)
     assert report.compactions >= 1
-    assert report.tokens_saved > 0.8 * before
+    assert report.tokens_saved > 0.6 * before
     assert not engine.evaluate(session).due
 
 
@@ -386,7 +386,7 @@ def test_a_model_that_never_answers_does_not_fill_the_context_with_leaves(
     def silent(request: CompletionRequest) -> str:
         return ""
 
-    engine = open_engine(silent, summary_max_calls_per_window=1_000)
+    engine = open_engine(silent, summary_max_calls_per_window=1_000, context_policy="economy")
     prefixes = []
     for number in range(200):
         said = f"Entry {number}: " + " ".join(f"valve {number * k} shut;" for k in range(2, 150))

@@ -162,7 +162,7 @@ def test_manual_compaction_uses_the_normal_fanout_and_only_an_emergency_the_hard
     assert depths(engine, session) == [0, 0, 0]
     tokens = engine.evaluate(session).tokens
     engine.compact(session, budget=tokens)
-    assert 1 in depths(engine, session)
+    assert max(depths(engine, session)) >= 1
 
 
 def test_expanding_a_deep_node_reaches_every_message_word_for_word(

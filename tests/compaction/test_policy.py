@@ -11,14 +11,12 @@ from hypothesis import strategies as st
 
 from lcm_plugin import LcmConfig
 from lcm_plugin.compaction.policy import (
-    EARLY_SHARE,
-    LEAF_TRIGGER_TOKENS,
-    PREFIX_TOKENS,
     Call,
     Limits,
     decide,
     limits_for,
 )
+from lcm_plugin.compaction.shapes import LEAF_TRIGGER_TOKENS, PREFIX_TOKENS
 from lcm_plugin.store.records import Conversation, Debt
 from lcm_plugin.types import Reason
 
@@ -62,15 +60,16 @@ def test_what_was_set_is_taken_as_it_was_set() -> None:
         fresh_tail_max_tokens=9_000,
     )
     assert (own.trigger, own.chunk_tokens, own.early) == (30_000, 30_000, None)
-    assert (own.leaf_target, own.condensed_target, own.prefix_target) == (1_200, 2_000, None)
+    assert (own.leaf_target, own.condensed_target) == (1_200, 2_000)
     assert (own.soft, own.tail_tokens, own.min_condensed_tokens) == (50_000, 9_000, 3_000)
 
 
-def test_out_of_the_box_the_policy_is_the_measured_one() -> None:
-    box = limits(128_000)
+def test_economy_is_the_policy_with_the_lowest_measured_bill() -> None:
+    box = limits(128_000, context_policy="economy")
     assert (box.trigger, box.prefix_target, box.tail_count) == (LEAF_TRIGGER_TOKENS, PREFIX_TOKENS, 64)
     assert box.leaf_target == box.condensed_target == PREFIX_TOKENS // 8
-    assert limits(32_000).early == int(EARLY_SHARE * 32_000)
+    assert (box.chunk_tokens, box.verbatim, box.tail_tokens) == (12_000, 0, 64_000)
+    assert limits(32_000, context_policy="economy").early == 19_200
 
 
 def test_reasons_in_order_of_their_weight() -> None:
@@ -79,12 +78,13 @@ def test_reasons_in_order_of_their_weight() -> None:
     assert verdict(76_000, bounds) is Reason.OVER_THRESHOLD
     assert verdict(6_000, bounds) is Reason.TOO_MANY_MESSAGES
     assert verdict(4_000, bounds) is Reason.BELOW_THRESHOLD
-    assert verdict(30_000, limits(), outside=8_000) is Reason.LEAF_CHUNK_READY
-    assert verdict(30_000, limits(), outside=7_999) is Reason.BELOW_THRESHOLD
+    economy = limits(context_policy="economy")
+    assert verdict(30_000, economy, outside=8_000) is Reason.LEAF_CHUNK_READY
+    assert verdict(30_000, economy, outside=7_999) is Reason.BELOW_THRESHOLD
 
 
 def test_a_small_window_compacts_early_but_not_for_crumbs() -> None:
-    small = limits(32_000)
+    small = limits(32_000, context_policy="economy")
     assert verdict(19_300, small, outside=3_200) is Reason.LEAF_CHUNK_READY
     assert verdict(19_300, small, outside=3_100) is Reason.BELOW_THRESHOLD
     assert verdict(19_100, small, outside=3_200) is Reason.BELOW_THRESHOLD
@@ -131,17 +131,21 @@ def test_the_most_specific_override_wins() -> None:
     st.floats(0.5, 3.0),
     st.floats(0.01, 1.0),
     st.one_of(st.none(), st.integers(2, 500)),
+    st.sampled_from(["economy", "balanced", "faithful"]),
 )
 def test_limits_are_in_order_for_every_budget(
-    budget: int, overhead: int, factor: float, threshold: float, most: int | None
+    budget: int, overhead: int, factor: float, threshold: float, most: int | None, policy: Any
 ) -> None:
     config = LcmConfig(
-        context_threshold=threshold, hard_threshold=max(threshold, 0.95), max_active_messages=most
+        context_policy=policy,
+        context_threshold=threshold,
+        hard_threshold=max(threshold, 0.95),
+        max_active_messages=most,
     )
     found = limits_for(config, Call(budget, overhead), factor=factor)
     assert 0 < found.soft <= found.hard <= max(1, budget)
     assert 0 < found.tail_tokens <= max(1, found.soft)
-    assert 0 < found.leaf_target <= config.leaf_target_tokens
+    assert 0 < found.leaf_target <= 1_200
     assert found.tail_count >= 1
     assert found.leaf_fanout >= 1
     assert most is None or found.tail_count + found.leaf_fanout <= most

@@ -25,6 +25,7 @@ VALUES: dict[str, tuple[Any, Any, str]] = {
     "database": ("/tmp/a.db", "/tmp/b.db", "/tmp/a.db"),
     "largeFilesDir": ("db", "/tmp/files", "db"),
     "durability": ("full", "normal", "full"),
+    "contextPolicy": ("economy", "faithful", "economy"),
     "contextThreshold": (0.5, 0.6, "0.5"),
     "contextThresholdOverrides": (RULES, [], json.dumps(RULES)),
     "hardThreshold": (0.9, 0.99, "0.9"),
@@ -125,7 +126,7 @@ def test_argument_beats_environment_beats_plugin_config_beats_default(
         ({"freshTailCount": 1.5}, "freshTailCount = 1.5: must be a whole number"),
         ({"freshTailCount": True}, "freshTailCount = True: must be a whole number"),
         ({"freshTailCount": None}, "freshTailCount = None: must be a whole number"),
-        ({"freshTailMaxTokens": 0}, "at least 1, or none"),
+        ({"freshTailMaxTokens": 0}, "at least 1, or auto"),
         (
             {"maxAssemblyTokenBudget": 0},
             "maxAssemblyTokenBudget = 0: must be a whole number, at least 1,000, or none",
@@ -300,10 +301,11 @@ def test_documented_values_all_load() -> None:
         2,
     )
     assert (config.incremental_max_depth, config.new_session_retain_depth) == (1, 2)
+    assert (config.context_policy, config.verbatim_tokens) == ("balanced", None)
     assert (config.leaf_chunk_tokens, config.leaf_target_tokens, config.condensed_target_tokens) == (
-        20_000,
-        1_200,
-        2_000,
+        None,
+        None,
+        None,
     )
     assert (config.summary_max_overage_factor, config.max_expand_tokens) == (3, 4_000)
     assert (config.summary_timeout_ms, config.delegation_timeout_ms) == (60_000, 120_000)

@@ -194,7 +194,7 @@ def test_busy_timeout(make: Open) -> None:
 def test_thresholds(make: Open) -> None:
     reasons = []
     for soft, hard in ((0.9, 0.95), (0.3, 0.95), (0.1, 0.2)):
-        engine = make(contextThreshold=soft, hardThreshold=hard)
+        engine = make(contextThreshold=soft, hardThreshold=hard, contextPolicy="faithful")
         fill(engine, 20)
         tokens = engine.evaluate(KEY, 100_000).tokens
         reasons.append(engine.evaluate(KEY, tokens * 2).reason)
@@ -213,7 +213,8 @@ def test_thresholds(make: Open) -> None:
     ],
 )
 def test_overrides(make: Open, match: dict[str, Any], fits: dict[str, Any], differs: dict[str, Any]) -> None:
-    engine = make(contextThresholdOverrides=[{"match": match, "contextThreshold": 0.1}])
+    rule = {"match": match, "contextThreshold": 0.1}
+    engine = make(contextThresholdOverrides=[rule], contextPolicy="faithful")
     fill(engine, 20)
     budget = engine.evaluate(KEY, 100_000).tokens * 2
     assert engine.evaluate(KEY, budget, **fits).due
@@ -248,6 +249,25 @@ def test_fresh_tail(make: Open) -> None:
         fill(engine, 40)
         engine.compact(KEY, force=True, budget=8_000)
         assert least <= raw(engine) <= most
+
+
+@acts("context_policy", "verbatim_tokens")
+def test_context_policy_and_verbatim_tokens(make: Open) -> None:
+    held = []
+    for settings in (
+        {"contextPolicy": "economy"},
+        {"contextPolicy": "balanced"},
+        {"contextPolicy": "faithful"},
+        {"contextPolicy": "economy", "verbatimTokens": 3_000},
+    ):
+        engine = make(freshTailCount=2, **settings)
+        for n in range(120):
+            fill(engine, 1, start=n)
+            engine.compact(KEY, budget=8_000)
+        held.append(sum(item.tokens for item in engine.context_items(KEY) if item.kind == "message"))
+    economy, balanced, faithful, kept = held
+    assert economy < balanced < faithful
+    assert economy < 3_000 <= kept
 
 
 @acts("max_active_messages")
@@ -335,7 +355,7 @@ def test_target_tokens(make: Open) -> None:
 def test_summary_prefix_target(make: Open) -> None:
     held = []
     for target in (120, 100_000):
-        engine = make(**SMALL, incrementalMaxDepth=0, summaryPrefixTargetTokens=target)
+        engine = make(**SMALL, incrementalMaxDepth=1, summaryPrefixTargetTokens=target)
         for n in range(60):
             fill(engine, 1, start=n)
             engine.compact(KEY, budget=100_000)

@@ -31,19 +31,37 @@ def add_to(app: typer.Typer) -> None:
 def compact(
     conversation: ConversationName,
     database: Database = None,
-    budget: Annotated[int | None, typer.Option(min=1, help="Tokens that a context may have.")] = None,
+    budget: Annotated[
+        int | None, typer.Option(help="Tokens that a context may have, at least 1,000.")
+    ] = None,
+    undo: Annotated[bool, typer.Option("--undo", help="Take the last compaction back instead.")] = False,
     due: Annotated[bool, typer.Option("--due", help="Only what is due, not as far as it goes.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Compact a conversation now; safe while its host runs.
 
-    Examples: `lcm compact agent:main:main` · `lcm compact 3 --due --budget 32000`
+    Examples: `lcm compact agent:main:main` · `lcm compact 3 --due --budget 32000` · `lcm compact 3 --undo`
     """
+    from lcm_plugin.config import checked_budget
+    from lcm_plugin.errors import LcmError
     from lcm_plugin.types import Session
 
+    if budget is not None:
+        checked_budget(budget, "--budget")
     with writing(database) as engine:
         chosen = engine.library.conversation(conversation)
         session = Session(chosen.session_key, chosen.session_id)
+        if undo:
+            back = engine.undo_compaction(session)
+            if back.refusal:
+                raise LcmError(f"nothing was undone: {back.refusal}")
+            if as_json:
+                print_json(asdict(back))
+            else:
+                print(
+                    f"{back.summaries} summaries taken apart; {back.tokens_before:,} -> {back.tokens_after:,} tokens"
+                )
+            return
         with working("compacting") as tell, _passes_told(engine, tell):
             result = engine.compact(session, force=not due, budget=budget)
     if as_json:

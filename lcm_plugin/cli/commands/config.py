@@ -15,6 +15,13 @@ _Key = Annotated[
     str, typer.Argument(metavar="KEY", help="A setting, as leafChunkTokens or LCM_LEAF_CHUNK_TOKENS.")
 ]
 
+_Window = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="The window for which values that a policy chooses are given.", show_default="128000"
+    ),
+]
+
 
 def add_to(app: typer.Typer) -> None:
     """Registers the group."""
@@ -31,40 +38,50 @@ def add_to(app: typer.Typer) -> None:
     app.add_typer(group, name="config", rich_help_panel="Set up")
 
 
-def list_all(as_json: AsJson = False) -> None:
+def list_all(window: _Window = None, as_json: AsJson = False) -> None:
     """List every setting with its value in force and where it came from.
 
-    Example: `lcm config list`
+    Examples: `lcm config list` · `lcm config list --window 32000`
     """
     from lcm_plugin.config.file import settings
 
-    found = list(settings())
+    found, holding = list(settings()), _in_force(window)
     if as_json:
         print_json(
-            [{"key": s.key, "value": s.value, "origin": s.origin, "meaning": s.meaning} for s in found]
+            [
+                {
+                    "key": s.key,
+                    "value": s.value,
+                    "in_force": holding.get(s.key, s.value),
+                    "origin": s.origin,
+                    "meaning": s.meaning,
+                }
+                for s in found
+            ]
         )
         return
     print_table(
         ("setting", "value", "from", "meaning"),
-        [(s.key, _shown(s.value), s.origin, s.meaning) for s in found],
+        [(s.key, _with_force(s.value, holding.get(s.key)), s.origin, s.meaning) for s in found],
         yields="meaning",
         wraps=True,
     )
 
 
-def get(key: _Key, as_json: AsJson = False) -> None:
-    """Print one setting's value.
+def get(key: _Key, window: _Window = None, as_json: AsJson = False) -> None:
+    """Print one setting's value; with the value in force where a policy chooses it.
 
-    Example: `lcm config get contextThreshold`
+    Examples: `lcm config get contextThreshold` · `lcm config get leafChunkTokens --window 32000`
     """
     from lcm_plugin.config.file import json_key, settings
 
     wanted = json_key(key)
     setting = next(setting for setting in settings() if setting.key == wanted)
     if as_json:
-        print_json({"key": setting.key, "value": setting.value, "origin": setting.origin})
+        force = _in_force(window).get(setting.key, setting.value)
+        print_json({"key": setting.key, "value": setting.value, "in_force": force, "origin": setting.origin})
     else:
-        print(_shown(setting.value))
+        print(_with_force(setting.value, _in_force(window).get(setting.key)))
 
 
 def set_value(
@@ -127,6 +144,21 @@ def _parsed(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
+
+
+def _in_force(window: int | None) -> dict[str, int]:
+    """By key, what a policy chose for a window."""
+    from lcm_plugin.compaction.policy import Call, in_force, limits_for
+    from lcm_plugin.config import shown_keys
+    from lcm_plugin.config.file import load_config
+
+    config, keys = load_config(), shown_keys()
+    chosen = in_force(config, limits_for(config, Call(window)))
+    return {keys[name]: value for name, value in chosen.items()}
+
+
+def _with_force(value: Any, force: int | None) -> str:
+    return _shown(value) if force in (None, value) else f"{_shown(value)}, now {force:,}"
 
 
 def _shown(value: Any) -> str:
