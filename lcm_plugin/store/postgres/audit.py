@@ -11,7 +11,7 @@ from functools import cache
 import psycopg
 from psycopg import errors as pg
 
-from lcm_plugin.store.integrity import AuditStopped, Breach, is_json
+from lcm_plugin.store.integrity import AuditStopped, Breach
 from lcm_plugin.store.postgres.schema import MIGRATIONS, trigram_indexes
 from lcm_plugin.store.postgres.transaction import PostgresStatements
 from lcm_plugin.store.tables.audit import AuditTable
@@ -35,12 +35,8 @@ _SPREAD = (
 )
 
 
-# SQL cannot tell JSON from other text without an error before version 16, so each text is parsed here.
-_STORED_JSON = f"""
-    SELECT m.conversation_id, 'msg_' || m.message_id, 'its skeleton is not JSON', m.skeleton FROM messages m
-    WHERE {in_conversation("m.conversation_id")} AND m.skeleton IS NOT NULL
-        AND m.hidden = :hidden
-    UNION ALL
+# SQL cannot tell JSON from other text without an error before version 16.
+_SUSPECT_PARTS = f"""
     SELECT p.conversation_id, 'msg_' || p.message_id, 'part ' || p.ordinal || ' is not JSON', p.exact
     FROM message_parts p JOIN messages m ON m.conversation_id = p.conversation_id AND m.message_id = p.message_id
     WHERE {in_conversation("p.conversation_id")} AND p.exact IS NOT NULL AND m.hidden = :hidden"""
@@ -49,10 +45,8 @@ _STORED_JSON = f"""
 class PostgresAudit(AuditTable, PostgresStatements):
     """Reads of the integrity checker."""
 
-    def unreadable_json(self, conversation_id: int | None, *, hidden: bool) -> Iterator[Breach]:
-        for *found, text in self.stream(_STORED_JSON, here=conversation_id, hidden=hidden):
-            if not is_json(text):
-                yield Breach(*found)
+    suspect_skeleton = "m.skeleton IS NOT NULL"
+    suspect_parts = _SUSPECT_PARTS
 
     def structure_faults(self) -> list[Breach]:
         rows = self.all(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 
-from lcm_plugin.store.integrity import FULL_TEXT, AuditStopped, Breach, is_json
+from lcm_plugin.store.integrity import FULL_TEXT, AuditStopped, Breach
 from lcm_plugin.store.search import RowKind
 from lcm_plugin.store.sqlite.schema import migrate
 from lcm_plugin.store.sqlite.search_index import KINDS, SOURCE, IndexQueries
@@ -26,12 +26,8 @@ ROWS: dict[RowKind, tuple[str, str, str]] = {
     "message": ("messages", "message_id", "'msg_' || message_id"),
     "summary": ("summaries", "summary_rowid", "summary_id"),
 }
-# SQLite is stricter than what wrote the text, which may hold NaN: whoever reads it back has the last word.
-_UNREADABLE = f"""
-    SELECT m.conversation_id, 'msg_' || m.message_id, 'its skeleton is not JSON', m.skeleton FROM messages m
-    WHERE {in_conversation("m.conversation_id")} AND m.hidden = :hidden AND m.skeleton IS NOT NULL
-        AND NOT json_valid(m.skeleton)
-    UNION ALL
+# SQLite is stricter than what wrote the text, which may hold NaN.
+_SUSPECT_PARTS = f"""
     SELECT m.conversation_id, 'msg_' || m.message_id, 'part ' || p.ordinal || ' is not JSON',
         CASE WHEN json_valid(coalesce(p.exact, '0')) THEN p.metadata ELSE p.exact END
     FROM message_parts p JOIN messages m ON m.message_id = p.message_id
@@ -43,10 +39,8 @@ _PLAIN = re.compile(r"(?<![^\s])[a-z]{4,20}(?![^\s])")
 class SqliteAudit(AuditTable, IndexQueries):
     """Reads of the integrity checker."""
 
-    def unreadable_json(self, conversation_id: int | None, *, hidden: bool) -> Iterator[Breach]:
-        for *found, text in self.stream(_UNREADABLE, here=conversation_id, hidden=hidden):
-            if not is_json(text):
-                yield Breach(*found)
+    suspect_skeleton = "m.skeleton IS NOT NULL AND NOT json_valid(m.skeleton)"
+    suspect_parts = _SUSPECT_PARTS
 
     def structure_faults(self) -> list[Breach]:
         faults = self._page_faults() if self._faulty("PRAGMA quick_check(1)") else []

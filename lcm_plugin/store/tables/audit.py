@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 
-from lcm_plugin.store.integrity import Breach
-from lcm_plugin.store.tables.audit_rules import rules
+from lcm_plugin.store.integrity import Breach, is_json
+from lcm_plugin.store.tables.audit_rules import in_conversation, rules
 from lcm_plugin.store.transaction import Transaction
 
 _JSON_RULES = {"message_unreadable": False, "message_quarantined": True}
@@ -15,6 +15,11 @@ _JSON_RULES = {"message_unreadable": False, "message_quarantined": True}
 class AuditTable(Transaction):
     """The rules between rows, and what the checker needs to go on."""
 
+    # What the database can tell of JSON before Python, which wrote it, parses it and has the last word: a condition on
+    # ``messages m``, and a read of ``message_parts p`` in the columns of a `Breach` and the text.
+    suspect_skeleton: str
+    suspect_parts: str
+
     def audit(self, name: str, *, conversation_id: int | None = None, now: int = 0) -> Iterator[Breach]:
         if name in _JSON_RULES:
             yield from self.unreadable_json(conversation_id, hidden=_JSON_RULES[name])
@@ -22,9 +27,16 @@ class AuditTable(Transaction):
         for row in self.stream(rules(self.sql)[name], here=conversation_id, now=now):
             yield Breach(*row)
 
-    @abstractmethod
     def unreadable_json(self, conversation_id: int | None, *, hidden: bool) -> Iterator[Breach]:
         """Messages, hidden ones or the others, whose JSON does not parse."""
+        skeletons = (
+            "SELECT m.conversation_id, 'msg_' || m.message_id, 'its skeleton is not JSON', m.skeleton FROM messages m "
+            f"WHERE {in_conversation('m.conversation_id')} AND m.hidden = :hidden AND {self.suspect_skeleton}"
+        )
+        query = f"{skeletons} UNION ALL {self.suspect_parts}"
+        for *found, text in self.stream(query, here=conversation_id, hidden=hidden):
+            if not is_json(text):
+                yield Breach(*found)
 
     def message_identities(self, conversation_id: int) -> Iterator[tuple[int, int]]:
         query = "SELECT seq, identity FROM messages WHERE conversation_id = :here ORDER BY seq"

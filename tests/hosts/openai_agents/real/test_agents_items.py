@@ -165,7 +165,7 @@ def test_a_shortened_output_of_another_kind_becomes_a_function_call_with_its_out
         "function_call",
         "function_call_output",
     }
-    assert len(json.dumps(items)) < 6_000
+    assert session.engine.count_tokens(items) < 3_000
     assert session._items(100) == [USER, SHELL, long, USER]
     session.close()
 
