@@ -183,6 +183,12 @@ DAMAGES: tuple[Damage, ...] = (
         "UPDATE messages SET skeleton = '{{broken' WHERE message_id = (SELECT max(message_id) FROM context_items)",
         touches=frozenset({"messages", "context_items", "conversations"}),
     ),
+    Damage(
+        "message_withdrawn",
+        "mended",
+        "UPDATE messages SET withdrawn_at = 1 WHERE message_id = (SELECT max(message_id) FROM context_items)",
+        touches=frozenset({"messages", "context_items", "conversations"}),
+    ),
     Damage("message_incomplete", "refused", "DELETE FROM message_parts WHERE message_id = 2 AND ordinal = 0"),
     Damage("message_order", "refused", "UPDATE messages SET group_seq = seq + 1 WHERE message_id = 3"),
     Damage("messages_repeated", "refused", _repeat),

@@ -51,6 +51,7 @@ from lcm_plugin.types import (
     Reason,
     RepairOutcome,
     RepairPlan,
+    RunPosition,
     Sent,
     Session,
     Turn,
@@ -193,10 +194,12 @@ class Engine:
         prompt: str | None = None,
         *,
         model: str | None = None,
+        run: RunPosition | None = None,
     ) -> Context:
         """The context of the next model call, within ``budget`` tokens less the host's overhead.
 
-        Reasoning that another ``model`` wrote is left out. Raises `InputError` for a budget below 1.
+        Reasoning that another ``model`` wrote is left out. ``run`` is what `ingest` said of the host's list: with
+        several runs in one session the context ends as this list does. Raises `InputError` for a budget below 1.
         """
         self._check_open()
         total, limit = self._budget(budget, model), self.token_limit(budget, overhead_tokens, model)
@@ -214,6 +217,7 @@ class Engine:
                 prompt=prompt if prompt and prompt.strip() else None,
                 model=model,
                 by_relevance=self.config.prompt_aware_eviction,
+                run=run,
             )
             context = self._assembler.assemble(reader, conversation, request)
         if news := self.session_notices.take(session):

@@ -71,6 +71,24 @@ class Memory:
         said = [{"role": "user", "content": one} if isinstance(one, str) else one for one in messages]
         return self.engine.ingest(self.session, said).stored
 
+    def take_back(self, count: int = 1) -> list[Message]:
+        """Takes the newest ``count`` messages back and returns them, oldest first.
+
+        They stay stored and can be found, marked as taken back; no context and no summary holds them from now on.
+        """
+        standing = self.engine.record.newest(self.session, count, standing=True)
+        self.engine.record.withdraw(self.session, [row.head.message_id for row in standing])
+        return [self.engine.record.whole(row) for row in standing]
+
+    def replace(self, *messages: Message | str) -> int:
+        """Makes this the whole talk and returns how many messages are new.
+
+        What the talk had behind the point where the list goes on otherwise is taken back; what was taken back
+        and is in the list again stands again.
+        """
+        said = [{"role": "user", "content": one} if isinstance(one, str) else one for one in messages]
+        return self.engine.ingest(self.session, said, "sync").stored
+
     @property
     def tools(self) -> list[dict[str, Any]]:
         """The recall tools' schemas, in OpenAI's shape, to hand to the model beside your own."""
@@ -217,6 +235,14 @@ class AsyncMemory:
     async def add(self, *messages: Message | str) -> int:
         """As `Memory.add`."""
         return await _threaded(self.memory.add, *messages)
+
+    async def take_back(self, count: int = 1) -> list[Message]:
+        """As `Memory.take_back`."""
+        return await _threaded(self.memory.take_back, count)
+
+    async def replace(self, *messages: Message | str) -> int:
+        """As `Memory.replace`."""
+        return await _threaded(self.memory.replace, *messages)
 
     async def context(
         self,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import pluggy
@@ -35,6 +36,7 @@ from lcm_plugin.types import (
     CompletionResult,
     Context,
     IngestMode,
+    IngestReport,
     Message,
     Reason,
     Reset,
@@ -174,8 +176,11 @@ class LcmPlugin(forks.OnlyLocks):
         )
 
     def _before(self, turn: Turn) -> Context | None:
-        if reason := self._store(turn):
+        reason, report = self._store(turn)
+        if reason:
             return self._fall_back(turn, reason)
+        if report is not None and report.run is not None:
+            turn = replace(turn, run=report.run)
         engine = self.engine
         engine.selected_by_host = True
         with engine.background.foreground():
@@ -192,11 +197,11 @@ class LcmPlugin(forks.OnlyLocks):
         return _own_list(turn)
 
     def _after(self, turn: Turn) -> None:
-        if not self._store(turn) and self.engine.access(turn.session) is Access.FULL:
+        if not self._store(turn)[0] and self.engine.access(turn.session) is Access.FULL:
             with self.engine.background.foreground():
                 end_turn(self.engine, turn)
 
-    def _store(self, turn: Turn) -> str:
+    def _store(self, turn: Turn) -> tuple[str, IngestReport | None]:
         """Stores what a turn brings, unless there is a reason to leave it alone, which is returned."""
         reason = ""
 
@@ -211,8 +216,8 @@ class LcmPlugin(forks.OnlyLocks):
                 _begin(engine, turn)
             return None if reason else engine
 
-        self._recorder.store(opened, turn.session, turn.messages, turn.mode)
-        return reason
+        report = self._recorder.store(opened, turn.session, turn.messages, turn.mode)
+        return reason, report
 
     def _reset(self, reset: Reset) -> CommandResult:
         from lcm_plugin.commands import apply_reset
@@ -304,7 +309,7 @@ def next_context(engine: Engine, turn: Turn) -> Context:
         engine.note_assumed_window(turn.model)
     decision = _make_room(engine, turn)
     context = engine.assemble(
-        turn.session, turn_budget(turn), turn.overhead_tokens, turn.prompt, model=turn.model
+        turn.session, turn_budget(turn), turn.overhead_tokens, turn.prompt, model=turn.model, run=turn.run
     )
     if decision is not None:
         # Only now, so that what a turn sees does not depend on how fast a thread is.

@@ -53,6 +53,19 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True)
+class RunPosition:
+    """Where the running turn of a host's list stands: rows of other runs may lie between or behind its own.
+
+    All are seqs: ``fork`` of the newest message before the turn, ``turn`` of its request, ``end`` of the list's last
+    message where the list ends before what is stored of the turn.
+    """
+
+    fork: int
+    turn: int
+    end: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Turn:
     """What a host tells at a turn's two ends.
 
@@ -60,6 +73,7 @@ class Turn:
     ``window`` is the model's context size; ``overhead_tokens`` is what the host adds itself
     (system prompt, tool schemas). ``usage`` belongs to the turn's last model call, and ``sent`` is that call's
     `Context.sent`; without it the newest context of the session is taken for what was sent.
+    ``run`` is `IngestReport.run`, from a host that stored the messages itself.
     ``metadata["overflow"]``, true or the provider's error text, says that it refused the last context as too long.
     """
 
@@ -73,6 +87,7 @@ class Turn:
     usage: Usage | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     sent: Sent | None = None
+    run: RunPosition | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,19 +97,6 @@ class Reset:
     session: Session
     kind: Literal["new", "reset"]
     retain_depth: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RunPosition:
-    """Where the running turn of a host's list stands, when rows of other runs lie between or behind its own.
-
-    All are seqs: ``fork`` of the message before the turn, ``turn`` of its request, ``end`` of the list's last
-    message where the list ends before what is stored of the turn.
-    """
-
-    fork: int
-    turn: int
-    end: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,7 @@ from lcm_plugin.assembly.view import (
     older_request,
     older_summaries,
     own_turn_spans,
+    seen_by,
 )
 from lcm_plugin.events import EventBus
 from lcm_plugin.messages.markup import notice_block
@@ -48,7 +49,7 @@ from lcm_plugin.messages.shape import copy_message, only_call
 from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Conversation
-from lcm_plugin.types import Context, Message
+from lcm_plugin.types import Context, Message, RunPosition
 
 _STEPS = 20
 _LEAST_STEPPED = 2_048
@@ -67,6 +68,7 @@ class Request:
 
     ``limit`` is the budget less the host's overhead, ``room`` also less the safety margin; only the
     newest user message may use the margin. ``budget`` is the whole, the same from turn to turn.
+    ``run`` is set while other runs go on beside the one that asks.
     """
 
     budget: int
@@ -76,6 +78,7 @@ class Request:
     prompt: str | None = None
     model: str | None = None
     by_relevance: bool = False
+    run: RunPosition | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +127,8 @@ class Assembler:
             context = self._contexts.get(key)
         if context is None:
             view = self._views.open(reader, conversation)
-            context = _Assembly(self._renderer, self._counter, self._views, reader, view, request).context()
+            seen = seen_by(view, request.run) if request.run else view
+            context = _Assembly(self._renderer, self._counter, self._views, reader, seen, request).context()
             self._views.keep(view)
             context = self._check.sound(conversation.conversation_id, context)
             if view.media == 0:

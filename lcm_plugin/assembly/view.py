@@ -17,6 +17,7 @@ from lcm_plugin.assembly.stubs import STUB_TOKENS
 from lcm_plugin.messages.identity import identity_of
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Conversation, Item, MessageHead
+from lcm_plugin.types import RunPosition
 
 _PAGE = 256
 _VIEWS = 16
@@ -120,6 +121,42 @@ class Views:
         view.shown += self._renderer.render(reader, new)
         view.conversation = now
         return True
+
+
+def seen_by(view: View, run: RunPosition) -> View:
+    """The view of one of several runs that go on at the same time: it ends with the run's own turn.
+
+    What other runs stored since that turn began is left out, however far they are, so that within a turn nothing
+    moves. A row belongs to the turn when the rows before it lead back to the request and it is none itself; what was
+    compacted does.
+    """
+    own: set[int] = set()
+    left_out: set[int] = set()
+    since = next((n for n in range(len(view.items), 0, -1) if view.items[n - 1].ordinal <= run.fork), 0)
+    raw = {item.ordinal for item in view.items[since:] if item.message is not None}
+    for item in view.items[since:]:
+        head, seq = item.message, item.ordinal
+        if head is not None and seq != run.turn:
+            compacted = head.before > run.turn and head.before not in raw
+            another = head.role == "user" and not head.answers
+            if another or (head.before not in own and not compacted):
+                left_out.add(seq)
+                continue
+        if run.end is not None and seq > run.end:
+            left_out.add(seq)
+        elif head is not None:
+            own.add(seq)
+    if not any(
+        one is not None and item.ordinal in left_out for item, one in zip(view.items, view.shown, strict=True)
+    ):
+        return view
+    kept = [index for index, item in enumerate(view.items) if item.ordinal not in left_out]
+    return View(
+        view.conversation,
+        [view.items[index] for index in kept],
+        [view.shown[index] for index in kept],
+        view.complete,
+    )
 
 
 @dataclass(frozen=True, slots=True)

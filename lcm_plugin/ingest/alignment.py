@@ -68,6 +68,7 @@ def align_list(
         pairs = _best_pairs(items, rows, stored, load_texts, begins)
         if _may_be_stale(items, pairs, stored):
             pairs = _align_with_all(items, pairs, find_rows, load_texts)
+        pairs = [*pairs, *_moved_behind(items, pairs, rows)]
     aligned, last = {position for position, _ in pairs}, pairs[-1][0] if pairs else -1
     new = [
         position
@@ -176,6 +177,24 @@ def _best_pairs(
     at_end = bool(stored) and row.seq == stored[-1].seq
     at_beginning = first and row.seq == begins and is_proof(items[position], row)
     return pairs if at_end or at_beginning or is_same_id(items[position], row) else []
+
+
+def _moved_behind(items: Sequence[Incoming], pairs: Pairs, rows: Sequence[MessageHead]) -> Pairs:
+    """Messages behind the last aligned one that are stored before it: the host put runs in order that went on
+    at the same time."""
+    if not pairs:
+        return []
+    aligned, spare = {row.seq for _, row in pairs}, dict[int, list[MessageHead]]()
+    for row in rows:
+        if row.seq > pairs[0][1].seq and row.seq not in aligned and row.withdrawn_at is None:
+            spare.setdefault(row.identity, []).append(row)
+    moved: Pairs = []
+    for position in range(pairs[-1][0] + 1, len(items)):
+        item, found = items[position], spare.get(items[position].identity)
+        behind_moved = bool(moved) and moved[-1][0] == position - 1
+        if found and (behind_moved or is_proof(item, found[0])):
+            moved.append((position, found.pop(0)))
+    return moved
 
 
 def _in_order(rows: Sequence[MessageHead]) -> list[MessageHead]:

@@ -196,19 +196,16 @@ class _Path:
         )
 
     def _running_turn(self, seqs: dict[int, int], follows: int | None) -> RunPosition | None:
-        """Where the list's running turn stands, if there are other rows between its own or behind them."""
-        asked = next((index for index in sorted(seqs, reverse=True) if _speaks(self._items[index])), None)
+        """Where the list's running turn stands; other runs may store rows between its own and behind them."""
+        asked = next((index for index in sorted(seqs, reverse=True) if is_request(self._items[index])), None)
         if asked is None:
             return None
         turn = seqs[asked]
         if asked in self._rows:
-            fork = self._rows[asked].before
+            start = self._rows[asked].before
         else:
-            fork = turn - 1 if follows is None or asked != self._new[0] else follows
-        own = sorted(seq for index, seq in seqs.items() if index >= asked)
-        newest = self._ground.next_seq - 1 + len(self._new)
-        if fork == turn - 1 and own == list(range(turn, newest + 1)):
-            return None
+            start = turn - 1 if follows is None or asked != self._new[0] else follows
+        fork = max((seq for index, seq in seqs.items() if index < asked), default=start)
         index = max(seqs)
         waits = (
             index == len(self._items) - 1 and index in self._rows and self._items[index].role != "assistant"
@@ -236,6 +233,11 @@ class _Path:
 
     def _rows_after(self, seq: int) -> list[MessageHead]:
         return self._ground.rows_after(seq) if seq < self._ground.next_seq - 1 else []
+
+
+def is_request(item: Incoming) -> bool:
+    """Whether a message begins a turn: a user's, or a note in a user's name."""
+    return item.role == "user" and not item.ours and (not item.answers or bool(item.text.strip()))
 
 
 def _speaks(item: Incoming) -> bool:

@@ -14,7 +14,7 @@ from lcm_plugin.ingest.alignment import (
     replayed_head,
     replayed_turn,
 )
-from lcm_plugin.ingest.branches import Branch, Ground, ListRoots, follow_list
+from lcm_plugin.ingest.branches import Branch, Ground, ListRoots, follow_list, is_request
 from lcm_plugin.ingest.history import Past, past_of
 from lcm_plugin.ingest.intake import Batch
 from lcm_plugin.ingest.matching import Incoming
@@ -26,7 +26,7 @@ from lcm_plugin.messages.markup import is_notice, plain_text, stub_id_of, summar
 from lcm_plugin.messages.parts import rebuild
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Conversation, MessageHead
-from lcm_plugin.types import IngestMode, Message, Session
+from lcm_plugin.types import IngestMode, Message, RunPosition, Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class Planner:
         window = len(incoming) + (WINDOW_SLACK if mode == "sync" or refers else 0)
         past = past_of(reader, session, window)
         if mode == "all":
-            return _appended(list(range(len(incoming))), past)
+            return _appended(list(range(len(incoming))), incoming, past)
         if former := reader.former_identities(past.lane):
             incoming = [replace(item, identity=former.get(item.identity, item.identity)) for item in incoming]
         host_ids = [item.host_id for item in incoming if item.host_id]
@@ -108,7 +108,7 @@ class Planner:
         if mode == "append":
             if replayed_turn(incoming, past.ended):
                 return Plan([], past.conversation)
-            return _appended(new_in_delta(incoming, past.stored, known_ids), past)
+            return _appended(new_in_delta(incoming, past.stored, known_ids), incoming, past)
         return self._compare_list(reader, session, incoming, past, known_ids)
 
     def _compare_list(
@@ -220,13 +220,28 @@ def _known_as_ours(reader: Reader, given: Sequence[Message]) -> set[int]:
     )
 
 
-def _appended(new: list[int], past: Past) -> Plan:
+def _appended(new: list[int], incoming: Sequence[Incoming], past: Past) -> Plan:
     """A delta follows what stands last, whatever was withdrawn behind it."""
     conversation, stored = past.conversation, past.stored
     follows = (
         stored[-1].seq if conversation and stored and stored[-1].seq != conversation.next_seq - 1 else None
     )
-    return Plan(new, conversation, branch=Branch(new, follows=follows))
+    branch = Branch(new, follows=follows, run=_turn_of(new, incoming, conversation, stored))
+    return Plan(new, conversation, branch=branch)
+
+
+def _turn_of(
+    new: list[int],
+    incoming: Sequence[Incoming],
+    conversation: Conversation | None,
+    stored: Sequence[MessageHead],
+) -> RunPosition | None:
+    """Where the turn stands that a delta begins."""
+    place = next((n for n in range(len(new) - 1, -1, -1) if is_request(incoming[new[n]])), None)
+    if place is None:
+        return None
+    turn = (conversation.next_seq if conversation else 1) + place
+    return RunPosition(stored[-1].seq if place == 0 and stored else turn - 1, turn)
 
 
 def _lane(session: Session) -> str:

@@ -28,6 +28,7 @@ _ORDER = (
     "file_rights",
     "file_leftover",
     "message_unreadable",
+    "message_withdrawn",
     "context_dangling",
     "context_foreign",
     "summary_link_lost",
@@ -69,6 +70,7 @@ _OF_ITEMS = frozenset(
         "summary_depth",
         "summary_span",
         "message_unreadable",
+        "message_withdrawn",
     )
 )
 # Repairs that find no place for some of what they are to mend.
@@ -171,7 +173,7 @@ class Repairer:
     def _conversation(self, step: RepairStep, conversation_id: int) -> int:
         now = self._clock()
         with self._store.write() as writer:
-            if step.code == "message_unreadable":
+            if step.code in ("message_unreadable", "message_withdrawn"):
                 writer.hide(conversation_id, message_ids(step.ids), now)
                 mended = len(step.ids)
             elif step.code == "lane_stale":

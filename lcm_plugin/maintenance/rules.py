@@ -68,6 +68,9 @@ RULES: dict[str, Rule] = {
         _ERROR, "a message's stored form is not JSON", "leave the message out of every context; the row stays"
     ),
     "message_quarantined": Rule(_INFO, "an unreadable message is left out of every context"),
+    "message_withdrawn": Rule(
+        _ERROR, "a message that was taken back still stands in the context", "take it out of the context"
+    ),
     "message_incomplete": Rule(_ERROR, "parts of a message are gone"),
     "message_order": Rule(_ERROR, "a message's id or group does not fit its place"),
     "messages_repeated": Rule(_WARNING, "a stretch of messages is stored twice"),

@@ -31,13 +31,16 @@ class Page:
     shown: list[tuple[RowKind, SearchRow]] = field(default_factory=list)
 
     def with_contexts(self, hits: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The hits with session keys, covering summaries and the messages round them."""
+        """The hits with session keys, covering summaries, marks of what was taken back and the messages round them."""
         keys = self._session_keys()
-        covered = self.reader.covering_leaf([row.row_id for kind, row in self.shown if kind == "message"])
+        messages = [row.row_id for kind, row in self.shown if kind == "message"]
+        covered, taken_back = self.reader.covering_leaf(messages), self.reader.withdrawn_among(messages)
         for hit, (kind, row) in zip(hits, self.shown, strict=True):
             hit["session_key"] = keys.get(row.conversation_id, "")
             if kind == "message" and row.row_id in covered:
                 hit["summary_id"] = covered[row.row_id]
+            if kind == "message" and row.row_id in taken_back:
+                hit["taken_back"] = True
         if self.context:
             self._add_contexts(
                 [(h, row) for h, (kind, row) in zip(hits, self.shown, strict=True) if kind == "message"]

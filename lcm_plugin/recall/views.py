@@ -60,6 +60,8 @@ def message_view(
     }
     if head.sender:
         view["sender"] = head.sender
+    if head.withdrawn_at is not None:
+        view["taken_back"] = True
     if offset == 0:
         view |= _other_keys(stored)
     # A part without a path is this package's own note, not a text of the message.

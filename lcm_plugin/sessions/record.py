@@ -35,15 +35,22 @@ class Record:
         self._withdrawals = withdrawals
         self._clock = clock
 
-    def newest(self, session: Session, limit: int, *, before_seq: int | None = None) -> list[StoredMessage]:
-        """The newest ``limit`` messages (before a seq) of the active conversation, oldest first."""
+    def newest(
+        self, session: Session, limit: int, *, before_seq: int | None = None, standing: bool = False
+    ) -> list[StoredMessage]:
+        """The newest ``limit`` messages (before a seq) of the active conversation, oldest first.
+
+        ``standing`` leaves out those that were taken back.
+        """
         if limit < 1:
             raise InputError(f"a limit must be at least 1, not {limit}")
         with self._store.read() as reader:
             conversation = self._directory.conversation(reader, session)
             if conversation is None:
                 return []
-            heads = reader.heads(conversation.conversation_id, before_seq=before_seq, limit=limit)
+            heads = reader.heads(
+                conversation.conversation_id, before_seq=before_seq, limit=limit, standing=standing
+            )
             stored = reader.messages_by_id([head.message_id for head in heads])
         return [stored[head.message_id] for head in heads]
 

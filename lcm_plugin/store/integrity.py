@@ -31,6 +31,7 @@ AUDITS = (
     "message_covered_twice",
     "message_unreadable",
     "message_quarantined",
+    "message_withdrawn",
     "message_incomplete",
     "message_order",
     "part_without_file",

@@ -89,6 +89,9 @@ class Reader(SearchReader, AuditReader, TransferReader, RemovalReader, JobReader
     def heads_with_host_ids(self, conversation_id: int, host_ids: Sequence[str]) -> dict[str, MessageHead]:
         """A conversation's messages by the host's own ids; unknown ids are left out."""
 
+    def withdrawn_among(self, message_ids: Sequence[int]) -> set[int]:
+        """Which of some messages were taken back."""
+
     def call_rows(self, conversation_id: int, *, limit: int) -> list[CallRow]:
         """The newest ``limit`` messages that make or answer tool calls, in order."""
 

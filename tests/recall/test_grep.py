@@ -383,3 +383,13 @@ def test_the_question_and_earlier_searches_stand_behind_what_answers(
     engine.ingest(session, [result("c1", json.dumps(found)), assistant("It is 7261.")])
     assert grep("door code archive")["hits"][0]["id"] == "msg_1"
     assert "msg_5" in {hit["id"] for hit in grep("archive", tool_name="lcm_grep")["hits"]}
+
+
+def test_what_was_taken_back_is_found_and_marked(engine: Engine, session: Session) -> None:
+    engine.ingest(session, [user("The harbour code is 4711."), assistant("Noted, 4711.")], "sync")
+    engine.ingest(session, [user("The harbour code is 4711."), assistant("Noted.")], "sync")
+    found = engine.call_tool(session, "lcm_grep", {"pattern": "4711"})["hits"]
+    marks = {hit["snippet"].replace("**", ""): hit.get("taken_back") for hit in found}
+    assert marks == {"The harbour code is 4711.": None, "Noted, 4711.": True}
+    taken_back = next(hit["id"] for hit in found if hit.get("taken_back"))
+    assert engine.call_tool(session, "lcm_describe", {"id": taken_back})["taken_back"] is True

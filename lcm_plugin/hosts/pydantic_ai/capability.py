@@ -9,7 +9,9 @@ from __future__ import annotations
 import copy
 import logging
 import os
+import uuid
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -31,7 +33,7 @@ from lcm_plugin.messages.usage import usage_of
 from lcm_plugin.plugin import LcmPlugin
 from lcm_plugin.recall.tools import TOOL_NAMES
 from lcm_plugin.sessions.access import Access
-from lcm_plugin.types import Sent, Session, Turn, Usage
+from lcm_plugin.types import Message, RunPosition, Sent, Session, Turn, Usage
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage, ModelResponse
@@ -45,6 +47,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("lcm_plugin.pydantic_ai")
 _T = TypeVar("_T")
 SessionOf = Callable[[RunContext[Any]], str]
+# The session of the run whose tools are running here.
+_RUNNING: ContextVar[str | None] = ContextVar("lcm_pydantic_ai_running", default=None)
 
 
 class LcmCapability(AbstractCapability[AgentDepsT]):
@@ -115,7 +119,12 @@ class LcmCapability(AbstractCapability[AgentDepsT]):
     async def for_run(self, ctx: RunContext[AgentDepsT]) -> AbstractCapability[AgentDepsT]:
         """A copy with a memory of its own for this run."""
         mine = copy.copy(self)
-        mine._run = _Run(Session(self._session if isinstance(self._session, str) else self._session(ctx)))
+        key = self._session if isinstance(self._session, str) else self._session(ctx)
+        outer = _RUNNING.get()
+        if outer is not None and (key == outer or key.startswith(f"{outer}:subagent:")):
+            # An agent that a tool of another agent runs: its talk is not that agent's.
+            key = f"{outer}:subagent:{ctx.run_id or uuid.uuid4().hex}"
+        mine._run = _Run(Session(key))
         return mine
 
     # a run's hooks
@@ -123,10 +132,12 @@ class LcmCapability(AbstractCapability[AgentDepsT]):
     async def wrap_run(self, ctx: RunContext[AgentDepsT], *, handler: Any) -> AgentRunResult[Any]:
         """Stores the end of the run, also when it failed or was cancelled."""
         messages: Sequence[ModelMessage] | None = None
+        outer = _RUNNING.set(self._run.session.key)
         try:
             result: AgentRunResult[Any] = await handler()
             messages = result.all_messages()
         finally:
+            _RUNNING.reset(outer)
             with anyio.CancelScope(shield=True):
                 await self._end(messages)
         return result
@@ -196,10 +207,10 @@ class LcmCapability(AbstractCapability[AgentDepsT]):
             return False
         recorder = self._recorders.of(run.session.key)
         with recorder.lock:
-            fresh = recorder.fresh(messages, run.model)
-            if fresh:
-                engine.ingest(run.session, fresh)
-                recorder.stored(fresh)
+            listing = recorder.listing(messages, run.model)
+            if recorder.goes_on(listing):
+                run.place = _ingest(engine, run.session, listing) or run.place
+                recorder.stored(listing)
         return True
 
     def _assemble(self, request: ModelRequestContext) -> list[dict[str, Any]] | None:
@@ -246,6 +257,7 @@ class _Run:
         self.overhead = 0
         self.usage: Usage | None = None
         self.sent: Sent | None = None
+        self.place: RunPosition | None = None
         self.overflow: Exception | None = None
         self.refused: Sent | None = None
 
@@ -260,7 +272,15 @@ class _Run:
             overhead_tokens=self.overhead,
             usage=usage,
             sent=self.sent,
+            run=self.place,
         )
+
+
+def _ingest(engine: Engine, session: Session, listing: Sequence[Message]) -> RunPosition | None:
+    """Stores what is new of a run's list; a list with nothing of the session is a run without a history."""
+    names = [f"{message['role']}:{message['id']}" for message in listing]
+    known = engine.record.known_ids(session, names)
+    return engine.ingest(session, listing, "sync" if known else "append").run
 
 
 def _config(database: str | os.PathLike[str] | None, config: LcmConfig | None) -> LcmConfig | None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 
 _SESSIONS = 64
+_ANCHORS = 8
 
 
 class Recorders:
@@ -48,17 +49,18 @@ class Recorders:
 
 
 class Recorder:
-    """Finds the new messages in the histories of one session. Hold its ``lock`` from `fresh` to `stored`."""
+    """Finds the new messages in the histories of one session. Hold its ``lock`` from `listing` to `stored`."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self._stored: set[str] = set()
+        self._last = ""
         self._instructions: set[str] = set()
         # The messages are kept with their conversions, so that an id() is never another message's.
         self._converted: dict[int, tuple[ModelMessage, list[Message]]] = {}
 
-    def fresh(self, messages: Sequence[ModelMessage], asked_model: str | None = None) -> list[Message]:
-        """Core messages for what is not stored yet, in order; `stored` says that they are."""
+    def listing(self, messages: Sequence[ModelMessage], asked_model: str | None = None) -> list[Message]:
+        """A run's list as core messages, from a little before its newest request and before what is not stored yet."""
         known = self._converted
         missing = [message for message in messages if id(message) not in known]
         self._converted = {id(one): known[id(one)] for one in messages if id(one) in known}
@@ -68,11 +70,19 @@ class Recorder:
                 [{**core, "id": _id(core)} for core in to_core(dumped, asked_model)],
             )
         found = list(self._numbered(messages))
-        return [message for message in found if message["id"] not in self._stored]
+        fresh = next((n for n, message in enumerate(found) if message["id"] not in self._stored), len(found))
+        asked = next((n for n in range(len(found) - 1, -1, -1) if found[n]["role"] == "user"), 0)
+        return found[max(0, min(fresh, asked) - _ANCHORS) :]
+
+    def goes_on(self, listing: Sequence[Message]) -> bool:
+        """Whether a list has something new, or ends otherwise than what was stored last."""
+        new = any(message["id"] not in self._stored for message in listing)
+        return new or (bool(listing) and listing[-1]["id"] != self._last)
 
     def stored(self, messages: Sequence[Message]) -> None:
         """These are in the database now."""
         self._stored.update(message["id"] for message in messages)
+        self._last = messages[-1]["id"]
         headers = (_header(message) for message in messages)
         self._instructions.update(
             instructions_id(header["instructions"]) for header in headers if "instructions" in header

@@ -156,6 +156,7 @@ def _message(stored: StoredMessage, pictures: Pictures) -> dict[str, Any]:
         "tokens": head.tokens,
         "sender": head.sender,
         "hidden": head.hidden,
+        "taken_back": head.withdrawn_at is not None,
         "blocks": [_block(block, pictures) for block in blocks_of(stored)],
     }
     return {name: value for name, value in values.items() if value not in (None, False, [])}

@@ -161,7 +161,8 @@ def _summary(view: SummaryView, clock: _Clock) -> str:
 def _message(stored: StoredMessage, clock: _Clock) -> str:
     head = stored.head
     who = head.role if not head.sender or head.sender == head.role else f"{head.role} · {head.sender}"
-    notes = "".join((f" · {head.tokens:,} tokens", " · never sent" if head.hidden else ""))
+    hidden = " · taken back" if head.withdrawn_at is not None else " · never sent" if head.hidden else ""
+    notes = f" · {head.tokens:,} tokens{hidden}"
     title = f"### {inline(who)} · {clock.at(head.created_at):%H:%M:%S}\n\n<sub>{head.ref}{notes}</sub>\n\n"
     blocks = [_block(block) for block in blocks_of(stored)] or ["*No text.*"]
     return title + "\n\n".join(blocks) + "\n\n"

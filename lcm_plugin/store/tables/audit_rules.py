@@ -44,6 +44,9 @@ _RULES = {
         FROM context_items c JOIN messages m ON m.message_id = c.message_id
         WHERE {here_c}
             AND c.tokens <> CASE WHEN m.hidden OR m.role = 'system' THEN 0 ELSE m.tokens END""",
+    "message_withdrawn": """
+        SELECT m.conversation_id, 'msg_' || m.message_id, 'seq ' || m.seq FROM messages m
+        WHERE {here_m} AND m.withdrawn_at IS NOT NULL AND NOT m.hidden""",
     "counters": """
         SELECT v.conversation_id, 'conversation ' || v.conversation_id, 'raw ' || v.raw_items || '/' || v.raw_tokens ||
             ' summaries ' || v.summary_items || '/' || v.summary_tokens || ' instead of raw ' ||

@@ -106,6 +106,13 @@ class MessageTable(Transaction):
         )
         return {str(head.host_id): head for head in map(message_head, rows)}
 
+    def withdrawn_among(self, message_ids: Sequence[int]) -> set[int]:
+        found = self.sql.looked_up(
+            self.sql.given("ids", "bigint"), "messages m", "m.message_id = ids.value AND m.withdrawn_at IS NOT NULL"
+        )
+        rows = self.all(f"SELECT m.message_id {found}", ids=self.sql.array(list(message_ids)))
+        return {row[0] for row in rows}
+
     def call_rows(self, conversation_id: int, *, limit: int) -> list[CallRow]:
         rows = self.all(
             "SELECT seq, group_seq, calls, answers FROM messages WHERE conversation_id = :here "

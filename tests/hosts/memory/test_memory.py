@@ -199,3 +199,18 @@ def test_the_question_of_the_last_turn_is_answered_only_by_a_search() -> None:
 def test_an_async_memory_must_be_opened_first() -> None:
     with pytest.raises(InputError, match="open it first"):
         asyncio.run(AsyncMemory("unused.db").add("hello"))
+
+
+def test_messages_can_be_taken_back_and_the_talk_replaced(tmp_path: Path) -> None:
+    with Memory(tmp_path / "talk.db", window=16_000) as memory:
+        memory.add("Book Bristol.", {"role": "assistant", "content": "Booked."})
+        assert [message["content"] for message in memory.take_back(2)] == ["Book Bristol.", "Booked."]
+        assert memory.take_back() == []
+        memory.add("Grand, 2 nights.")
+        assert [m["content"] for m in memory.context() if m["role"] != "system"] == ["Grand, 2 nights."]
+        assert memory.replace("Grand, 2 nights.", {"role": "assistant", "content": "Fine."}, "Thanks.") == 2
+        assert memory.replace("Grand, 2 nights.", {"role": "assistant", "content": "Which town?"}) == 1
+        memory.add("Bristol after all.")
+        shown = [m["content"] for m in memory.context() if m["role"] != "system"]
+        assert shown == ["Grand, 2 nights.", "Which town?", "Bristol after all."]
+        assert len(memory.messages()) == 7

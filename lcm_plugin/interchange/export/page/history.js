@@ -80,6 +80,7 @@ const nameOf = (node) => (node.isSummary ? (node.depth ? `Summary of depth ${nod
 function standing(node) {
   if (node.inContext) return "In the context";
   if (node.derived) return `Inside ${node.derived.id}`;
+  if (node.taken_back) return "Taken back";
   if (node.hidden) return "Stored, never sent";
   return "Not in the context";
 }

@@ -178,11 +178,11 @@ def test_stored_and_read_again_it_is_the_same(make: Make, conversation: list[Mod
     lcm = make()
     recorder = Recorder()
     for end in range(1, len(conversation) + 1):
-        fresh = recorder.fresh(conversation[:end])
-        assert fresh, "each message adds something"
-        assert lcm.engine.ingest(Session(KEY), fresh).stored == len(fresh)
-        recorder.stored(fresh)
-        assert recorder.fresh(conversation[:end]) == []
+        listing = recorder.listing(conversation[:end])
+        assert recorder.goes_on(listing), "each message adds something"
+        assert lcm.engine.ingest(Session(KEY), listing, "sync").stored > 0
+        recorder.stored(listing)
+        assert not recorder.goes_on(recorder.listing(conversation[:end]))
     assert lcm.history() == as_written(conversation)
 
 
@@ -191,8 +191,8 @@ def test_handed_over_again_by_another_process_nothing_is_stored_twice(
     make: Make, conversation: list[ModelMessage]
 ) -> None:
     lcm = make()
-    lcm.engine.ingest(Session(KEY), Recorder().fresh(conversation))
-    again = Recorder().fresh(as_written(conversation))
+    lcm.engine.ingest(Session(KEY), Recorder().listing(conversation))
+    again = Recorder().listing(as_written(conversation))
     assert lcm.engine.ingest(Session(KEY), again).stored == 0
 
 
@@ -201,14 +201,14 @@ def test_its_assembled_context_is_one_that_providers_take(
     make: Make, conversation: list[ModelMessage]
 ) -> None:
     lcm = make()
-    lcm.engine.ingest(Session(KEY), Recorder().fresh([*conversation, asked("And now?")]))
+    lcm.engine.ingest(Session(KEY), Recorder().listing([*conversation, asked("And now?")]))
     context = lcm.engine.assemble(Session(KEY), 8_000)
     assert problems_of(from_core(context.messages, merge=True)) == []
 
 
 def test_media_stand_in_the_context_as_they_were(make: Make) -> None:
     lcm = make()
-    lcm.engine.ingest(Session(KEY), Recorder().fresh(CONVERSATIONS["media in a prompt"][:1]))
+    lcm.engine.ingest(Session(KEY), Recorder().listing(CONVERSATIONS["media in a prompt"][:1]))
     [request] = from_core(lcm.engine.assemble(Session(KEY), 60_000).messages, merge=True)
     [prompt] = request.parts
     assert [item.data for item in prompt.content if isinstance(item, BinaryContent)] == [
@@ -232,12 +232,12 @@ def test_parts_of_a_later_version_are_kept_though_they_are_not_understood() -> N
 
 def test_the_same_instructions_are_written_once(make: Make) -> None:
     lcm = make()
-    lcm.engine.ingest(Session(KEY), Recorder().fresh(CONVERSATIONS["system prompt and instructions"][:1]))
+    lcm.engine.ingest(Session(KEY), Recorder().listing(CONVERSATIONS["system prompt and instructions"][:1]))
     recorder = Recorder()
     conversation = CONVERSATIONS["system prompt and instructions"]
     for end in range(1, len(conversation) + 1):
-        fresh = recorder.fresh(conversation[:end])
-        lcm.engine.ingest(Session(KEY), fresh)
-        recorder.stored(fresh)
+        listing = recorder.listing(conversation[:end])
+        lcm.engine.ingest(Session(KEY), listing, "sync")
+        recorder.stored(listing)
     assert str(lcm.engine.messages(Session(KEY))).count("Be nice.") == 1
     assert lcm.history() == as_written(conversation)

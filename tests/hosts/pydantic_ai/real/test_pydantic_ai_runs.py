@@ -405,7 +405,7 @@ def test_a_call_that_a_killed_process_left_is_made_by_a_run_without_a_prompt(mak
         ModelRequest([UserPromptPart("read it")]),
         ModelResponse([ToolCallPart("look", {"gauge": 3}, "c1")]),
     ]
-    fresh = recorder.Recorder().fresh(left)
+    fresh = recorder.Recorder().listing(left)
     lcm.engine.ingest(Session(KEY), fresh)
 
     def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:

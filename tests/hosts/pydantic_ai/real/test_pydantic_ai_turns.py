@@ -14,7 +14,8 @@ import pytest
 from checks import as_written, problems_of
 from fakes.model_server import Calls, ModelRequest, ModelServer
 from invariants import assert_sound
-from pydantic_ai.messages import ModelMessage, ModelResponse, UserPromptPart
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
@@ -177,3 +178,83 @@ def test_killed_in_the_middle_and_started_again_it_goes_on(make: Make, database:
     assert FACT in done.stdout.splitlines()[-1]
     assert spoken(lcm.history()) == [prompt(turn, TURNS) for turn in range(1, TURNS + 1)]
     assert_sound(database)
+
+
+def test_a_shorter_history_takes_back_what_it_lacks(make: Make) -> None:
+    seen: list[str] = []
+
+    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        seen.append(str(messages))
+        return ModelResponse([TextPart(f"answer {len(seen)}")])
+
+    lcm = make(summary_model="none")
+    agent: Agent[None, str] = Agent(FunctionModel(model), capabilities=[lcm])
+    first = agent.run_sync("I need a hotel")
+    agent.run_sync("Bristol, 3 nights", message_history=first.all_messages())
+    again = agent.run_sync("Grand, 2 nights", message_history=first.all_messages())
+    assert "I need a hotel" in seen[-1]
+    assert "Grand, 2 nights" in seen[-1]
+    assert "Bristol" not in seen[-1]
+    agent.run_sync("And breakfast", message_history=again.all_messages())
+    assert "Bristol" not in seen[-1]
+    assert "Grand, 2 nights" in seen[-1]
+    assert "Bristol, 3 nights" in str(lcm.history())
+
+
+def test_runs_at_the_same_time_keep_their_own_questions(make: Make) -> None:
+    lcm = make(summary_model="none", window=60_000)
+    gates = {name: asyncio.Event() for name in "AB"}
+    ended: dict[str, str] = {}
+
+    async def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        last = messages[-1].parts[-1]
+        if isinstance(last, UserPromptPart):
+            name = str(last.content)[-1]
+            gates[name].set()
+            await gates["B" if name == "A" else "A"].wait()
+            return ModelResponse([ToolCallPart("look", {"gauge": name}, f"call-of-run-{name}-0001")])
+        asked = [p for m in messages for p in m.parts if isinstance(p, UserPromptPart)]
+        ended[str(last.content)] = str(asked[-1].content)
+        return ModelResponse([TextPart(f"Done: {asked[-1].content}")])
+
+    agent: Agent[None, str] = Agent(FunctionModel(model), capabilities=[lcm])
+
+    @agent.tool_plain
+    def look(gauge: str) -> str:
+        return f"gauge {gauge}"
+
+    async def both() -> list[Any]:
+        return await asyncio.gather(agent.run("question A"), agent.run("question B"))
+
+    results = asyncio.run(both())
+    assert [result.output for result in results] == ["Done: question A", "Done: question B"]
+    assert ended == {"gauge A": "question A", "gauge B": "question B"}
+    assert len(lcm.history()) == sum(len(result.all_messages()) for result in results)
+
+
+def test_an_agent_that_a_tool_runs_has_a_session_of_its_own(make: Make) -> None:
+    lcm = make(summary_model="none")
+    delegate: Agent[None, str] = Agent(
+        FunctionModel(lambda messages, info: ModelResponse([TextPart(f"read {len(messages)}")])),
+        capabilities=[lcm],
+    )
+
+    def coordinate(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if isinstance(messages[-1].parts[-1], UserPromptPart):
+            return ModelResponse([ToolCallPart("ask", {"what": "the gauge"}, "call-of-the-coordinator")])
+        return ModelResponse([TextPart(f"It says: {messages[-1].parts[-1].content}")])
+
+    coordinator: Agent[None, str] = Agent(FunctionModel(coordinate), capabilities=[lcm])
+
+    @coordinator.tool_plain
+    async def ask(what: str) -> str:
+        return (await delegate.run(f"Find out about {what}")).output
+
+    result = coordinator.run_sync("What does the gauge say?")
+    assert result.output == "It says: read 1"
+    assert len(lcm.history()) == len(result.all_messages()) == 4
+    assert "Find out" not in str(lcm.history())
+    with lcm.engine.store.read() as reader:
+        keys = [one.session_key for one in reader.conversations()]
+    assert [key for key in keys if key.startswith(f"{KEY}:subagent:")] == keys[1:]
+    assert len(keys) == 2
