@@ -22,6 +22,7 @@ from lcm_plugin.ingest.matching import (
     is_proof,
     is_said,
     is_same_id,
+    may_be_same,
 )
 from lcm_plugin.store.records import MessageHead
 
@@ -192,7 +193,7 @@ def _moved_behind(items: Sequence[Incoming], pairs: Pairs, rows: Sequence[Messag
     for position in range(pairs[-1][0] + 1, len(items)):
         item, found = items[position], spare.get(items[position].identity)
         behind_moved = bool(moved) and moved[-1][0] == position - 1
-        if found and (behind_moved or is_proof(item, found[0])):
+        if found and may_be_same(item, found[0]) and (behind_moved or is_proof(item, found[0])):
             moved.append((position, found.pop(0)))
     return moved
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from lcm_plugin.ingest.alignment import Alignment
-from lcm_plugin.ingest.matching import Incoming, is_proof, is_said, is_same_id
+from lcm_plugin.ingest.matching import Incoming, is_proof, is_said, may_be_same
 from lcm_plugin.messages.blocks import is_instruction
 from lcm_plugin.store.records import MessageHead
 from lcm_plugin.types import RunPosition
@@ -137,7 +137,7 @@ class _Path:
         went_on = {(row.before, row.identity): row for row in self._after if row.withdrawn_at is not None}
         for index in [index for index in self._new if index > self._end]:
             row = went_on.get((self.last or 0, self._items[index].identity))
-            if row is None or not _may_be_same(self._items[index], row):
+            if row is None or not may_be_same(self._items[index], row):
                 return
             self._rows[index] = row
             self._new.remove(index)
@@ -242,7 +242,3 @@ def is_request(item: Incoming) -> bool:
 
 def _speaks(item: Incoming) -> bool:
     return not item.ours and is_said(item) and (not item.answers or bool(item.text.strip()))
-
-
-def _may_be_same(item: Incoming, row: MessageHead) -> bool:
-    return not (item.host_id and row.host_id) or is_same_id(item, row)

@@ -179,3 +179,8 @@ def is_proof(item: Incoming, head: MessageHead) -> bool:
 
 def is_same_id(item: Incoming, head: MessageHead) -> bool:
     return item.host_id is not None and item.host_id == head.host_id
+
+
+def may_be_same(item: Incoming, head: MessageHead) -> bool:
+    """Whether a host's own ids do not say that two messages are different ones."""
+    return not (item.host_id and head.host_id) or is_same_id(item, head)

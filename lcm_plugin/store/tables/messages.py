@@ -108,7 +108,9 @@ class MessageTable(Transaction):
 
     def withdrawn_among(self, message_ids: Sequence[int]) -> set[int]:
         found = self.sql.looked_up(
-            self.sql.given("ids", "bigint"), "messages m", "m.message_id = ids.value AND m.withdrawn_at IS NOT NULL"
+            self.sql.given("ids", "bigint"),
+            "messages m",
+            "m.message_id = ids.value AND m.withdrawn_at IS NOT NULL",
         )
         rows = self.all(f"SELECT m.message_id {found}", ids=self.sql.array(list(message_ids)))
         return {row[0] for row in rows}
