@@ -20,6 +20,8 @@ class Dialect(ABC):
     owner: str
     owner_value: str
     newline: str
+    # The condition that a summary's links are those of the conversation ``:here``.
+    links_here: str
     # Ends a read of a row that is about to be changed; leaves out rows that somebody else is changing.
     skip_locked: str
 
@@ -136,6 +138,7 @@ class SqliteDialect(Dialect):
 
     owner = owner_value = ""
     newline = "char(10)"
+    links_here = "summary_id IN (SELECT summary_id FROM summaries WHERE conversation_id = :here)"
     skip_locked = ""
 
     def array(self, values: Sequence[Any]) -> Any:
@@ -234,6 +237,7 @@ class PostgresDialect(Dialect):
 
     owner, owner_value = "conversation_id, ", ":here, "
     newline = "chr(10)"
+    links_here = "conversation_id = :here"
     skip_locked = " FOR UPDATE SKIP LOCKED"
 
     def array(self, values: Sequence[Any]) -> Any:

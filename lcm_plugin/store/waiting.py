@@ -24,7 +24,8 @@ from lcm_plugin.errors import StoreUnavailable
 from lcm_plugin.events import logger
 from lcm_plugin.store.holders import is_dead, process_holder
 from lcm_plugin.store.open import is_server
-from lcm_plugin.store.sqlite.connection import create_private_file, naming_errors
+from lcm_plugin.store.sqlite.connection import create_private_file
+from lcm_plugin.store.sqlite.error_mapping import naming_errors
 from lcm_plugin.types import IngestMode, Message, Session
 
 MOST_BYTES = 256 * 1024 * 1024

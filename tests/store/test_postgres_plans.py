@@ -20,7 +20,7 @@ from plan_log import Plan, PlanLog, explaining
 from lcm_plugin import Engine, LcmConfig, Session
 from lcm_plugin.plugin import LcmPlugin
 from lcm_plugin.store.postgres.store import PostgresStore
-from lcm_plugin.store.postgres.watchdog import PatientConnection
+from lcm_plugin.store.postgres.watchdog import WatchedConnection
 from lcm_plugin.store.search import Clause, Filter
 from lcm_plugin.store.tables import conversations
 from lcm_plugin.types import Turn
@@ -73,13 +73,13 @@ def large_tables(history: str) -> set[str]:
 def log(monkeypatch: pytest.MonkeyPatch) -> PlanLog:
     """What the server tells of its plans."""
     log = PlanLog()
-    begin = PatientConnection.__init__
+    begin = WatchedConnection.__init__
 
-    def listening(connection: PatientConnection, *args: Any, **more: Any) -> None:
+    def listening(connection: WatchedConnection, *args: Any, **more: Any) -> None:
         begin(connection, *args, **more)
         connection.add_notice_handler(log.hear)
 
-    monkeypatch.setattr(PatientConnection, "__init__", listening)
+    monkeypatch.setattr(WatchedConnection, "__init__", listening)
     return log
 
 

@@ -229,7 +229,7 @@ def test_a_database_of_the_first_schema_is_brought_up_to_date(tmp_path: Path) ->
     assert (tmp_path / f"lcm.db.before-schema-{SCHEMA_VERSION}.bak").exists()
 
 
-def test_a_query_of_removals_needs_no_new_schema_to_read_an_old_database(
+def test_nothing_was_removed_from_a_fresh_database(
     open_store: Callable[[], Any],
 ) -> None:
     with open_store().read() as reader:

@@ -591,10 +591,10 @@ def test_giving_back_space_says_what_went_wrong_and_leaves_nothing_changed(
 
 
 def test_the_server_says_how_a_transaction_ended(server: PostgresServer) -> None:
-    def dial() -> psycopg.Connection[tuple[Any, ...]]:
+    def connect() -> psycopg.Connection[tuple[Any, ...]]:
         return psycopg.connect(server.url, autocommit=True)
 
-    with dial() as connection, dial() as other:
+    with connect() as connection, connect() as other:
 
         def number_of(end: str) -> str:
             # One that wrote nothing is committed later than it says.
@@ -612,22 +612,22 @@ def test_the_server_says_how_a_transaction_ended(server: PostgresServer) -> None
         assert row
         incarnation = row[0]
         committed, aborted, still_open = number_of("COMMIT"), number_of("ROLLBACK"), number_of("SELECT 1")
-        assert ask_outcome(dial, committed, incarnation, 1) is Outcome.COMMITTED
-        assert ask_outcome(dial, aborted, incarnation, 1) is Outcome.ABORTED
-        assert ask_outcome(dial, str(int(still_open) + 1_000_000), incarnation, 1) is Outcome.ABORTED
-        assert ask_outcome(dial, committed, "another start of the server", 1) is Outcome.UNKNOWN
-        assert ask_outcome(dial, still_open, "another start of the server", 1) is Outcome.ABORTED
+        assert ask_outcome(connect, committed, incarnation, 1) is Outcome.COMMITTED
+        assert ask_outcome(connect, aborted, incarnation, 1) is Outcome.ABORTED
+        assert ask_outcome(connect, str(int(still_open) + 1_000_000), incarnation, 1) is Outcome.ABORTED
+        assert ask_outcome(connect, committed, "another start of the server", 1) is Outcome.UNKNOWN
+        assert ask_outcome(connect, still_open, "another start of the server", 1) is Outcome.ABORTED
         assert connection.execute("SELECT 1").fetchone() == (1,), (
             "the number is somebody else's, who is let be"
         )
-        assert ask_outcome(dial, still_open, incarnation, 1) is Outcome.ABORTED, "it was ended"
+        assert ask_outcome(connect, still_open, incarnation, 1) is Outcome.ABORTED, "it was ended"
         with pytest.raises(psycopg.OperationalError):
             connection.execute("SELECT 1")
     server.restart("immediate")
-    with dial() as connection:
+    with connect() as connection:
         assert connection.execute(INCARNATION).fetchone() != (incarnation,)
-    assert ask_outcome(dial, committed, incarnation, 1) is Outcome.UNKNOWN
-    assert ask_outcome(dial, aborted, incarnation, 1) is Outcome.ABORTED
+    assert ask_outcome(connect, committed, incarnation, 1) is Outcome.UNKNOWN
+    assert ask_outcome(connect, aborted, incarnation, 1) is Outcome.ABORTED
 
 
 def test_a_crash_of_one_session_counts_as_another_start(

@@ -37,13 +37,13 @@ class Outcome(StrEnum):
 
 
 def ask_outcome(
-    dial: Callable[[], psycopg.Connection[tuple[Any, ...]]], number: str, incarnation: str, seconds: float
+    connect: Callable[[], psycopg.Connection[tuple[Any, ...]]], number: str, incarnation: str, seconds: float
 ) -> Outcome:
     """How the transaction ``number`` ended, as far as the server says so within ``seconds``."""
     end = time.monotonic() + seconds
     while True:
         try:
-            with dial() as connection:
+            with connect() as connection:
                 outcome = _ask(connection, number, incarnation)
         except psycopg.Error:
             outcome = None

@@ -16,7 +16,7 @@ from psycopg.types.string import TextLoader
 from lcm_plugin.errors import StoreUnavailable
 from lcm_plugin.store.postgres.commit_status import INCARNATION
 from lcm_plugin.store.postgres.error_mapping import read_only
-from lcm_plugin.store.postgres.watchdog import PatientConnection
+from lcm_plugin.store.postgres.watchdog import WatchedConnection
 
 OLDEST_SERVER = 140_000
 _STATEMENT_TIMEOUT_MS = 60_000
@@ -62,7 +62,7 @@ _OPTION = re.compile(r"(?:-c\s*|--)([\w.]+)\s*=\s*((?:\\.|\S)*)")
 
 
 @dataclass(frozen=True, slots=True)
-class Dialling:
+class ConnectOptions:
     """What every connection to one database and schema has in common.
 
     ``settings`` are the server's settings by name. They are not part of the start-up packet, since a pooler such as
@@ -78,9 +78,9 @@ class Dialling:
         """A connection of its own, for a moment, with the server's own settings."""
         return psycopg.connect(self.conninfo, autocommit=True)
 
-    def patient(self) -> PatientConnection:
+    def watched(self) -> WatchedConnection:
         """A connection of its own with our settings, as far as they can be had outside transactions."""
-        connection = PatientConnection.connect(self.conninfo, autocommit=True)
+        connection = WatchedConnection.connect(self.conninfo, autocommit=True)
         try:
             self.prepare(connection)
             if connection.direct:
@@ -91,7 +91,7 @@ class Dialling:
         connection.patience = 0.0
         return connection
 
-    def prepare(self, connection: PatientConnection) -> None:
+    def prepare(self, connection: WatchedConnection) -> None:
         """Makes a pool's new connection patient, learns what tells how a commit went, and gives it our settings."""
         session = "pg_backend_pid()"
         row = connection.execute(INCARNATION + b", " + session.encode()).fetchone()
@@ -104,13 +104,13 @@ class Dialling:
             connection.prepare_threshold = None
             lent = {name: value for name, value in self.settings.items() if name not in _SESSION_ONLY}
             connection.begins_with = _setting(lent, for_transaction=True)
-        connection.dial, connection.patience = self.plain, self.patience
+        connection.connect_anew, connection.patience = self.plain, self.patience
         # Statements of both databases read JSON as text.
         for name in ("json", "jsonb"):
             connection.adapters.register_loader(name, TextLoader)
 
 
-def dialling(url: str, schema: str, *, durability: str, busy_timeout_ms: int) -> Dialling:
+def connect_options(url: str, schema: str, *, durability: str, busy_timeout_ms: int) -> ConnectOptions:
     """The parameters for a URL; what it names itself counts more than ours, except how texts are encoded."""
     given: dict[str, Any] = conninfo_to_dict(url)
     named = _given_settings(str(given.get("options") or ""))
@@ -133,7 +133,7 @@ def dialling(url: str, schema: str, *, durability: str, busy_timeout_ms: int) ->
     }
     # An empty "options" also keeps PGOPTIONS out, as "client_encoding" does PGCLIENTENCODING.
     conninfo = make_conninfo(**{**ours, **given, "options": " ".join(at_start), "client_encoding": "UTF8"})
-    return Dialling(conninfo, busy_timeout_ms / 1000 + _BEYOND_LOCKS_S, settings)
+    return ConnectOptions(conninfo, busy_timeout_ms / 1000 + _BEYOND_LOCKS_S, settings)
 
 
 def _given_settings(options: str) -> dict[str, str]:

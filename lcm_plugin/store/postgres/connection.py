@@ -27,11 +27,11 @@ from lcm_plugin.errors import (
     StoreUnavailable,
 )
 from lcm_plugin.store.postgres.commit_status import Outcome, ask_outcome, end_session_of
-from lcm_plugin.store.postgres.connect_options import dialling, require_primary, require_usable
+from lcm_plugin.store.postgres.connect_options import connect_options, require_primary, require_usable
 from lcm_plugin.store.postgres.error_mapping import first_line, is_dead, lost_error, store_error, unreachable
 from lcm_plugin.store.postgres.server_health import Outage
 from lcm_plugin.store.postgres.url import without_password
-from lcm_plugin.store.postgres.watchdog import NoAnswer, PatientConnection
+from lcm_plugin.store.postgres.watchdog import NoAnswer, WatchedConnection
 
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 
@@ -66,14 +66,14 @@ class Connections:
         self.schema = schema
         self.read_only = read_only
         self._wait_s = max(_LEAST_WAIT_S, busy_timeout_ms / 1000)
-        self._dialling = dialling(url, schema, durability=durability, busy_timeout_ms=busy_timeout_ms)
+        self._options = connect_options(url, schema, durability=durability, busy_timeout_ms=busy_timeout_ms)
         self._outage = Outage(self._wait_s)
         # The pool connects in threads of its own, so it is let do so only while the server is known to answer.
-        self._pool: ConnectionPool[PatientConnection] = ConnectionPool(
-            self._dialling.conninfo,
-            connection_class=PatientConnection,
+        self._pool: ConnectionPool[WatchedConnection] = ConnectionPool(
+            self._options.conninfo,
+            connection_class=WatchedConnection,
             kwargs={"autocommit": True},
-            configure=self._dialling.prepare,
+            configure=self._options.prepare,
             min_size=0,
             max_size=_MOST,
             open=False,
@@ -83,7 +83,7 @@ class Connections:
 
     def open(self) -> None:
         """Opens the pool; raises `StoreUnavailable` saying why it cannot connect, or why not to this server."""
-        with self._dial() as connection:
+        with self._connect() as connection:
             require_usable(connection, self.location, writing=not self.read_only)
             if not self.read_only:
                 require_primary(connection, self.location)
@@ -118,7 +118,7 @@ class Connections:
         """A connection of its own for what cannot run inside a transaction, and may take its time."""
         self._check_writable()
         try:
-            opened = self._dialling.patient()
+            opened = self._options.watched()
         except psycopg.Error as error:
             raise unreachable(error, self.location) from error
         with opened as connection:
@@ -133,7 +133,7 @@ class Connections:
         self._pool.close()
 
     @contextmanager
-    def _transaction(self, begin: bytes) -> Iterator[PatientConnection]:
+    def _transaction(self, begin: bytes) -> Iterator[WatchedConnection]:
         connection = self._begin(begin)
         try:
             try:
@@ -149,7 +149,7 @@ class Connections:
             connection.end_streams()
             self._pool.putconn(connection)
 
-    def _begin(self, begin: bytes) -> PatientConnection:
+    def _begin(self, begin: bytes) -> WatchedConnection:
         """A connection with a transaction begun."""
         end = time.monotonic() + self._wait_s
         while True:
@@ -176,7 +176,7 @@ class Connections:
                 self._pool.putconn(connection)
                 raise
 
-    def _commit(self, connection: PatientConnection) -> None:
+    def _commit(self, connection: WatchedConnection) -> None:
         if connection.number and connection.info.transaction_status == TransactionStatus.INERROR:
             connection.rollback()
             raise StoreError(f"{self.location}: a statement failed unseen; nothing was written")
@@ -189,8 +189,8 @@ class Connections:
             if connection.number:
                 self._require_committed(connection, error)
 
-    def _require_committed(self, connection: PatientConnection, error: psycopg.Error) -> None:
-        outcome = ask_outcome(self._dialling.plain, connection.number, connection.incarnation, self._wait_s)
+    def _require_committed(self, connection: WatchedConnection, error: psycopg.Error) -> None:
+        outcome = ask_outcome(self._options.plain, connection.number, connection.incarnation, self._wait_s)
         if outcome is Outcome.ABORTED:
             raise lost_error(error, self.location) from error
         if outcome is Outcome.UNKNOWN:
@@ -199,7 +199,7 @@ class Connections:
                 "server cannot say whether it is written; look before it is run again"
             ) from error
 
-    def _take(self, end: float) -> PatientConnection:
+    def _take(self, end: float) -> WatchedConnection:
         """A connection from the pool, which may be dead."""
         with self._opening:
             if self._opens_late:
@@ -231,7 +231,7 @@ class Connections:
                 raise known
             begun = time.monotonic()
             try:
-                with suppress(psycopg.Error), self._dial() as connection:
+                with suppress(psycopg.Error), self._connect() as connection:
                     for number, incarnation in self._outage.ends():
                         end_session_of(connection, number, incarnation)
                 return
@@ -241,13 +241,13 @@ class Connections:
                     raise
                 time.sleep(_PAUSE_S)
 
-    def _dial(self) -> Connection:
+    def _connect(self) -> Connection:
         try:
-            return self._dialling.plain()
+            return self._options.plain()
         except psycopg.Error as error:
             raise unreachable(error, self.location) from error
 
-    def _lost(self, connection: PatientConnection, error: psycopg.Error) -> None:
+    def _lost(self, connection: WatchedConnection, error: psycopg.Error) -> None:
         """Whatever ended one connection has ended the older ones, too."""
         waited = error.waited if isinstance(error, NoAnswer) else 0.0
         if connection.number:
@@ -259,7 +259,7 @@ class Connections:
 
     def _named(self, error: psycopg.Error, connection: Connection) -> StoreError:
         if is_dead(connection, error):
-            if isinstance(connection, PatientConnection):
+            if isinstance(connection, WatchedConnection):
                 self._lost(connection, error)
             return lost_error(error, self.location)
         return store_error(error, self.location, self.schema)
@@ -280,4 +280,4 @@ def _last_value(cursor: psycopg.Cursor[tuple[Any, ...]]) -> str:
 def _concerns_others(record: logging.LogRecord) -> bool:
     """The pool's own warnings about broken connections only repeat what our errors say."""
     words = record.args if isinstance(record.args, tuple) else ()
-    return not any(word == _POOL or isinstance(word, PatientConnection) for word in words)
+    return not any(word == _POOL or isinstance(word, WatchedConnection) for word in words)

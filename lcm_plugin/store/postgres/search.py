@@ -161,7 +161,7 @@ class SearchQueries(SearchTable, PostgresVectors):
         return self.db.execute(psycopg_statement(query), values, prepare=False).fetchall()
 
 
-class SearchChanges(SearchQueries):
+class PostgresSearch(SearchQueries):
     """Nothing to maintain: the database derives every index from the rows themselves."""
 
     def index_pending(self, limit: int = 500) -> int:

@@ -10,7 +10,7 @@ from lcm_plugin.store.postgres.audit import PostgresAudit
 from lcm_plugin.store.postgres.connection import Connections
 from lcm_plugin.store.postgres.messages import PostgresMessages
 from lcm_plugin.store.postgres.schema import prepare_schema, require_schema
-from lcm_plugin.store.postgres.search import SearchChanges
+from lcm_plugin.store.postgres.search import PostgresSearch
 from lcm_plugin.store.postgres.transfer import PostgresTransfer
 from lcm_plugin.store.postgres.url import split_schema
 from lcm_plugin.store.records import FileMoved
@@ -42,7 +42,7 @@ _GROWING = (
 class PostgresTransaction(
     PostgresMessages,
     PostgresTransfer,
-    SearchChanges,
+    PostgresSearch,
     PostgresAudit,
     ConversationTable,
     ContextTable,

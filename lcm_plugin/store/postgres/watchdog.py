@@ -1,6 +1,6 @@
 """A connection that does not wait for an answer for ever.
 
-The network layer finds out about a peer that is gone (`dialling`). It does not about one that takes our packets
+The network layer finds out about a peer that is gone (`connect_options`). It does not about one that takes our packets
 and is silent: a frozen server, or something in between. So whoever waits long asks the server over a new
 connection whether it is there at all, and whether it still works for the session that waits.
 """
@@ -31,15 +31,15 @@ class NoAnswer(psycopg.OperationalError):
 class _Stream(psycopg.ServerCursor[tuple[Any, ...]]):
     """Rows that are fetched as they are read."""
 
-    def __init__(self, connection: PatientConnection, *args: Any, **more: Any) -> None:
+    def __init__(self, connection: WatchedConnection, *args: Any, **more: Any) -> None:
         super().__init__(connection, *args, **more)
         connection.streams.append(self)
 
 
-class PatientConnection(psycopg.Connection[tuple[Any, ...]]):
+class WatchedConnection(psycopg.Connection[tuple[Any, ...]]):
     """Closes itself, with `NoAnswer`, when no answer is to be expected any more.
 
-    ``patience`` is how long (seconds) it waits before the first look; ``dial`` makes another connection to the same
+    ``patience`` is how long (seconds) it waits before the first look; ``connect_anew`` makes another connection to the same
     server. ``incarnation`` changes whenever the server starts anew; ``direct`` is false when something in between
     shares its connections; each transaction
     then ``begins_with`` our settings. ``number`` is that of the write transaction it is in.
@@ -55,7 +55,7 @@ class PatientConnection(psycopg.Connection[tuple[Any, ...]]):
         self.direct = False
         self.begins_with = b""
         self.patience = 0.0
-        self.dial: Callable[[], psycopg.Connection[tuple[Any, ...]]] | None = None
+        self.connect_anew: Callable[[], psycopg.Connection[tuple[Any, ...]]] | None = None
 
     def wait(self, gen: Generator[Any, Any, Any], *args: Any, **more: Any) -> Any:
         """Runs one exchange with the server."""
@@ -83,11 +83,11 @@ class PatientConnection(psycopg.Connection[tuple[Any, ...]]):
 
     def _look(self, begun: float, idle_before: bool) -> bool:
         """Whether the server has done its part, as far as it says; the answer may be on its way then."""
-        assert self.dial is not None
+        assert self.connect_anew is not None
         if self.pgconn.transaction_status != TransactionStatus.ACTIVE:
             return False
         try:
-            with self.dial() as other:
+            with self.connect_anew() as other:
                 found = other.execute(_SESSION, (self.info.backend_pid,)).fetchone()
         except psycopg.Error as error:
             if _REFUSAL in str(error):

@@ -18,6 +18,7 @@ from pathlib import Path
 from lcm_plugin.errors import EngineClosed, LcmError, StoreBusy, StoreError, StoreUnavailable
 from lcm_plugin.private_files import make_private_folder
 from lcm_plugin.store.records import FileMoved
+from lcm_plugin.store.sqlite.error_mapping import naming_errors
 from lcm_plugin.store.sqlite.ground import (
     OpenFile,
     file_identity,
@@ -28,13 +29,6 @@ from lcm_plugin.store.sqlite.ground import (
 )
 
 JOURNAL_SIZE_LIMIT = 64 * 1024 * 1024
-_BUSY = {
-    "SQLITE_BUSY",
-    "SQLITE_LOCKED",
-    "SQLITE_BUSY_RECOVERY",
-    "SQLITE_BUSY_SNAPSHOT",
-    "SQLITE_BUSY_TIMEOUT",
-}
 
 
 _FORK_WAIT_S = 5.0
@@ -378,29 +372,6 @@ def _prepare_nothing(connection: sqlite3.Connection) -> None:
 
 def _tell_nobody(moved: FileMoved) -> None:
     """Until a listener is set."""
-
-
-@contextmanager
-def naming_errors(path: Path) -> Iterator[None]:
-    """Turns SQLite's errors into ours, naming the file and what to do."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise store_error(error, path) from error
-
-
-def store_error(error: sqlite3.Error, path: Path) -> StoreError:
-    """Our error for one of SQLite's."""
-    name = getattr(error, "sqlite_errorname", "") or ""
-    if name in _BUSY:
-        return StoreBusy(f"{path} is locked by another writer; nothing was written, try again")
-    if name.startswith("SQLITE_FULL"):
-        return StoreUnavailable(f"the disk that holds {path} is full; nothing of this turn was written")
-    if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_IOERR", "SQLITE_AUTH")):
-        return StoreUnavailable(f"{path} cannot be used: {error} ({name})")
-    if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
-        return StoreUnavailable(f"{path} is damaged or not a database: {error}; run 'lcm doctor'")
-    return StoreError(f"{path}: {error} ({name or type(error).__name__})")
 
 
 def create_private_file(path: Path) -> None:

@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 
 from lcm_plugin.errors import InputError, NotFound, StoreUnavailable
-from lcm_plugin.store.sqlite.connection import naming_errors
+from lcm_plugin.store.sqlite.error_mapping import naming_errors
 from lcm_plugin.store.sqlite.salvage import Row, Salvage
 from lcm_plugin.store.sqlite.store import SqliteStore
 

@@ -11,7 +11,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from lcm_plugin.errors import StoreUnavailable
-from lcm_plugin.store.sqlite.connection import create_private_file, naming_errors
+from lcm_plugin.store.sqlite.connection import create_private_file
+from lcm_plugin.store.sqlite.error_mapping import naming_errors
 from lcm_plugin.store.sqlite.schema import SCHEMA_VERSION, schema_version
 from lcm_plugin.store.sqlite.store import SqliteStore
 

@@ -170,7 +170,7 @@ class SearchQueries(IndexQueries):
             raise IndexUnusable(f"the trigram index cannot be read: {error}") from error
 
 
-class SearchChanges(IndexChanges, SearchQueries):
+class SqliteSearch(IndexChanges, SearchQueries):
     """Queries, and the maintenance of their indexes."""
 
 

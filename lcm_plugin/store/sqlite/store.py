@@ -17,12 +17,12 @@ from lcm_plugin.store.sqlite.audit import SqliteAudit
 from lcm_plugin.store.sqlite.connection import (
     Connections,
     create_private_file,
-    naming_errors,
     retry_while_busy,
 )
+from lcm_plugin.store.sqlite.error_mapping import naming_errors
 from lcm_plugin.store.sqlite.messages import SqliteMessages
 from lcm_plugin.store.sqlite.schema import SCHEMA_VERSION, migrate, schema_version
-from lcm_plugin.store.sqlite.search import SearchChanges
+from lcm_plugin.store.sqlite.search import SqliteSearch
 from lcm_plugin.store.sqlite.siblings import needed_by_others, siblings
 from lcm_plugin.store.sqlite.transfer import SqliteTransfer
 from lcm_plugin.store.tables.context import ContextTable
@@ -41,7 +41,7 @@ _EMPTY_LOG_SECONDS = 10.0
 class SqliteTransaction(
     SqliteMessages,
     SqliteTransfer,
-    SearchChanges,
+    SqliteSearch,
     SqliteAudit,
     ConversationTable,
     ContextTable,

@@ -14,7 +14,6 @@ from lcm_plugin.store.tables.messages import MessageTable
 
 _BATCH = 500
 _REMOVAL = "r.removal_id, r.kind, r.created_at, r.requested_by, r.conversations, r.messages, r.summaries, r.files, r.bytes"
-_COVERED = "EXISTS (SELECT 1 FROM summary_messages l WHERE l.message_id = m.message_id)"
 
 
 class RemovalTable(MessageTable, DerivedIndexes):
@@ -23,7 +22,7 @@ class RemovalTable(MessageTable, DerivedIndexes):
     def footprint(self, conversation_id: int) -> Footprint:
         octets = self.sql.octets
         messages, uncovered, emptied, skeletons = self.one(
-            f"SELECT count(*), count(*) FILTER (WHERE NOT {_COVERED}), count(t.message_id), coalesce(sum("
+            f"SELECT count(*), count(*) FILTER (WHERE NOT {self._covered()}), count(t.message_id), coalesce(sum("
             f"{octets('m.skeleton')}) FILTER (WHERE t.message_id IS NULL), 0) FROM messages m "
             "LEFT JOIN removed_messages t ON t.conversation_id = m.conversation_id AND t.message_id = m.message_id "
             "AND t.whole WHERE m.conversation_id = :here",
@@ -72,7 +71,7 @@ class RemovalTable(MessageTable, DerivedIndexes):
             "WITH RECURSIVE below (id) AS (SELECT CAST(:summary AS text) UNION SELECT l.parent_summary_id FROM below "
             "JOIN summary_parents l ON l.summary_id = below.id) SELECT count(*) FROM below "
             "JOIN summary_messages l ON l.summary_id = below.id "
-            "JOIN removed_messages t ON t.message_id = l.message_id WHERE t.whole",
+            f"JOIN removed_messages t ON t.message_id = l.message_id{self.sql.same_owner('t', 'l')} WHERE t.whole",
             summary=summary_id,
         )
         return int(row[0])
@@ -130,7 +129,7 @@ class RemovalTable(MessageTable, DerivedIndexes):
         rows = self.all(
             "SELECT m.message_id, m.seq FROM messages m WHERE m.conversation_id = :here AND m.seq > :after "
             "AND NOT EXISTS (SELECT 1 FROM removed_messages t WHERE t.conversation_id = m.conversation_id "
-            f"AND t.message_id = m.message_id AND t.whole) {f'AND {_COVERED} ' if covered_only else ''}"
+            f"AND t.message_id = m.message_id AND t.whole) {f'AND {self._covered()} ' if covered_only else ''}"
             "ORDER BY m.seq LIMIT :limit",
             here=conversation_id,
             after=after_seq,
@@ -165,11 +164,10 @@ class RemovalTable(MessageTable, DerivedIndexes):
 
     def delete_conversation(self, conversation_id: int) -> None:
         self.unindex_conversation(conversation_id)
-        within = "(SELECT summary_id FROM summaries WHERE conversation_id = :here)"
         for statement in (
             "DELETE FROM context_items WHERE conversation_id = :here",
-            f"DELETE FROM summary_parents WHERE summary_id IN {within}",
-            f"DELETE FROM summary_messages WHERE summary_id IN {within}",
+            f"DELETE FROM summary_parents WHERE {self.sql.links_here}",
+            f"DELETE FROM summary_messages WHERE {self.sql.links_here}",
             "DELETE FROM summaries WHERE conversation_id = :here",
             "DELETE FROM messages WHERE conversation_id = :here",
             "DELETE FROM session_runs WHERE conversation_id = :here",
@@ -266,7 +264,7 @@ class RemovalTable(MessageTable, DerivedIndexes):
 
     def _hide_uncovered(self, chosen: Mapping[str, Any]) -> None:
         here = self.sql.ids_here("message_id")
-        self.run(f"UPDATE messages AS m SET hidden = true WHERE {here} AND NOT {_COVERED}", **chosen)
+        self.run(f"UPDATE messages AS m SET hidden = true WHERE {here} AND NOT {self._covered()}", **chosen)
         freed = self.one(f"SELECT coalesce(sum(tokens), 0) FROM context_items WHERE {here}", **chosen)[0]
         self.run(f"UPDATE context_items SET tokens = 0 WHERE {here}", **chosen)
         self.run(
@@ -283,8 +281,8 @@ class RemovalTable(MessageTable, DerivedIndexes):
         ):
             values = {"here": conversation_id, "file": file_id}
             heir = self.one(
-                "SELECT m.conversation_id FROM message_parts p JOIN messages m ON m.message_id = p.message_id "
-                "WHERE p.file_id = :file AND m.conversation_id <> :here LIMIT 1",
+                "SELECT m.conversation_id FROM message_parts p JOIN messages m ON m.message_id = p.message_id"
+                f"{self.sql.same_owner('p', 'm')} WHERE p.file_id = :file AND m.conversation_id <> :here LIMIT 1",
                 **values,
             ) or self.one(
                 f"SELECT m.conversation_id {self._slices()} AND m.conversation_id <> :here "
@@ -297,6 +295,11 @@ class RemovalTable(MessageTable, DerivedIndexes):
                     heir=heir[0],
                     **values,
                 )
+
+    def _covered(self) -> str:
+        """The condition that a summary covers ``messages m``."""
+        same = f"l.message_id = m.message_id{self.sql.same_owner('l', 'm')}"
+        return f"EXISTS (SELECT 1 FROM summary_messages l WHERE {same})"
 
     def _slices(self) -> str:
         """The texts of a conversation's lane of which slices lie in files."""

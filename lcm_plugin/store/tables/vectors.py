@@ -49,7 +49,10 @@ class VectorTable(Transaction):
     def messages_without_vectors(self, model: str, limit: int) -> list[int]:
         state = self._vector_state()
         known = state is not None and state[0] == model
-        unseen = "AND NOT EXISTS (SELECT 1 FROM message_vectors v WHERE v.message_id = m.message_id) "
+        unseen = (
+            "AND NOT EXISTS (SELECT 1 FROM message_vectors v WHERE v.conversation_id = m.conversation_id "
+            "AND v.message_id = m.message_id) "
+        )
         rows = self.all(
             f"SELECT m.message_id FROM messages m WHERE m.message_id > :last {unseen if known else ''}"
             "ORDER BY m.message_id LIMIT :limit",

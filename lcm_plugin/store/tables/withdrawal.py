@@ -43,8 +43,8 @@ class WithdrawalTable(MessageTable, RepairTable):
         self.run(
             "INSERT INTO context_items (conversation_id, ordinal, item_type, message_id, tokens) "
             "SELECT m.conversation_id, m.seq, 'message', m.message_id, CASE WHEN m.hidden OR m.role = 'system' "
-            "THEN 0 ELSE m.tokens END FROM summary_messages l JOIN messages m ON m.message_id = l.message_id "
-            f"WHERE m.conversation_id = :here AND l.summary_id {self.sql.any_of('ids')}",
+            "THEN 0 ELSE m.tokens END FROM summary_messages l JOIN messages m ON m.message_id = l.message_id"
+            f"{self.sql.same_owner('l', 'm')} WHERE m.conversation_id = :here AND l.summary_id {self.sql.any_of('ids')}",
             **here,
         )
         self.run_many(
