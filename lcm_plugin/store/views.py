@@ -36,11 +36,8 @@ def views(sql: Dialect) -> dict[str, str]:
 
 
 def views_script(sql: Dialect) -> str:
-    """The statements that put the views in the place of older ones."""
-    made = views(sql)
-    return "".join(f"DROP VIEW IF EXISTS {name};\n" for name in made) + "".join(
-        f"{statement};\n" for statement in made.values()
-    )
+    """The statements that make the views."""
+    return "".join(f"{statement};\n" for statement in views(sql).values())
 
 
 def _talk(sql: Dialect) -> str:

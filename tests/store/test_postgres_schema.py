@@ -78,3 +78,18 @@ def test_a_schema_of_an_earlier_version_is_brought_up_to_date(postgres_url: str)
     with psycopg.connect(plain, options=f"-c search_path={fresh}") as connection:
         made = connection.execute(_INDEXES).fetchall()
     assert sorted(upgraded) == sorted(made)
+
+
+def test_tables_of_others_may_have_the_names_of_our_views(postgres_url: str) -> None:
+    plain, _ = split_schema(postgres_url)
+    with psycopg.connect(plain, autocommit=True) as others:
+        others.execute("CREATE TABLE public.parts (theirs text)")
+        try:
+            store = PostgresStore(postgres_url)
+            with store.read() as reader:
+                assert reader.schema_faults() == []
+                assert reader.one("SELECT count(*) FROM parts") == (0,)
+            store.close()
+            assert others.execute("SELECT count(theirs) FROM public.parts").fetchone() == (0,)
+        finally:
+            others.execute("DROP TABLE public.parts")

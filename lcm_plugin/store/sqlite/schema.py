@@ -288,6 +288,10 @@ PRAGMA user_version = 6;
 _READABLE = f"""
 CREATE INDEX IF NOT EXISTS summaries_rowid ON summaries (conversation_id, summary_rowid);
 DROP VIEW IF EXISTS message_text;
+DROP VIEW IF EXISTS talk;
+DROP VIEW IF EXISTS summary_tree;
+DROP VIEW IF EXISTS context_now;
+DROP VIEW IF EXISTS parts;
 {views_script(SqliteDialect())}"""
 
 _STEPS = {
