@@ -57,9 +57,10 @@ def with_live_copies(context: Context, turn: Turn, count: Callable[[Any], int], 
 
 
 def _instructions(ours: Sequence[Message], theirs: Sequence[Any]) -> list[tuple[int, Message]]:
-    if is_instruction(ours[0]["role"]) and theirs and as_message(theirs[0])["role"] == ours[0]["role"]:
-        return [(0, as_message(theirs[0]))]
-    return []
+    """Which of our leading instructions are which of the host's: all of its run, in order, or none."""
+    run = list(takewhile(lambda message: is_instruction(message["role"]), map(as_message, theirs)))
+    roles = [message["role"] for message in ours[: len(run)]]
+    return list(enumerate(run)) if roles == [message["role"] for message in run] else []
 
 
 def _since_newest_request(theirs: Sequence[Any]) -> list[Message]:

@@ -19,11 +19,11 @@ from lcm_plugin.assembly.check import ContextCheck
 from lcm_plugin.assembly.entries import Paired
 from lcm_plugin.assembly.notices import (
     ALONE,
-    NO_INSTRUCTIONS,
     NOTHING,
     OPENING,
     OPENING_TOKENS,
     TOO_LARGE,
+    instructions_text,
     left_out_text,
 )
 from lcm_plugin.assembly.opening import insert_opening, turn_opening
@@ -31,6 +31,7 @@ from lcm_plugin.assembly.pairing import FindCall, pair
 from lcm_plugin.assembly.relevance import scorer
 from lcm_plugin.assembly.render import Rendered, Renderer
 from lcm_plugin.assembly.select import Selection, Wanted, select
+from lcm_plugin.assembly.standing import NO_LAYER, Layer, StandingLayer
 from lcm_plugin.assembly.stubs import LEAST_TOKENS, shortened
 from lcm_plugin.assembly.view import (
     MOST_ITEMS,
@@ -44,6 +45,7 @@ from lcm_plugin.assembly.view import (
     seen_by,
 )
 from lcm_plugin.events import EventBus
+from lcm_plugin.messages.blocks import is_instruction
 from lcm_plugin.messages.markup import notice_block
 from lcm_plugin.messages.shape import copy_message, only_call
 from lcm_plugin.messages.tokens import TokenCounter
@@ -90,6 +92,7 @@ class _Choice:
     """
 
     chosen: Sequence[Rendered]
+    layer: Layer = NO_LAYER
     missing: str | None = None
     decisions: tuple[object, ...] = ()
     silent: bool = False
@@ -105,7 +108,6 @@ class _Draft:
     tokens: int
     choice: _Choice
     paired: Paired
-    instruction: Rendered | None
     opening: str | None
 
 
@@ -161,18 +163,19 @@ class _Assembly:
         self._view = view
         self._request = request
         self._opening = turn_opening(reader, renderer, view)
+        self._standing = StandingLayer(reader, renderer, view.conversation)
 
     def context(self) -> Context:
-        """Everything if it fits, else what a plan says, else the newest user message alone."""
-        instruction = self._instruction()
+        """Everything if it fits, else what a plan says, else the newest user message and what it needs."""
         if self._may_all_fit():
             shown = self._shown(0, len(self._view.items))
             if self._opening is not None:
                 shown = insert_opening(shown, self._opening)
-            draft = self._draft(instruction, _Choice(shown))
-            if draft.tokens <= self._request.room:
+            layer = self._standing.layer(self._request.room, self._standing.raw)
+            draft = self._draft(_Choice(shown, layer))
+            if draft.tokens <= self._request.room and not layer.left_out:
                 return self._finished(draft)
-        return self._planned(instruction)
+        return self._planned()
 
     def _may_all_fit(self) -> bool:
         """Whether what can be shown of the conversation, read back to its beginning, fills no more than the room."""
@@ -183,10 +186,6 @@ class _Assembly:
             if len(view.items) > MOST_ITEMS:
                 break
         return False
-
-    def _instruction(self) -> Rendered | None:
-        head = self._reader.newest_system(self._view.conversation.conversation_id)
-        return self._renderer.instruction(self._reader, head) if head else None
 
     def _shown(self, start: int, end: int) -> list[Rendered]:
         """What is shown of some items, but for replies at the very end, which a model call cannot follow."""
@@ -202,28 +201,29 @@ class _Assembly:
         fitting = (self._renderer.for_model(item, model) for item in items if item is not None)
         return [item for item in fitting if item is not None]
 
-    def _planned(self, instruction: Rendered | None) -> Context:
-        request, beside = self._request, instruction.tokens if instruction else 0
-        newest = self._newest_request()
+    def _planned(self) -> Context:
+        request, newest = self._request, self._newest_request()
+        needed = sum(item.tokens for item in self._needed(newest))
+        beside = self._standing.layer(request.limit - needed, self._standing.raw).tokens
         step = 0 if request.by_relevance else _step(request.budget, request.room - beside)
         if step:
             grain = max(1, step // _GRAINS)
             budget = (request.room - beside) // grain * grain - step
-            draft = self._fitting(instruction, newest, step, budget, budget + beside)
+            draft = self._fitting(newest, needed, step, budget, budget + beside)
             if draft is not None and draft.tokens <= request.room:
                 return self._finished(draft)
-        draft = self._fitting(instruction, newest, 0, request.room - beside, request.room)
-        return self._finished(draft) if draft else self._least(newest, instruction)
+        draft = self._fitting(newest, needed, 0, request.room - beside, request.room)
+        return self._finished(draft) if draft else self._least(newest)
 
     def _fitting(
-        self, instruction: Rendered | None, newest: Rendered | None, step: int, budget: int, most: int
+        self, newest: Rendered | None, needed: int, step: int, budget: int, most: int
     ) -> _Draft | None:
         """A draft whose planned part keeps within ``most`` tokens; None when even the least form does not."""
         for _ in range(_ATTEMPTS):
-            choice = self._plan(step, budget, newest)
+            choice = self._plan(step, budget, newest, needed)
             if not choice.fits:
                 return None
-            draft = self._draft(instruction, choice)
+            draft = self._draft(choice)
             excess = draft.tokens - choice.newer - most
             if excess <= 0:
                 return draft
@@ -248,7 +248,7 @@ class _Assembly:
     def _words(self, newest: Rendered) -> Rendered:
         return self._renderer.words_only(newest) if newest.with_words else newest
 
-    def _plan(self, step: int, budget: int, newest: Rendered | None) -> _Choice:
+    def _plan(self, step: int, budget: int, newest: Rendered | None, needed: int) -> _Choice:
         """What fits into ``budget``, seen from the last step; all that is newer is added."""
         request, view = self._request, self._view
         room = _EVERYTHING if request.by_relevance else max(0, budget)
@@ -272,11 +272,14 @@ class _Assembly:
         silent = budget - (self._words(last).tokens if last else 0) < 2 * OPENING_TOKENS
         chosen = self._from_a_user(selection.chosen) if silent else list(selection.chosen)
         begins = chosen[0].ref if chosen else None
-        left_out = [item.ref for item in selection.left_out]
-        missing = left_out_text(items, selection.left_out, older)
-        decisions = (begins, asked and asked.ref, older, left_out, selection.cut, silent)
+        left_out = [item for item in selection.left_out if item.kind != "instruction"]
+        missing = left_out_text(items, left_out, older)
+        in_place = {item.ordinal for item in (*chosen, *newer) if item.kind == "instruction"}
+        layer = self._standing.layer(request.limit - needed, in_place)
+        refs = [item.ref for item in left_out]
+        decisions = (begins, asked and asked.ref, older, refs, selection.cut, silent)
         grown = sum(item.tokens for item in newer)
-        return _Choice((*chosen, *newer), missing, decisions, silent, grown, selection.fits)
+        return _Choice((*chosen, *newer), layer, missing, decisions, silent, grown, selection.fits)
 
     def _leaves_out(self, start: int, newest: Rendered | None) -> bool:
         """Whether before the first item of a horizon there is more than the newest request."""
@@ -309,23 +312,25 @@ class _Assembly:
         rendered = self._renderer.render(self._reader, summaries) if summaries else []
         return [item for item in rendered if item is not None and item.ref not in known]
 
-    def _draft(self, instruction: Rendered | None, choice: _Choice) -> _Draft:
+    def _draft(self, choice: _Choice) -> _Draft:
         ordered = self._summaries_before_their_request(choice.chosen)
         paired = pair(ordered, self._find_call(ordered))
         placed = paired.messages
+        first = next((one.message for one in placed if not is_instruction(one.message["role"])), None)
+        if first is None:
+            return _Draft([], 0, choice, paired, None)
         opening = None if choice.silent else choice.missing
-        if opening is None and placed and placed[0].message["role"] != "user":
+        if opening is None and first["role"] != "user":
             opening = OPENING
-        front = [instruction.message] if instruction else []
-        tokens = instruction.tokens if instruction else 0
-        if opening is not None and placed:
+        front = [one.message for one in choice.layer.shown]
+        tokens = choice.layer.tokens
+        if opening is not None:
             front.append({"role": "user", "content": notice_block(opening)})
             tokens += self._counter.message(front[-1])
         tokens += sum(
             self._counter.message(one.message) if one.tokens is None else one.tokens for one in placed
         )
-        messages = [*front, *(one.message for one in placed)] if placed else []
-        return _Draft(messages, tokens if placed else 0, choice, paired, instruction, opening)
+        return _Draft([*front, *(one.message for one in placed)], tokens, choice, paired, opening)
 
     def _summaries_before_their_request(self, items: Sequence[Rendered]) -> list[Rendered]:
         """A summary of work on a request goes before the request, so that the user has the last word.
@@ -368,20 +373,20 @@ class _Assembly:
         return find
 
     def _finished(self, draft: _Draft) -> Context:
-        view, paired = self._view, draft.paired
-        missing = draft.choice.missing
+        view, paired, layer = self._view, draft.paired, draft.choice.layer
+        notices = (instructions_text(layer.left_out), draft.choice.missing)
         settled = len(draft.messages) - len(paired.messages) + paired.settled
         authors = sorted({item.author for item in draft.choice.chosen if item.author})
         return Context(
             messages=draft.messages,
             tokens=draft.tokens,
             summaries=tuple(item.ref for item in draft.choice.chosen if item.kind == "summary"),
-            notices=(missing,) if missing else (),
+            notices=tuple(notice for notice in notices if notice),
             prefix_epoch=_epoch(
                 view.conversation.conversation_id,
                 view.conversation.revision,
                 view.hidden_request,
-                draft.instruction.message if draft.instruction else None,
+                [one.message for one in layer.shown],
                 draft.opening,
                 self._opening.ref if self._opening else None,
                 draft.choice.decisions,
@@ -392,40 +397,35 @@ class _Assembly:
             cache_hint=settled - 1 if settled > 0 else None,
         )
 
-    def _least(self, newest: Rendered | None, instruction: Rendered | None) -> Context:
-        """The newest user message and the group to answer in its least form, without the system message if it must."""
-        due = self._due_group(newest)
-        if newest is None and not due:
+    def _least(self, newest: Rendered | None) -> Context:
+        """The newest user message and the group to answer in its least form, with the instructions that fit beside."""
+        needed, limit = self._needed(newest), self._request.limit
+        bare = self._draft(_Choice(needed, silent=True))
+        if not bare.messages:
             return _nothing(self._view.conversation.conversation_id)
-        alone = newest is not None and all(item.ref != newest.ref for item in due)
-        words = [self._renderer.cut(self._words(newest), LEAST_TOKENS)] if newest and alone else []
-        choice = _Choice((*words, *due), silent=True)
-        draft = self._draft(instruction, choice)
-        notices = [ALONE]
-        if draft.tokens > self._request.limit:
-            bare = self._draft(None, choice)
-            if bare.tokens <= self._request.limit:
-                draft = bare
-                notices += [NO_INSTRUCTIONS] if instruction else []
-            else:
-                notices = [TOO_LARGE]
+        over = bare.tokens > limit
+        layer = self._standing.layer(_EVERYTHING if over else limit - bare.tokens, ())
+        draft = self._draft(_Choice(needed, layer, silent=True))
+        notices = (TOO_LARGE if over else ALONE, instructions_text(layer.left_out))
         return Context(
             messages=draft.messages,
             tokens=draft.tokens,
-            over_budget=draft.tokens > self._request.limit,
-            notices=tuple(notices),
+            over_budget=over,
+            notices=tuple(notice for notice in notices if notice),
             prefix_epoch=_epoch(self._view.conversation.conversation_id, "least", draft.messages),
             cache_hint=len(draft.messages) - 1,
         )
 
-    def _due_group(self, newest: Rendered | None) -> list[Rendered]:
-        """The newest group in its least form, when a model has yet to answer it."""
-        shown = self._shown(0, len(self._view.items))
-        last = shown[-1] if shown else None
-        if last is None or last.kind not in ("call", "result"):
-            return []
-        group = [item for item in shown if item.group == last.group and item.kind != "summary"]
-        return [self._renderer.cut(item, LEAST_TOKENS) for item in group]
+    def _needed(self, newest: Rendered | None) -> list[Rendered]:
+        """The newest request's words and, when a model has yet to answer it, the newest group in its least form."""
+        shown = [item for item in self._shown(0, len(self._view.items)) if item.kind != "instruction"]
+        due: list[Rendered] = []
+        if shown and shown[-1].kind in ("call", "result"):
+            group = [item for item in shown if item.group == shown[-1].group and item.kind != "summary"]
+            due = [self._renderer.cut(item, LEAST_TOKENS) for item in group]
+        alone = newest is not None and all(item.ref != newest.ref for item in due)
+        words = [self._renderer.cut(self._words(newest), LEAST_TOKENS)] if newest and alone else []
+        return [*words, *due]
 
 
 def _step(budget: int, room: int) -> int:

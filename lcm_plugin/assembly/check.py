@@ -94,7 +94,7 @@ def without_faults(messages: Sequence[Message]) -> list[Message]:
             kept.append(notice)
         at = end
     while kept and validate(kept):
-        # What each exchange holds to alone may still break a rule between them: an id used twice, a late instruction.
+        # What each exchange holds to alone may still break a rule between them: such as an id used twice.
         at = next(n for n in range(1, len(kept) + 1) if validate(kept[:n], for_model_call=n == len(kept)))
         start = max(n for n in range(at) if not answer_ids(kept[n]) or n == 0)
         kept[start : _exchange_end(kept, start)] = []

@@ -14,7 +14,6 @@ ALONE = (
     "Only the newest user message and the tool results to answer fit into the budget; all else was left out."
 )
 NOTHING = "No message of the conversation fits into the budget."
-NO_INSTRUCTIONS = "The system message did not fit beside the newest user message and was left out."
 IGNORED = "This session is ignored (`ignoreSessionPatterns`): nothing of it is stored, and its context is the host's."
 OPENING = "The conversation begins with the assistant."
 OPENING_TOKENS = 96
@@ -22,6 +21,16 @@ _MOST_RUNS = 6
 FAULTY = (
     "Some messages are left out, since no provider would take them. They are stored: lcm_grep finds them."
 )
+
+
+def instructions_text(left_out: Sequence[str]) -> str | None:
+    """One line with the instructions that did not fit, oldest first; None when all did."""
+    if not left_out:
+        return None
+    return (
+        f"Left out for lack of room, though in force: system messages {', '.join(left_out)}. "
+        "Read them with lcm_describe."
+    )
 
 
 def left_out_text(items: Sequence[Rendered], left_out: Sequence[Rendered], older: str | None) -> str | None:

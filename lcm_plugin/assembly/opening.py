@@ -18,7 +18,7 @@ def turn_opening(reader: Reader, renderer: Renderer, view: View) -> Rendered | N
     position = _newest_summary(view)
     if position is None:
         return None
-    first = next((one for one in view.shown[position + 1 :] if one is not None), None)
+    first = next((one for one in view.shown[position + 1 :] if one and one.kind != "instruction"), None)
     if first is not None and first.is_request:
         return None
     request = older_request(reader, renderer, view, first.ordinal if first else None)

@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 _CACHE_TOKENS = 1_000_000
 _LENGTHS = 16_384
 
-Kind = Literal["summary", "request", "call", "result", "reply", "other"]
+Kind = Literal["summary", "instruction", "request", "call", "result", "reply", "other"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,9 +162,7 @@ class Renderer:
         return known
 
     def _messages(self, reader: Reader, heads: Sequence[MessageHead]) -> dict[int, Rendered | None]:
-        wanted = {
-            head.message_id: _key(head) for head in heads if not head.hidden and not is_instruction(head.role)
-        }
+        wanted = {head.message_id: _key(head) for head in heads if not head.hidden}
         found: dict[int, Rendered | None] = {}
         with self._lock:
             for message_id, key in wanted.items():
@@ -177,15 +175,6 @@ class Renderer:
             # Media weigh megabytes at a few tokens: a cache bounded in tokens must not hold them.
             found[message_id] = rendered if holds_media(stored) else self._keep(_key(stored.head), rendered)
         return found
-
-    def instruction(self, reader: Reader, head: MessageHead) -> Rendered | None:
-        """The system message, rendered once."""
-        key = ("system", *_key(head))
-        with self._lock:
-            if key in self._kept:
-                return self._kept[key]
-        stored = reader.messages_by_id([head.message_id]).get(head.message_id)
-        return self._keep(key, self._rendered(stored) if stored else None)
 
     def _rendered(self, stored: StoredMessage) -> Rendered | None:
         message = shown_to_models(stored, self._read_file)
@@ -291,6 +280,8 @@ def _shown(message: Message, ref: str) -> Message | None:
 
 
 def _kind(role: str, calls: Sequence[str], answers: Sequence[str]) -> Kind:
+    if is_instruction(role):
+        return "instruction"
     if answers:
         return "result"
     if calls:

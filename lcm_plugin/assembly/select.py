@@ -59,17 +59,17 @@ def select(
     items: Sequence[Rendered], wanted: Wanted, cut: Cutting, words_only: Callable[[Rendered], Rendered]
 ) -> Selection:
     """The items that fit, cut where they must be."""
-    units = _units(items)
+    units = _units([item for item in items if item.kind not in ("summary", "instruction")])
     request = next((item for item in reversed(items) if item.is_request), None)
     start = next(
         (unit[0].ordinal for unit in units if any(item is request for item in unit)), _begin_of_last(units)
     )
-    summaries = [unit for unit in units if unit[0].kind == "summary"]
-    live = [unit for unit in units if unit[0].ordinal >= start and unit[0].kind != "summary"]
-    live.sort(key=_newest)
-    older = [unit for unit in units if unit[0].ordinal < start and unit[0].kind != "summary"]
+    live = sorted((unit for unit in units if unit[0].ordinal >= start), key=_newest)
+    older = [unit for unit in units if unit[0].ordinal < start]
+    summaries = [[item] for item in items if item.kind == "summary"]
     tail, rest = _split_tail(older, wanted.tail_messages - sum(map(len, live)))
     filler = _BudgetFiller(wanted.budget, cut, request)
+    filler.instructions([item for item in items if item.kind == "instruction"])
     earlier = sum(item.tokens for unit in (*older, *summaries) for item in unit)
     fits = filler.running_turn(live, words_only, earlier)
     filler.tail(tail, sum(unit[0].tokens for unit in summaries))
@@ -91,6 +91,12 @@ class _BudgetFiller:
         self._cut = cut
         self._request = request
         self._chosen: dict[str, Rendered] = {}
+
+    def instructions(self, items: Sequence[Rendered]) -> None:
+        """Instructions at their place in the talk, the newest first, up to half of the budget."""
+        for item in reversed(items):
+            if item.tokens <= self._room - self._budget // 2:
+                self._take([item])
 
     def running_turn(
         self, units: Sequence[Unit], words_only: Callable[[Rendered], Rendered], earlier: int
@@ -201,12 +207,7 @@ class _BudgetFiller:
         return best
 
     def _all_cut(self, items: Sequence[Rendered], keep: int, *, words: bool = False) -> list[Rendered]:
-        return [
-            self._cut(item, keep, words=words and not self._is_verbatim(item))
-            if item.kind != "summary"
-            else item
-            for item in items
-        ]
+        return [self._cut(item, keep, words=words and not self._is_verbatim(item)) for item in items]
 
     def _is_verbatim(self, item: Rendered) -> bool:
         return self._request is not None and item.ref == self._request.ref
@@ -233,10 +234,10 @@ class _BudgetFiller:
 
 
 def _units(items: Sequence[Rendered]) -> list[Unit]:
-    """Messages of one group together, summaries each alone, in the order of their first message."""
-    units: dict[tuple[bool, int], Unit] = {}
+    """Messages of one group together, in the order of their first message."""
+    units: dict[int, Unit] = {}
     for item in items:
-        units.setdefault((item.kind == "summary", item.group), []).append(item)
+        units.setdefault(item.group, []).append(item)
     return list(units.values())
 
 

@@ -78,7 +78,7 @@ class Views:
         if view is not None and self._follow(reader, view, conversation):
             return view
         page = reader.newest_items(conversation.conversation_id, limit=_PAGE)
-        return View(conversation, page, self._renderer.render(reader, page), len(page) < _PAGE)
+        return View(conversation, page, self._rendered(reader, conversation, page), len(page) < _PAGE)
 
     def keep(self, view: View) -> None:
         """Keeps a view for the next turn, unless media would make it heavy."""
@@ -97,15 +97,28 @@ class Views:
             view.conversation.conversation_id, before=view.items[0].ordinal, limit=_PAGE
         )
         view.items[:0] = page
-        view.shown[:0] = self._renderer.render(reader, page)
+        view.shown[:0] = self._rendered(reader, view.conversation, page)
         view.complete = len(page) < _PAGE
         return bool(page)
+
+    def _rendered(
+        self, reader: Reader, conversation: Conversation, items: Sequence[Item]
+    ) -> list[Rendered | None]:
+        """The items as they are shown in the talk, where the instructions in force are not."""
+        in_force = conversation.instruction_seqs
+        shown = self._renderer.render(reader, items)
+        return [
+            None if item.ordinal in in_force and item.message else one
+            for item, one in zip(items, shown, strict=True)
+        ]
 
     def _follow(self, reader: Reader, view: View, now: Conversation) -> bool:
         before = view.conversation
         if before == now:
             return True
         if before.revision != now.revision or now.next_seq < before.next_seq or _is_too_long(view):
+            return False
+        if before.instructions != now.instructions:
             return False
         new: list[Item] = []
         after = before.next_seq - 1
@@ -118,7 +131,7 @@ class Views:
         if tokens != now.context_tokens or before.raw_items + len(new) != now.raw_items:
             return False
         view.items += new
-        view.shown += self._renderer.render(reader, new)
+        view.shown += self._rendered(reader, now, new)
         view.conversation = now
         return True
 

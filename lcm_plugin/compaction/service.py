@@ -232,12 +232,11 @@ class Compaction:
         return worker.run(stop, until_idle=until_idle, poll_seconds=poll_seconds)
 
     def _limits(self, reader: Reader, conversation: Conversation, call: Call) -> Limits:
-        """The system prompt in force is pinned before the context, so it counts as overhead.
+        """Instructions stand before the talk or in it and are never compacted, so they count as overhead.
 
         So do the tokens that the provider counts in every call although nobody named them.
         """
-        system = reader.newest_system(conversation.conversation_id)
-        more = system.tokens if system else 0
+        more = sum(head.tokens for head, _ in reader.instructions(conversation.conversation_id))
         more += self._calibration.hidden(call.model, conversation.conversation_id)
         return self._compactor.limits(
             replace(call, overhead=max(0, call.overhead + more)), conversation.session_key

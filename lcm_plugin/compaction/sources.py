@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from lcm_plugin.compaction.chunks import Chunk
-from lcm_plugin.messages.blocks import is_call_body
+from lcm_plugin.messages.blocks import is_call_body, is_instruction
 from lcm_plugin.messages.sendable import parse_json
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Part, StoredMessage, Summary
@@ -63,7 +63,7 @@ def read_source(reader: Reader, conversation_id: int, chunk: Chunk) -> Source:
 def message_block(stored: StoredMessage) -> SourceBlock | None:
     """A message's words, calls and results; None for system prompts and what a model never saw."""
     head = stored.head
-    if head.role == "system" or head.hidden:
+    if is_instruction(head.role) or head.hidden:
         return None
     texts = [text for part in stored.parts if (text := _part_text(part))]
     if not texts:

@@ -17,6 +17,7 @@ from lcm_plugin.events import EventBus
 from lcm_plugin.files.externalise import PayloadStore
 from lcm_plugin.ingest.heartbeat import idle_heartbeat_rows
 from lcm_plugin.ingest.host_noise import StandingTexts
+from lcm_plugin.ingest.instructions import put_in_force
 from lcm_plugin.ingest.intake import NOT_THE_MESSAGE, Batch, Intake, with_room_to_recurse
 from lcm_plugin.ingest.plan import Plan, Planner
 from lcm_plugin.ingest.rows import PreparedRow, RowMaker, append_rows
@@ -98,7 +99,7 @@ class Ingestor:
         with self._store.read() as reader:
             incoming = planner.reduce(reader, batch)
             plan = planner.plan(reader, session, incoming, mode)
-        if not plan.new and not plan.branch.changes and not plan.writes_run(session):
+        if not plan.changes and not plan.writes_run(session):
             planner.settled(session, plan)
             return self._nothing_new(session, count, plan)
         prepared = self._prepare(batch, plan.new, session, now)
@@ -115,6 +116,7 @@ class Ingestor:
                 brought_back = self._withdrawals.bring_back(writer, here, branch.restored, now)
                 rows = [prepared[index] for index in plan.new]
                 append_rows(writer, conversation, rows, now, follows=branch.follows)
+                put_in_force(writer, conversation, plan.in_force(conversation), now)
                 # A removal that ran since then may have taken bytes away that nobody referred to yet.
                 gone = [index for index in plan.new if not self._payloads.holds(prepared[index].files)]
                 self._prepare(batch, gone, session, now)

@@ -16,6 +16,7 @@ from lcm_plugin.ingest.alignment import (
 )
 from lcm_plugin.ingest.branches import Branch, Ground, ListRoots, follow_list, is_request
 from lcm_plugin.ingest.history import Past, past_of
+from lcm_plugin.ingest.instructions import Leading, leading_run, with_leading
 from lcm_plugin.ingest.intake import Batch
 from lcm_plugin.ingest.matching import Incoming
 from lcm_plugin.ingest.pending_commits import UnsureMessages
@@ -34,13 +35,32 @@ class Plan:
     """Indices that are new, and the state of the conversation for which that holds.
 
     ``settled`` counts messages whose commit was not answered and that are found to be stored. ``branch`` is what a
-    whole list does besides.
+    whole list does besides, ``leading`` the instructions that it begins with.
     """
 
     new: list[int]
     conversation: Conversation | None
     settled: int = 0
+    leading: Leading | None = None
     branch: Branch = field(default_factory=lambda: Branch([]))
+
+    @property
+    def changes(self) -> bool:
+        """Whether there is anything to store or to mark."""
+        if self.new or self.branch.changes:
+            return True
+        return (
+            self.conversation is not None
+            and self.in_force(self.conversation) != self.conversation.instruction_seqs
+        )
+
+    def in_force(self, conversation: Conversation) -> tuple[int, ...]:
+        """The rows of the instructions in force when the new messages are stored from ``next_seq`` on."""
+        if self.leading is None:
+            return conversation.instruction_seqs
+        return self.leading.in_force(
+            {index: conversation.next_seq + place for place, index in enumerate(self.new)}
+        )
 
     def writes_run(self, session: Session) -> bool:
         """Whether the run that repeats what is stored is to be remembered with its conversation."""
@@ -52,7 +72,11 @@ class Plan:
         if self.conversation is None:
             return conversation.next_seq == 1
         mine = self.conversation
-        return (mine.conversation_id, mine.next_seq) == (conversation.conversation_id, conversation.next_seq)
+        return (mine.conversation_id, mine.next_seq, mine.instructions) == (
+            conversation.conversation_id,
+            conversation.next_seq,
+            conversation.instructions,
+        )
 
 
 class Planner:
@@ -98,18 +122,21 @@ class Planner:
         window = len(incoming) + (WINDOW_SLACK if mode == "sync" or refers else 0)
         past = past_of(reader, session, window)
         if mode == "all":
-            return _appended(list(range(len(incoming))), incoming, past)
+            leading = leading_run(reader, past.conversation, incoming, mode)
+            return replace(_appended(list(range(len(incoming))), incoming, past), leading=leading)
         if former := reader.former_identities(past.lane):
             incoming = [replace(item, identity=former.get(item.identity, item.identity)) for item in incoming]
         host_ids = [item.host_id for item in incoming if item.host_id]
         known_ids = reader.known_host_ids(past.lane, host_ids) if past.lane and host_ids else set()
         if refers and past.stored:
             incoming = self._recognise(reader, incoming, past.stored)
+        leading = leading_run(reader, past.conversation, incoming, mode)
         if mode == "append":
             if replayed_turn(incoming, past.ended):
                 return Plan([], past.conversation)
-            return _appended(new_in_delta(incoming, past.stored, known_ids), incoming, past)
-        return self._compare_list(reader, session, incoming, past, known_ids)
+            new = with_leading(new_in_delta(incoming, past.stored, known_ids), leading, past.conversation)
+            return replace(_appended(new, incoming, past), leading=leading)
+        return self._compare_list(reader, session, incoming, past, known_ids, leading)
 
     def _compare_list(
         self,
@@ -118,6 +145,7 @@ class Planner:
         incoming: list[Incoming],
         past: Past,
         known_ids: set[str],
+        leading: Leading | None,
     ) -> Plan:
         """What a whole list adds, takes back and brings back."""
         conversation = past.conversation
@@ -146,8 +174,11 @@ class Planner:
             {**alignment.rows, **self._rows_by_id(reader, here, given, known_ids, alignment)},
             [index for index in alignment.new if not past.has_prompt(given[index])],
         )
+        new = with_leading([index + skipped for index in alignment.new], leading, conversation)
         if conversation is None:
-            return Plan([index + skipped for index in alignment.new], None, branch=Branch([], root=0))
+            return Plan(new, None, leading=leading, branch=Branch([], root=0))
+        if leading and not skipped:
+            alignment = Alignment(alignment.rows, new)
         ground = Ground(
             conversation.next_seq,
             past.first_talk,
@@ -155,7 +186,8 @@ class Planner:
             lambda seq: [row for row in reader.heads_after(here, seq) if row.seq >= since],
         )
         branch = follow_list(given, alignment, ground)
-        return Plan([index + skipped for index in branch.new], conversation, branch=branch)
+        new = with_leading([index + skipped for index in branch.new], leading, conversation)
+        return Plan(new, conversation, leading=leading, branch=branch)
 
     @staticmethod
     def _rows_by_id(

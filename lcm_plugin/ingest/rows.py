@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from lcm_plugin.files.externalise import PayloadStore
 from lcm_plugin.files.find import mentions_reference
@@ -16,6 +17,7 @@ from lcm_plugin.messages.blocks import (
     calls_answered,
     calls_made,
     has_reasoning,
+    is_instruction,
     kind_of,
     text_of,
 )
@@ -110,7 +112,8 @@ def append_rows(
 ) -> None:
     """Appends rows, links calls with their results, and keeps the payloads' records.
 
-    ``follows`` is the seq of the message before the first of them, where that is not the newest one.
+    ``follows`` is the seq of the message before the first of them, where that is not the newest one. Instructions
+    with which a conversation begins are in force from then on.
     """
     if not prepared:
         return
@@ -125,6 +128,10 @@ def append_rows(
             for offset, row in enumerate(rows)
         ]
     writer.append(conversation, rows, now)
+    if conversation.next_seq == 1:
+        begun = takewhile(lambda pair: is_instruction(pair[1].role), enumerate(rows, 1))
+        if in_force := [seq for seq, row in begun if not row.hidden]:
+            writer.set_instructions(conversation.conversation_id, in_force, now)
     for item in prepared:
         for record in item.files:
             writer.add_file(replace(record, conversation_id=conversation.conversation_id))

@@ -83,9 +83,7 @@ class Rules:
         return found
 
     def _order(self, one: _Seen) -> list[str]:
-        if is_instruction(one.role):
-            return ["an instruction that does not stand at the front"] if self._started else []
-        if self._started:
+        if self._started or is_instruction(one.role):
             return []
         self._started = True
         if one.role == "user" and not one.answers:

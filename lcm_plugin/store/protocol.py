@@ -101,8 +101,11 @@ class Reader(SearchReader, AuditReader, TransferReader, RemovalReader, JobReader
     def messages_at(self, conversation_id: int, seqs: Sequence[int]) -> list[StoredMessage]:
         """A conversation's messages by seq; unknown seqs are left out."""
 
-    def newest_system(self, conversation_id: int) -> MessageHead | None:
-        """The newest system (or developer) message."""
+    def instructions(self, conversation_id: int) -> list[tuple[MessageHead, bool]]:
+        """System and developer messages that are not hidden, in order, and whether each stands raw in the context.
+
+        The newest `MOST_INSTRUCTIONS` of them.
+        """
 
     def users_within(self, conversation_id: int, spans: Sequence[tuple[int, int]]) -> set[tuple[int, int]]:
         """Which spans of seqs hold a user's own message after their first seq."""
@@ -218,6 +221,9 @@ class Writer(Reader, SearchWriter, RepairWriter, TransferWriter, RemovalWriter, 
         Each becomes a context item. Host ids that are already stored in the conversation are
         stored without the id, so that no row is ever refused.
         """
+
+    def set_instructions(self, conversation_id: int, seqs: Sequence[int], now: int) -> None:
+        """Makes messages the host's instructions in force, in this order."""
 
     def hide(self, conversation_id: int, message_ids: Sequence[int], now: int) -> None:
         """Marks stored messages as never to be assembled; they stay readable and cost no context."""

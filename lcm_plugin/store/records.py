@@ -16,6 +16,7 @@ ArchiveCause = Literal["manual-reset", "session-deleted", "session-end", "rollov
 DebtState = Literal["pending", "running", "deferred", "done", "failed"]
 Level = Literal["normal", "aggressive", "extractive"]
 
+MOST_INSTRUCTIONS = 4_096
 PART_TYPES = (
     "text",
     "reasoning",
@@ -84,6 +85,12 @@ class Conversation:
     summary_items: int = 0
     summary_tokens: int = 0
     restart_seq: int = 1
+    instructions: str | None = ""
+
+    @property
+    def instruction_seqs(self) -> tuple[int, ...]:
+        """The seqs of the host's instructions in force, in its order; those later in the talk are not among them."""
+        return tuple(map(int, (self.instructions or "").split()))
 
     @property
     def context_tokens(self) -> int:

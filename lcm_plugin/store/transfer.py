@@ -90,7 +90,7 @@ CONVERSATIONS = _table(
     "conversation_id",
     integers="conversation_id created_at updated_at archived_at revision next_seq message_count raw_items raw_tokens "
     "summary_items summary_tokens restart_seq",
-    texts="session_key session_id title archive_cause",
+    texts="session_key session_id title archive_cause instructions",
     booleans="active",
 )
 SESSION_RUNS = _table(

@@ -99,7 +99,6 @@ def test_a_message_that_breaks_whatever_looks_at_it_is_named(
         [user("q"), call("c1"), user("next")],
         [user("q"), result("c1", "r"), user("next")],
         [user("q"), call("c1"), result("c1", "r"), call("c1"), result("c1", "r"), user("next")],
-        [user("q"), {"role": "system", "content": "late"}, user("next")],
         [{"role": "system", "content": "rules"}, assistant("first"), user("next")],
         [
             user("q"),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import ExitStack
-from itertools import count
+from itertools import count, takewhile
 from typing import Any
 
 import pytest
@@ -102,21 +102,23 @@ class IngestMachine(RuleBasedStateMachine):
         self, talk: str, runs: list[list[str]], answer: str, unique_answer: bool
     ) -> None:
         turn = self.make_turn(talk, runs, answer, unique_answer)
+        prompts = self.accept_prompts()
         self.accept(turn)
-        assert self.engine.ingest(PLAIN, self.host, "sync").stored == len(turn)
+        assert self.engine.ingest(PLAIN, self.host, "sync").stored == prompts + len(turn)
 
     @rule(talk=SMALL_TALK, runs=tool_runs, answer=SMALL_TALK)
     def a_turn_comes_in_pieces_before_and_after(self, talk: str, runs: list[list[str]], answer: str) -> None:
         turn = self.make_turn(talk, runs, answer, unique_answer=False)
-        before = list(self.host)
+        before, prompts = list(self.host), self.accept_prompts()
         self.accept(turn)
-        assert self.engine.ingest(PLAIN, [*before, turn[0]], "sync").stored == 1
+        assert self.engine.ingest(PLAIN, [*before, turn[0]], "sync").stored == prompts + 1
         assert self.engine.ingest(PLAIN, turn, "append").stored == len(turn) - 1
 
     @precondition(lambda self: self.host)
     @rule()
     def the_whole_list_comes_again(self) -> None:
-        assert self.engine.ingest(PLAIN, self.host, "sync").stored == 0
+        prompts = self.accept_prompts()
+        assert self.engine.ingest(PLAIN, self.host, "sync").stored == prompts
 
     @precondition(lambda self: any(message.get("tool_calls") for message in self.turn))
     @rule()
@@ -149,7 +151,7 @@ class IngestMachine(RuleBasedStateMachine):
         assembled = self.engine.assemble(PLAIN, budget).messages
         if any(unmistakable(message) for message in assembled):
             # A context for a model ends before the last reply; a host goes on from that reply.
-            reply = self.rows[-1]
+            reply = next(row for row in reversed(self.rows) if row["role"] != "system")
             self.host = assembled if assembled[-1] == reply else [*assembled, reply]
 
     @rule()
@@ -234,6 +236,13 @@ class IngestMachine(RuleBasedStateMachine):
             )
         )
         return turn
+
+    def accept_prompts(self) -> int:
+        """The whole list comes: how many prompts at its front are new."""
+        run = takewhile(lambda message: message["role"] == "system", self.host)
+        new = [message for message in run if message not in self.rows]
+        self.rows += new
+        return len(new)
 
     def accept(self, turn: list[Message]) -> None:
         self.rows += turn

@@ -190,13 +190,23 @@ def test_call_rows_are_only_messages_with_calls_or_answers(store: Store) -> None
         assert [head.seq for head in writer.call_rows(conversation.conversation_id, limit=9)] == [2, 3]
 
 
-def test_the_newest_system_message_is_found(store: Store) -> None:
+def test_instructions_are_found_with_whether_they_stand_raw(store: Store) -> None:
     with store.write() as writer:
         conversation = writer.open_conversation(KEY, 1)
-        writer.append(conversation, [message(1, role="system"), message(2, role="system"), message(3)], 1)
-        head = writer.newest_system(conversation.conversation_id)
-    assert head is not None
-    assert head.seq == 2
+        rows = [
+            message(1, role="system"),
+            message(2, role="system"),
+            message(3),
+            message(4, role="developer"),
+        ]
+        ids = writer.append(conversation, rows, 1)
+        writer.hide(conversation.conversation_id, ids[:1], 2)
+        writer.set_instructions(conversation.conversation_id, [4, 2], 3)
+        found = writer.instructions(conversation.conversation_id)
+        stored = writer.conversation(conversation.conversation_id)
+    assert [(head.seq, raw) for head, raw in found] == [(2, True), (4, True)]
+    assert stored is not None
+    assert stored.instruction_seqs == (4, 2)
 
 
 def test_the_lowest_group_minds_span_and_floor(store: Store) -> None:

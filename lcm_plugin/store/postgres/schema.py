@@ -350,7 +350,27 @@ CREATE FUNCTION lcm_json(raw text) RETURNS json LANGUAGE plpgsql IMMUTABLE STRIC
     BEGIN RETURN replace(raw, '\\u0000', '\\ufffd')::json; EXCEPTION WHEN data_exception THEN RETURN NULL; END $$;
 {views_script(PostgresDialect())}"""
 
-MIGRATIONS: tuple[str, ...] = (_BASE, _REMOVALS, _INTEGRITY_JOBS, _FAST_READS, _WITHDRAWN, _READABLE)
+# Which messages are the host's instructions, by seq. Until now it was the newest system message, and older ones were
+# not shown.
+_INSTRUCTIONS = """
+ALTER TABLE conversations ADD COLUMN instructions text DEFAULT '';
+UPDATE conversations c SET instructions = found.newest::text FROM (
+    SELECT conversation_id, max(seq) AS newest FROM messages
+    WHERE role IN ('system', 'developer') AND withdrawn_at IS NULL GROUP BY conversation_id
+) found WHERE found.conversation_id = c.conversation_id;
+UPDATE messages m SET hidden = true FROM conversations c
+WHERE c.conversation_id = m.conversation_id AND m.role = 'system' AND m.seq::text <> c.instructions;
+"""
+
+MIGRATIONS: tuple[str, ...] = (
+    _BASE,
+    _REMOVALS,
+    _INTEGRITY_JOBS,
+    _FAST_READS,
+    _WITHDRAWN,
+    _READABLE,
+    _INSTRUCTIONS,
+)
 
 
 def prepare_schema(connection: Connection, schema: str, *, create: bool = True) -> None:

@@ -294,6 +294,17 @@ DROP VIEW IF EXISTS context_now;
 DROP VIEW IF EXISTS parts;
 {views_script(SqliteDialect())}"""
 
+# Which messages are the host's instructions, by seq. Until now it was the newest system message, and older ones were
+# not shown.
+_INSTRUCTIONS = """
+ALTER TABLE conversations ADD COLUMN instructions TEXT DEFAULT '';
+UPDATE conversations SET instructions = coalesce((SELECT CAST(max(m.seq) AS TEXT) FROM messages m
+    WHERE m.conversation_id = conversations.conversation_id AND m.role IN ('system', 'developer')
+    AND m.withdrawn_at IS NULL), '');
+UPDATE messages SET hidden = 1 WHERE role = 'system' AND CAST(seq AS TEXT) <>
+    (SELECT c.instructions FROM conversations c WHERE c.conversation_id = messages.conversation_id);
+"""
+
 _STEPS = {
     "base_tables": _TABLES,
     "removals": _REMOVALS,
@@ -302,6 +313,7 @@ _STEPS = {
     "withdrawn_messages": _WITHDRAWN,
     "plain_conditions": _PLAIN_CONDITIONS,
     "readable_views": _READABLE,
+    "instructions": _INSTRUCTIONS,
 }
 SCHEMA_VERSION = len(_STEPS)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from lcm_plugin.store.records import ArchiveCause, Conversation
@@ -10,7 +11,8 @@ from lcm_plugin.types import Session
 
 _COLUMNS = (
     "conversation_id, session_key, session_id, active, created_at, updated_at, archived_at, archive_cause, "
-    "revision, next_seq, message_count, raw_items, raw_tokens, summary_items, summary_tokens, restart_seq"
+    "revision, next_seq, message_count, raw_items, raw_tokens, summary_items, summary_tokens, restart_seq, "
+    "instructions"
 )
 SELECT = f"SELECT {_COLUMNS} FROM conversations"
 
@@ -103,6 +105,14 @@ class ConversationTable(Transaction):
             cause=cause,
         )
         return _conversation(row)
+
+    def set_instructions(self, conversation_id: int, seqs: Sequence[int], now: int) -> None:
+        self.run(
+            "UPDATE conversations SET instructions = :seqs, updated_at = :now WHERE conversation_id = :here",
+            seqs=" ".join(map(str, seqs)),
+            now=now,
+            here=conversation_id,
+        )
 
     def archive(self, conversation_id: int, cause: ArchiveCause, now: int) -> None:
         self.run(

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any
 
-from lcm_plugin.store.records import CallRow, MessageHead, Part, StoredMessage
+from lcm_plugin.store.records import MOST_INSTRUCTIONS, CallRow, MessageHead, Part, StoredMessage
 from lcm_plugin.store.transaction import Transaction
 
 HEAD_COLUMNS = (
@@ -158,13 +158,15 @@ class MessageTable(Transaction):
         )
         return {(row[0], row[1]) for row in rows}
 
-    def newest_system(self, conversation_id: int) -> MessageHead | None:
-        row = self.one(
-            f"{_HEADS} WHERE m.conversation_id = :here AND m.role IN ('system', 'developer') "
-            "AND m.withdrawn_at IS NULL ORDER BY m.seq DESC LIMIT 1",
+    def instructions(self, conversation_id: int) -> list[tuple[MessageHead, bool]]:
+        rows = self.all(
+            f"SELECT {HEAD_COLUMNS}, EXISTS (SELECT 1 FROM context_items i WHERE i.conversation_id = m.conversation_id "
+            "AND i.message_id = m.message_id) FROM messages m WHERE m.conversation_id = :here "
+            "AND m.role IN ('system', 'developer') AND NOT m.hidden ORDER BY m.seq DESC LIMIT :limit",
             here=conversation_id,
+            limit=MOST_INSTRUCTIONS,
         )
-        return message_head(row) if row else None
+        return [(message_head(row), bool(row[HEAD_WIDTH])) for row in reversed(rows)]
 
     def newest_user(self, conversation_id: int, *, before: int | None = None) -> MessageHead | None:
         row = self.one(
