@@ -14,6 +14,7 @@ from itertools import groupby
 
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.errors import NotFound
+from lcm_plugin.files.content import Content
 from lcm_plugin.files.explore import explore
 from lcm_plugin.files.find import Payload, decode, find_payloads, replace_slices
 from lcm_plugin.files.references import fit_into, reference
@@ -119,10 +120,9 @@ class PayloadStore:
 
     def keep_bytes(self, data: bytes) -> tuple[FileRecord, Mapping[str, bytes]]:
         """Stores bytes that belong to no message; a record without an id, and what the database must keep."""
-        digest, explored = hashlib.sha256(data).hexdigest(), explore(data, "", "")
-        blobs = {} if self._folder is not None else {digest: data}
-        uri = self._folder.put(data).uri if self._folder is not None else DATABASE_URI
-        return FileRecord("", 0, digest, uri, len(data), line_count=explored.line_count), blobs
+        content, explored, blobs = Content(data), explore(data), dict[str, bytes]()
+        uri = self._put(content, blobs)
+        return FileRecord("", 0, content.sha256, uri, len(data), line_count=explored.line_count), blobs
 
     def delete_bytes(self, records: Sequence[FileRecord]) -> None:
         """Deletes the bytes of records that are gone from the folder."""
@@ -135,19 +135,15 @@ class PayloadStore:
         return self._folder.total_bytes() if self._folder is not None else 0
 
     def _keep(self, payload: Payload, lane: str, now: int, blobs: dict[str, bytes]) -> FileRecord:
-        digest = hashlib.sha256(payload.data).hexdigest()
-        explored = explore(payload.data, payload.name, payload.mime)
-        if self._folder is None:
-            uri = DATABASE_URI
-            blobs[digest] = payload.data
-        else:
-            uri = self._folder.put(payload.data).uri
+        content = payload.content
+        explored = explore(content, payload.name, payload.mime)
+        uri = self._put(content, blobs)
         return FileRecord(
-            file_id=file_id_for(lane, digest),
+            file_id=file_id_for(lane, content.sha256),
             conversation_id=0,
-            sha256=digest,
+            sha256=content.sha256,
             uri=uri,
-            byte_size=len(payload.data),
+            byte_size=content.size,
             name=payload.name,
             mime_type=payload.mime or explored.mime,
             line_count=explored.line_count,
@@ -155,6 +151,13 @@ class PayloadStore:
             truncated=explored.truncated,
             created_at=now,
         )
+
+    def _put(self, content: Content, blobs: dict[str, bytes]) -> str:
+        """Where the bytes lie now, or will when ``blobs`` are in the database."""
+        if self._folder is not None:
+            return self._folder.put(content).uri
+        blobs[content.sha256] = content.whole()
+        return DATABASE_URI
 
 
 def file_id_for(lane: str, digest: str) -> str:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from lcm_plugin.config import INSTRUCTION_FILES
+from lcm_plugin.files.content import Content
 from lcm_plugin.files.references import MARK, reference_id
 from lcm_plugin.messages.blocks import Call
 from lcm_plugin.messages.paths import join_path
@@ -60,13 +61,13 @@ class Payload:
 
     ``path`` leads to the string ("content", "content.1.image_url.url"; a dot within a key is written
     ``\\.``), ``start`` and ``end`` are its slice, ``encoding`` says how `restore` makes that slice
-    from ``data``: ``utf-8`` or ``base64`` with its variant.
+    from the bytes: ``utf-8`` or ``base64`` with its variant.
     """
 
     path: str
     start: int
     end: int
-    data: bytes
+    content: Content
     encoding: str
     mime: str
     name: str
@@ -97,11 +98,6 @@ def find_payloads(
     for path, key, value, holder in _strings(message):
         found += _in_string(path, key, value, holder, count, threshold)
     return found
-
-
-def encode(text: str) -> bytes:
-    """Any Python text as bytes, lone surrogates included."""
-    return text.encode("utf-8", "surrogatepass")
 
 
 def decode(data: bytes, encoding: str) -> str:
@@ -147,7 +143,7 @@ def _in_string(
                 join_path(steps),
                 0,
                 len(value),
-                encode(value),
+                Content(value),
                 "utf-8",
                 mime,
                 _holder_name(holder),
@@ -177,7 +173,7 @@ def _whole_blob(steps: Steps, key: str, value: str, holder: Mapping[str, Any]) -
         return None
     data, encoding = decoded
     name = _holder_name(holder)
-    return Payload(join_path(steps), start, len(value), data, encoding, mime, name, "inline_base64")
+    return Payload(join_path(steps), start, len(value), Content(data), encoding, mime, name, "inline_base64")
 
 
 def _embedded_blobs(steps: Steps, value: str) -> list[Payload]:
@@ -191,13 +187,16 @@ def _embedded_blobs(steps: Steps, value: str) -> list[Payload]:
             continue
         decoded = _from_base64(text)
         if decoded is not None:
+            data, encoding = decoded
             mime = (
                 value[match.start() : match.start("url")].removeprefix("data:").partition(";")[0]
                 if group == "url"
                 else ""
             )
             start, end = match.span(group)
-            found.append(Payload(join_path(steps), start, end, *decoded, mime, "", "inline_base64"))
+            found.append(
+                Payload(join_path(steps), start, end, Content(data), encoding, mime, "", "inline_base64")
+            )
     return found
 
 
@@ -205,11 +204,11 @@ def _has_long_run(value: str) -> bool:
     """Whether a blob may be in a text: one holds no blanks, and looking for blanks is far cheaper than searching."""
     start = 0
     while start + _EMBEDDED_MIN_CHARS <= len(value):
-        piece = value[start : start + _EMBEDDED_MIN_CHARS]
-        blank = max(piece.rfind(" "), piece.rfind("\n"), piece.rfind("\t"), piece.rfind("\r"))
-        if blank < 0:
+        end = start + _EMBEDDED_MIN_CHARS
+        blank = next((at for sign in " \n\t\r" if (at := value.rfind(sign, start, end)) >= 0), None)
+        if blank is None:
             return True
-        start += blank + 1
+        start = blank + 1
     return False
 
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lcm_plugin.errors import InputError, NotFound, StoreUnavailable
+from lcm_plugin.files.content import Content
 from lcm_plugin.private_files import make_private_folder
 
 _URI = re.compile(r"([0-9a-f]{2})/(\1[0-9a-f]{62}(?:\.[a-z0-9]{1,16})?)", re.ASCII)
@@ -45,22 +46,23 @@ class FileFolder:
     def __init__(self, root: Path) -> None:
         self.root = Path(root)
 
-    def put(self, data: bytes, suffix: str = "") -> StoredFile:
-        """Store bytes; ``suffix`` (such as ``.json``) is for people, one that is no suffix is left out.
+    def put(self, data: bytes | Content, suffix: str = "") -> StoredFile:
+        """Stores bytes; ``suffix`` (such as ``.json``) is for people, one that is no suffix is left out.
 
         Raises StoreUnavailable when the folder cannot be written (rights, disk full).
         """
-        digest = hashlib.sha256(data).hexdigest()
+        content = data if isinstance(data, Content) else Content(data)
+        digest = content.sha256
         suffix = suffix.lower() if _SUFFIX.fullmatch(suffix.lower()) else ""
         try:
             with self._shard(digest[:2], create=True) as shard:
-                name = self._intact(shard, digest, len(data))
+                name = self._intact(shard, digest, content.size)
                 if name is None or not _wanted_again(shard, name):
                     name = digest + suffix
-                    _write(shard, name, data)
+                    _write(shard, name, content)
         except OSError as error:
             raise StoreUnavailable(f"cannot store a payload in {self.root}: {error}") from error
-        return StoredFile(digest, f"{digest[:2]}/{name}", len(data))
+        return StoredFile(digest, f"{digest[:2]}/{name}", content.size)
 
     def get(self, uri: str) -> bytes:
         """All bytes of a payload.
@@ -104,14 +106,11 @@ class FileFolder:
 
     def verify(self, uri: str, sha256: str) -> bool:
         """Whether the payload is there and its bytes have this digest."""
-        digest = hashlib.sha256()
         try:
             with self._open(uri) as handle:
-                while block := os.read(handle, _BLOCK):
-                    digest.update(block)
+                return _digest_of(handle) == sha256.lower()
         except NotFound:
             return False
-        return digest.hexdigest() == sha256.lower()
 
     def uris(self) -> Iterator[str]:
         """Every payload's uri, sorted."""
@@ -206,8 +205,7 @@ class FileFolder:
             with contextlib.suppress(OSError):
                 handle = _open_regular(shard, name)
                 try:
-                    same_size = os.fstat(handle).st_size == size
-                    if same_size and hashlib.sha256(_read_all(handle)).hexdigest() == digest:
+                    if os.fstat(handle).st_size == size and _digest_of(handle) == digest:
                         return name
                 finally:
                     os.close(handle)
@@ -244,20 +242,26 @@ def _wanted_again(folder: int, name: str) -> bool:
 
 
 def _read_all(handle: int) -> bytes:
-    blocks = []
+    with open(handle, "rb", buffering=0, closefd=False) as file:
+        return file.readall()
+
+
+def _digest_of(handle: int) -> str:
+    digest = hashlib.sha256()
     while block := os.read(handle, _BLOCK):
-        blocks.append(block)
-    return b"".join(blocks)
+        digest.update(block)
+    return digest.hexdigest()
 
 
-def _write(folder: int, name: str, data: bytes) -> None:
+def _write(folder: int, name: str, content: Content) -> None:
     temporary = f"{_TEMPORARY}{secrets.token_hex(8)}"
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder)
     try:
         try:
-            view = memoryview(data)
-            while view:
-                view = view[os.write(handle, view) :]
+            for piece in content.pieces():
+                view = memoryview(piece)
+                while view:
+                    view = view[os.write(handle, view) :]
             os.fsync(handle)
         finally:
             os.close(handle)

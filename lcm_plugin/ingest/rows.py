@@ -141,7 +141,7 @@ def append_rows(
 
 def _is_blank(message: Message, item: Incoming) -> bool:
     """Whether there is nothing in a message that a model could be shown."""
-    if item.text.strip() or item.calls or item.answers or item.role in _NEVER_BLANK:
+    if (item.text and not item.text.isspace()) or item.calls or item.answers or item.role in _NEVER_BLANK:
         return False
     if message.get("function_call") or message.get("tool_calls") or message.get("refusal"):
         return False

@@ -2,6 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+PIECE = 1 << 20
+
+
+def encode(text: str) -> bytes:
+    """Any Python text as bytes, lone surrogates included."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def encoded_pieces(text: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
+    """A slice of a text as `encode` gives it, in pieces: a large text is not copied as a whole."""
+    end = len(text) if end is None else end
+    for at in range(start, end, PIECE):
+        yield encode(text[at : min(at + PIECE, end)])
+
 
 def encodable(text: str) -> str:
     """The text with U+FFFD for each lone surrogate; the same object when it has none."""

@@ -19,7 +19,7 @@ from lcm_plugin.messages.blocks import (
     text_of,
     with_call_id,
 )
-from lcm_plugin.messages.characters import storable
+from lcm_plugin.messages.characters import PIECE, encoded_pieces, storable
 from lcm_plugin.messages.table import RESULT_ROLES, type_of
 from lcm_plugin.types import HOST_DATA, Message
 
@@ -38,8 +38,13 @@ def identity_of(message: Message) -> int:
     since hosts change them between two looks at the same message.
     """
     digest = blake2b(digest_size=8)
-    for piece in _essence(message):
-        digest.update(piece.encode("utf-8", "surrogatepass"))
+    words = text_of(message)
+    slices = [(text, 0, len(text)) for text in (message["role"], sender_of(message) or "")]
+    slices.append((words, *_inside_blanks(words)))
+    slices += [(text, 0, len(text)) for text in _structure(message)]
+    for part in slices:
+        for piece in encoded_pieces(*part):
+            digest.update(piece)
         digest.update(b"\x1f")
     return int.from_bytes(digest.digest(), "big", signed=True)
 
@@ -110,8 +115,22 @@ def _first_text(message: Message, keys: tuple[str, ...]) -> str | None:
     return None
 
 
-def _essence(message: Message) -> list[str]:
-    pieces = [message["role"], sender_of(message) or "", text_of(message).strip()]
+def _inside_blanks(text: str) -> tuple[int, int]:
+    """Where the text without blanks around it begins and ends; `str.strip` would copy all of it."""
+    start, end = 0, len(text)
+    while start < end and not (found := text[start : start + PIECE].lstrip()):
+        start += PIECE
+    if start >= end:
+        return 0, 0
+    start += len(text[start : start + PIECE]) - len(found)
+    while not (found := text[max(start, end - PIECE) : end].rstrip()):
+        end = max(start, end - PIECE)
+    return start, max(start, end - PIECE) + len(found)
+
+
+def _structure(message: Message) -> list[str]:
+    """What a message holds besides its words."""
+    pieces = []
     content = message.get(content_key(message))
     if isinstance(content, dict) or (isinstance(content, list) and not _is_words(content)):
         pieces.append(_canonical(_without_words(content)))

@@ -25,9 +25,9 @@ _NAMES = (
 _TAG = re.compile(rf"<(?={_SPACE}(?:\||<{_SPACE}/?{_SPACE}SYS|/?{_SPACE}(?:{_NAMES})))", re.IGNORECASE)
 _TEMPLATE = re.compile(r"\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS)\])")
 _SUMMARY = re.compile(
-    rf'<summary id="(sum_[0-9a-f]{{16}})"[^<>]*>\n{re.escape(HISTORY_LABEL)}\n.*\n</summary>', re.DOTALL
+    rf'\s*<summary id="(sum_[0-9a-f]{{16}})"[^<>]*>\n{re.escape(HISTORY_LABEL)}\n.*\n</summary>\s*', re.DOTALL
 )
-_NOTICE = re.compile(r"<lcm-notice>\n[^<]*\n</lcm-notice>")
+_NOTICE = re.compile(r"\s*<lcm-notice>\n[^<]*\n</lcm-notice>\s*")
 _STUB = re.compile(r"\[LCM cut (msg_\d+): \d+ of \d+ tokens left out here; read all with lcm_describe\]")
 
 
@@ -90,13 +90,13 @@ def unshown_line(ref: str) -> str:
 
 def summary_id_of(text: str) -> str | None:
     """The id of a text that is one of our summary blocks as a whole."""
-    match = _SUMMARY.fullmatch(text.strip()) if text.lstrip().startswith("<summary ") else None
+    match = _SUMMARY.fullmatch(text)
     return match.group(1) if match and text.count("</summary>") == 1 else None
 
 
 def is_notice(text: str) -> bool:
     """Whether a text is one of our notices as a whole."""
-    return _NOTICE.fullmatch(text.strip()) is not None
+    return _NOTICE.fullmatch(text) is not None
 
 
 def stub_id_of(text: str) -> str | None:

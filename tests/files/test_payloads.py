@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from lcm_plugin.files.find import (
     Payload,
     decode,
-    encode,
     find_payloads,
     replace_slices,
 )
 from lcm_plugin.files.references import reference, reference_id
 from lcm_plugin.files.store import FileFolder
 from lcm_plugin.messages.blocks import calls_of
+from lcm_plugin.messages.characters import encode
 from lcm_plugin.messages.parts import lift, lift_deeper, make_parts, rebuild, skeleton_of
 from lcm_plugin.messages.paths import get_at, put_at
 from lcm_plugin.store.records import MessageHead, Part, StoredMessage
@@ -57,7 +57,7 @@ def restored(message: Message, payloads: list[Payload], tmp_path: Path) -> tuple
         text = get_at(message, path)
         put_at(shown, path, replace_slices(text, [(item.start, item.end, "<ref>") for item in members]))
         slices = [
-            (item.start, item.end, decode(folder.get(folder.put(item.data).uri), item.encoding))
+            (item.start, item.end, decode(folder.get(folder.put(item.content.whole()).uri), item.encoding))
             for item in members
         ]
         put_at(back, path, replace_slices(text, slices))
@@ -69,7 +69,7 @@ def test_a_text_above_the_threshold_moves_as_a_whole() -> None:
     (payload,) = found({"role": "user", "content": text})
     assert (payload.path, payload.start, payload.end) == ("content", 0, len(text))
     assert (payload.reason, payload.encoding) == ("large_text", "utf-8")
-    assert payload.restore(payload.data) == text
+    assert payload.restore(payload.content.whole()) == text
 
 
 def test_a_text_at_the_threshold_stays() -> None:
@@ -93,7 +93,7 @@ def test_a_text_at_the_threshold_stays() -> None:
 def test_large_text_is_found_wherever_it_stands(message: Message, path: str) -> None:
     (payload,) = found(message)
     assert payload.path == path
-    assert get_at(message, payload.path) == payload.restore(payload.data)
+    assert get_at(message, payload.path) == payload.restore(payload.content.whole())
 
 
 @pytest.mark.parametrize("role", ["user", "assistant", "tool", "system"])
@@ -104,7 +104,11 @@ def test_an_image_moves_for_every_role_and_any_size(role: str) -> None:
         "content": [{"type": "image_url", "image_url": {"url": f"data:image/png;base64,{tiny}"}}],
     }
     (payload,) = found(message)
-    assert (payload.data, payload.mime, payload.reason) == (b"\x89PNG", "image/png", "inline_base64")
+    assert (payload.content.whole(), payload.mime, payload.reason) == (
+        b"\x89PNG",
+        "image/png",
+        "inline_base64",
+    )
     assert get_at(message, payload.path)[: payload.start] == "data:image/png;base64,"
 
 
@@ -132,7 +136,7 @@ def test_an_image_moves_for_every_role_and_any_size(role: str) -> None:
 )
 def test_the_blocks_of_every_provider_give_their_bytes(block: Message, mime: str, name: str) -> None:
     (payload,) = found({"role": "user", "content": [block]})
-    assert (payload.data, payload.mime, payload.name) == (NOISE, mime, name)
+    assert (payload.content.whole(), payload.mime, payload.name) == (NOISE, mime, name)
 
 
 def test_a_link_to_an_image_is_no_payload() -> None:
@@ -143,7 +147,7 @@ def test_a_blob_inside_a_text_moves_and_the_words_around_it_stay(tmp_path: Path)
     text = f"see ![plot](data:image/png;base64,{BLOB}) and log {BLOB} end"
     message: Message = {"role": "user", "content": text}
     payloads = found(message)
-    assert [(item.reason, item.data) for item in payloads] == [("inline_base64", NOISE)] * 2
+    assert [(item.reason, item.content.whole()) for item in payloads] == [("inline_base64", NOISE)] * 2
     shown, back = restored(message, payloads, tmp_path)
     assert shown["content"] == "see ![plot](data:image/png;base64,<ref>) and log <ref> end"
     assert back == message
@@ -178,8 +182,8 @@ VARIANTS = {
 def test_every_usual_writing_of_base64_is_decoded_and_comes_back(text: str) -> None:
     message = image("data:image/png;base64," + text)
     (payload,) = found(message)
-    assert NOISE.startswith(payload.data[: len(NOISE) - 2])
-    assert payload.restore(payload.data) == text
+    assert NOISE.startswith(payload.content.whole()[: len(NOISE) - 2])
+    assert payload.restore(payload.content.whole()) == text
 
 
 @pytest.mark.parametrize(
@@ -199,13 +203,20 @@ def test_a_blob_that_would_not_come_back_is_not_decoded(text: str, tmp_path: Pat
     _, back = restored(message, found(message), tmp_path)
     assert back == message
     for payload in found(message):
-        assert payload.restore(payload.data) == get_at(message, payload.path)[payload.start : payload.end]
+        assert (
+            payload.restore(payload.content.whole())
+            == get_at(message, payload.path)[payload.start : payload.end]
+        )
 
 
 def test_a_blob_that_cannot_be_decoded_moves_as_text_when_it_is_large() -> None:
     text = "data:image/png;base64," + BLOB[:-1]
     (payload,) = found(image(text), threshold=1_000)
-    assert (payload.encoding, payload.reason, payload.restore(payload.data)) == ("utf-8", "large_text", text)
+    assert (payload.encoding, payload.reason, payload.restore(payload.content.whole())) == (
+        "utf-8",
+        "large_text",
+        text,
+    )
 
 
 _PIECE = st.one_of(
@@ -235,7 +246,7 @@ def test_slices_never_overlap_and_restore_exactly(pieces: list[str], threshold: 
         value, end = get_at(message, path), 0
         for payload in group:
             assert end <= payload.start < payload.end <= len(value)
-            assert payload.restore(payload.data) == value[payload.start : payload.end]
+            assert payload.restore(payload.content.whole()) == value[payload.start : payload.end]
             end = payload.end
 
 

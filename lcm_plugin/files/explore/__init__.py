@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable
 
 from lcm_plugin.events import log_failure
+from lcm_plugin.files.content import Content
 from lcm_plugin.files.explore.archives import explore_opaque_archive, explore_tar, explore_zip, unpack_head
 from lcm_plugin.files.explore.base import (
     HEAD_BYTES,
@@ -38,6 +39,7 @@ from lcm_plugin.files.explore.structured import explore_json, explore_jsonl, exp
 from lcm_plugin.files.explore.tables import explore_sql, explore_table, guess_delimiter, looks_like_sql
 from lcm_plugin.files.explore.text import explore_text
 from lcm_plugin.files.explore.truncation import is_cut
+from lcm_plugin.messages.characters import encode
 
 __all__ = ["SUMMARY_CHARS", "UNEXPLORED", "Exploration", "explore"]
 
@@ -55,16 +57,22 @@ _BINARY = (
 )
 
 
-def explore(data: bytes, name: str = "", mime: str = "") -> Exploration:
-    """Explore a payload. ``name`` and ``mime`` are what the host said of it, if anything."""
-    if not data:
+def explore(data: bytes | Content, name: str = "", mime: str = "") -> Exploration:
+    """Explores a payload. ``name`` and ``mime`` are what the host said of it, if anything.
+
+    A text of more than some megabytes is explored as text, whatever it begins with.
+    """
+    content = data if isinstance(data, Content) else Content(data)
+    if not content.value:
         return Exploration(mime or "application/octet-stream", "empty", 0, "Empty.")
     try:
-        return _explore(data, name, mime)
+        if isinstance(content.value, str) and len(content.value) > HEAD_BYTES + TAIL_BYTES:
+            return _explore_text(_source_of_text(content.value, content.size, name, mime))
+        return _explore(content.whole(), name, mime)
     except Exception as error:  # noqa: BLE001 - a fault in an explorer must not cost the message
-        log_failure(_log, "could not explore a payload of %d bytes", len(data), error=error)
+        log_failure(_log, "could not explore a payload of %d bytes", content.size, error=error)
         return Exploration(
-            mime or "application/octet-stream", UNEXPLORED, None, f"{len(data):,} bytes, not explored."
+            mime or "application/octet-stream", UNEXPLORED, None, f"{content.size:,} bytes, not explored."
         )
 
 
@@ -77,12 +85,11 @@ def _explore(data: bytes, name: str, mime: str) -> Exploration:
         if encoding is None:
             found = explore_binary(data, mime)
         else:
-            return _explore_text(data, encoding, name, mime)
+            return _explore_text(_source(data, encoding, name, mime))
     return Exploration(found.mime, found.kind, None, join_bounded(found.lines), found.cut)
 
 
-def _explore_text(data: bytes, encoding: str, name: str, mime: str) -> Exploration:
-    source = _source(data, encoding, name, mime.partition(";")[0].strip().lower())
+def _explore_text(source: Source) -> Exploration:
     found = next((result for explorer in _text_explorers(source) if (result := explorer(source))), None)
     found = found or explore_text(source)
     cut = found.cut or is_cut(source.head, source.tail)
@@ -155,5 +162,24 @@ def _source(data: bytes, encoding: str, name: str, mime: str) -> Source:
         len(data),
         max(breaks, 1),
         name,
-        mime,
+        _bare_type(mime),
     )
+
+
+def _source_of_text(text: str, size: int, name: str, mime: str) -> Source:
+    """As `_source` of the text's bytes, without a copy of them all."""
+    head, tail = encode(text[:HEAD_BYTES])[:HEAD_BYTES], encode(text[-TAIL_BYTES:])[-TAIL_BYTES:]
+    breaks = text.count("\n") + (not text.endswith(("\n", "\n\0")))
+    return Source(
+        head.decode("utf-8", "replace"),
+        tail.decode("utf-8", "replace"),
+        size,
+        max(breaks, 1),
+        name,
+        _bare_type(mime),
+    )
+
+
+def _bare_type(mime: str) -> str:
+    """A media type without its parameters."""
+    return mime.partition(";")[0].strip().lower()
