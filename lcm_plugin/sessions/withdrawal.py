@@ -26,10 +26,12 @@ class Withdrawals:
     def withdraw(
         self, writer: Writer, conversation_id: int, heads: Sequence[MessageHead], now: int
     ) -> list[int]:
-        """Takes the messages out that still stand, and returns their ids."""
-        ids = [head.message_id for head in heads if not head.hidden]
+        """Takes the messages out that were not taken back yet, and returns their ids."""
+        ids = [head.message_id for head in heads if head.withdrawn_at is None]
         if ids:
-            self._reopen(writer, conversation_id, ids, now)
+            # No summary says what a hidden message holds.
+            shown = [head.message_id for head in heads if not head.hidden]
+            self._reopen(writer, conversation_id, shown, now)
             writer.withdraw(conversation_id, ids, now)
         return ids
 

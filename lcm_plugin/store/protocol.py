@@ -232,7 +232,7 @@ class Writer(Reader, SearchWriter, RepairWriter, TransferWriter, RemovalWriter, 
         """Undoes `hide`: messages whose items still stand in the context are assembled again."""
 
     def withdraw(self, conversation_id: int, message_ids: Sequence[int], now: int) -> None:
-        """Hides messages that the host took back and marks them so; those that are hidden already stay as they are.
+        """Hides messages that the host took back and marks them so; those that are marked already stay as they are.
 
         The revision changes. What `/new` pruned can still be undone.
         """

@@ -1,8 +1,7 @@
 """A session's live items in the core's record, from the newest back.
 
 The record is append-only. Taking back an item withdraws its message from the context and keeps its row; the
-items that stood before it in the same message go on in a new row. A row that shows a model nothing (reasoning
-whose item is missing, an empty text) was never in the context, so a marker row says that it was taken back.
+items that stood before it in the same message go on in a new row.
 """
 
 from __future__ import annotations
@@ -11,16 +10,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lcm_plugin.hosts.openai_agents.items import HOST, Item, StoredItems, assistant_message, stored_items
+from lcm_plugin.hosts.openai_agents.items import Item, StoredItems, assistant_message, stored_items
 from lcm_plugin.hosts.openai_agents.shown import shown_items
 from lcm_plugin.messages.presentable import presentable
-from lcm_plugin.types import HOST_DATA, Message, Session
+from lcm_plugin.types import Message, Session
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
 
 _PAGE = 64
-_TAKEN_BACK = "taken_back"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +38,12 @@ class LiveRow:
 
 def live_rows(engine: Engine, session: Session) -> Iterator[LiveRow]:
     """The messages that count, newest first, read in pages."""
-    taken_back: set[int] = set()
     before: int | None = None
-    while page := engine.record.newest(session, _PAGE, before_seq=before):
+    while page := engine.record.newest(session, _PAGE, before_seq=before, standing=True):
         for row in reversed(page):
             message = engine.record.whole(row)
-            marked = message.get(HOST_DATA, {}).get(HOST, {}).get(_TAKEN_BACK)
-            if marked is not None:
-                taken_back.add(marked)
-                continue
             shows_nothing = presentable(message) is None
-            withdrawn = row.head.message_id in taken_back if shows_nothing else row.head.hidden
-            if not withdrawn:
+            if shows_nothing or not row.head.hidden:
                 yield LiveRow(row.head.message_id, message, _stored(message), shows_nothing)
         before = page[0].head.seq
 
@@ -73,9 +65,6 @@ def take_back(engine: Engine, session: Session) -> Item | None:
         if not row.items:
             continue
         *rest, last = row.items
-        if row.shows_nothing:
-            marker = {"role": "user", "content": "", HOST_DATA: {HOST: {_TAKEN_BACK: row.message_id}}}
-            engine.ingest(session, [marker], "all")
         engine.record.withdraw(session, [row.message_id])
         if rest:
             engine.ingest(session, [assistant_message(rest, copied=len(rest), rest=True)], "all")

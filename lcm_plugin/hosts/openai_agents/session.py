@@ -12,11 +12,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from agents import RunConfig
+from agents import Model, ModelProvider, MultiProvider, RunConfig
 from agents.memory import SessionABC
 
+from lcm_plugin.compaction.overflow import is_shorter, refusal_of
 from lcm_plugin.hosts.openai_agents.items import Item, call_of, is_output, to_core
 from lcm_plugin.hosts.openai_agents.journal import LiveRow, live_rows, newest_items, record_items, take_back
+from lcm_plugin.hosts.openai_agents.models import FittingModel, FittingModels
 from lcm_plugin.hosts.openai_agents.shown import shown_items
 from lcm_plugin.hosts.openai_agents.tools import recall_tools
 from lcm_plugin.hosts.openai_agents.usage import UsageHooks
@@ -104,9 +106,17 @@ class LcmSession(SessionABC):  # type: ignore[misc, unused-ignore]
         """Every item ever added since the last clear, also those taken back, exactly as they came in."""
         return await asyncio.to_thread(lambda: record_items(self.engine, self.core_session))
 
-    def run_config(self, **settings: Any) -> RunConfig:
-        """A run config with `input_filter` in it."""
-        return RunConfig(call_model_input_filter=self.input_filter, **settings)
+    def run_config(self, *, model_provider: ModelProvider | None = None, **settings: Any) -> RunConfig:
+        """A run config with `input_filter` in it, whose models of a name are as those of `model`."""
+        return RunConfig(
+            call_model_input_filter=self.input_filter,
+            model_provider=FittingModels(model_provider or MultiProvider(), self),
+            **settings,
+        )
+
+    def model(self, model: Model) -> Model:
+        """The model, asked again with a shorter input within the same turn when an input is refused as too long."""
+        return FittingModel(model, self)
 
     async def input_filter(self, data: CallModelData[Any]) -> ModelInputData:
         """For ``RunConfig.call_model_input_filter``: assembles anew when a run's own items outgrow the window."""
@@ -131,6 +141,21 @@ class LcmSession(SessionABC):  # type: ignore[misc, unused-ignore]
     def note_usage(self, usage: Usage, sent: Sent | None = None) -> None:
         """Tells what the provider counted for a model call, and what that call was given."""
         self.plugin.after_turn(replace(self._turn(usage=usage), sent=sent))
+
+    def after_refusal(
+        self, error: BaseException, given: Sequence[Any], instructions: str | None, tools: Sequence[Any]
+    ) -> list[Item] | None:
+        """A model call failed: a shorter input to try again with, or None when the error is another or none is shorter."""
+        if refusal_of(error) is None:
+            return None
+        refused = self.measure(tools, instructions, given)
+        self.note_refusal(error, refused)
+        shorter = self._assembled_anew([_as_dict(item) for item in given])
+        now = None if shorter is None else self.measure(tools, instructions, shorter)
+        if now is None or not is_shorter(now, refused):
+            return None
+        self.hooks.sent_instead(refused, now)
+        return shorter
 
     def note_refusal(self, error: BaseException, sent: Sent | None = None) -> None:
         """A run failed with this error. If it says that the input was too long, the next run's input fits."""
@@ -202,6 +227,10 @@ class LcmSession(SessionABC):  # type: ignore[misc, unused-ignore]
         room = int(self.engine.token_limit(self._window, self._overhead, self._model) * _HARD_SHARE)
         if count(instructions or "") + sum(count(item) for item in items) <= room:
             return None
+        return self._assembled_anew(items)
+
+    def _assembled_anew(self, items: Sequence[Item]) -> list[Item] | None:
+        """The context, and those of the items that are not stored yet; None when they are not this session's."""
         newest = newest_items(self.engine, self.core_session, 1)
         position = next((n for n in range(len(items) - 1, -1, -1) if [items[n]] == newest), None)
         if position is None:

@@ -30,6 +30,12 @@ class UsageHooks(RunHooks[Any]):  # type: ignore[misc, unused-ignore]
         sent = await asyncio.to_thread(self._session.measure, agent.tools, system_prompt, input_items)
         self._sent[id(context)] = sent
 
+    def sent_instead(self, refused: Sent, now: Sent) -> None:
+        """A call that was refused is made again with another input."""
+        for call, sent in list(self._sent.items()):
+            if sent.tokens == refused.tokens:
+                self._sent[call] = now
+
     async def on_llm_end(self, context: Any, agent: Any, response: ModelResponse) -> None:
         """After each model call."""
         usage, sent = usage_of(response.usage), self._sent.pop(id(context), None)

@@ -15,7 +15,7 @@ class WithdrawalTable(MessageTable, RepairTable):
 
     def withdraw(self, conversation_id: int, message_ids: Sequence[int], now: int) -> None:
         self.lock_conversation(conversation_id)
-        fresh = self._in_state(conversation_id, message_ids, "NOT hidden")
+        fresh = self._in_state(conversation_id, message_ids, "withdrawn_at IS NULL")
         if not fresh:
             return
         self.hide(conversation_id, fresh, now)
