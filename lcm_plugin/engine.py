@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
@@ -25,8 +26,9 @@ from lcm_plugin.compaction.service import Outlook
 from lcm_plugin.compaction.undo import NEVER
 from lcm_plugin.compaction.worker import WorkReport
 from lcm_plugin.config import LcmConfig
-from lcm_plugin.errors import EngineClosed, InputError
+from lcm_plugin.errors import EngineClosed, InputError, StoreBusy
 from lcm_plugin.events import Listener
+from lcm_plugin.maintenance.hook_health import HookHealth
 from lcm_plugin.messages.parts import rebuild
 from lcm_plugin.messages.tokens import files_in
 from lcm_plugin.services import Services, build_services
@@ -34,7 +36,7 @@ from lcm_plugin.sessions.access import Access
 from lcm_plugin.sessions.lifecycle import Pruned
 from lcm_plugin.sessions.notices import SessionNotices
 from lcm_plugin.store.open import open_store
-from lcm_plugin.store.protocol import Store, iterate_messages
+from lcm_plugin.store.protocol import Reader, Store, iterate_messages
 from lcm_plugin.store.records import Conversation, FileMoved
 from lcm_plugin.types import (
     CommandResult,
@@ -56,6 +58,9 @@ from lcm_plugin.types import (
     Session,
     Turn,
 )
+
+CHECK_SECONDS = 60.0
+"""The longest integrity check inside a host; the pauses for hooks count. What it found until then is its result."""
 
 
 def system_clock() -> int:
@@ -80,6 +85,7 @@ class Engine:
         # None until a host asks for a context, or says that it uses another engine.
         self.selected_by_host: bool | None = None
         self.session_notices = SessionNotices()
+        self.hook_health = HookHealth(lambda: config, clock)
         self._completer = completer
         self._assumed: set[str | None] = set()
         self._closed = False
@@ -124,6 +130,7 @@ class Engine:
         self.retention = services.retention
         self.redaction = services.redaction
         self.doctor = services.doctor
+        self.doctor.failures = lambda: self.hook_health.failures()
         self.integrity_jobs = services.integrity_jobs
         self._sessions = services.directory
         self.arrivals = services.arrivals
@@ -288,6 +295,10 @@ class Engine:
         call = self._call(budget, overhead_tokens, model, window)
         outlook = self._look(session, call)
         return outlook.decision if outlook else self._compaction.none_due(call, session.key)
+
+    def assess(self, reader: Reader, conversation: Conversation, call: Call) -> CompactionDecision:
+        """Whether compaction of a conversation is due for a model call, as a transaction sees it."""
+        return self._compaction.look(reader, conversation, call).decision
 
     def compact(
         self,
@@ -566,7 +577,14 @@ class Engine:
 
     def _index(self) -> None:
         self.recall.catch_up(self._should_stop)
-        self.recount.run(self._should_stop)
+        with suppress(StoreBusy):  # the next turn tries again
+            self.recount.run(self._should_stop)
+        if not self.background.closing and self.integrity_jobs.is_due():
+            self.background.submit("integrity-jobs", self._check_one)
+
+    def _check_one(self) -> None:
+        """One check that was asked for, bounded, while no hook is running."""
+        self.integrity_jobs.work_off(self._should_stop, most=1, seconds=CHECK_SECONDS)
 
     def _should_stop(self) -> bool:
         self.background.make_way()

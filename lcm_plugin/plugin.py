@@ -23,6 +23,7 @@ from lcm_plugin.errors import ConfigError, LcmError, StoreError
 from lcm_plugin.events import Event, is_interrupt, log_failure
 from lcm_plugin.hookspecs import PROJECT, HostHooks, PluginHooks, hookimpl
 from lcm_plugin.ingest.recorder import Recorder
+from lcm_plugin.maintenance.hook_health import HookHealth
 from lcm_plugin.messages.convert import rough_size
 from lcm_plugin.sessions.access import Access
 from lcm_plugin.sessions.subagents import PARENT_KEY
@@ -71,6 +72,7 @@ class LcmPlugin(forks.OnlyLocks):
         self._manager: pluggy.PluginManager | None = None
         self._recorder = Recorder(self._settings, self._tell_host)
         self._engine = engine
+        self.health = engine.hook_health if engine is not None else HookHealth(self._settings, clock)
         if engine is not None:
             engine.subscribe(self._tell_host)
         forks.join(self)
@@ -85,6 +87,7 @@ class LcmPlugin(forks.OnlyLocks):
         with self._opening:
             if self._engine is None:
                 self._engine = Engine.open(self._settings(), self._complete_or_none(), clock=self._clock)
+                self._engine.hook_health = self.health
                 self._engine.subscribe(self._tell_host)
             return self._engine
 
@@ -117,7 +120,7 @@ class LcmPlugin(forks.OnlyLocks):
     @hookimpl
     def before_turn(self, turn: Turn) -> Context | None:
         """Stores what is new and assembles; on any failure the host's own list comes back unchanged."""
-        return self._guard("before_turn", turn.session, lambda: self._before(turn), lambda: _own_list(turn))
+        return self._guard("before_turn", turn.session, lambda: self._before(turn), lambda: self._own(turn))
 
     @hookimpl
     def after_turn(self, turn: Turn) -> None:
@@ -127,7 +130,12 @@ class LcmPlugin(forks.OnlyLocks):
     @hookimpl
     def before_reset(self, reset: Reset) -> CommandResult | None:
         """Prunes for ``/new``, archives for ``/reset``, and says what was kept."""
-        return self._guard("before_reset", reset.session, lambda: self._reset(reset), _unavailable)
+        return self._guard(
+            "before_reset",
+            reset.session,
+            lambda: self._reset(reset),
+            lambda: self._unavailable(reset.session),
+        )
 
     @hookimpl
     def session_end(self, session: Session, reason: str) -> None:
@@ -154,7 +162,7 @@ class LcmPlugin(forks.OnlyLocks):
             "lcm_call_tool",
             session,
             lambda: self.engine.call_tool(session, name, arguments),
-            lambda: {"error": _unavailable().text},
+            lambda: {"error": self._unavailable(session).text},
         )
 
     @hookimpl
@@ -172,8 +180,16 @@ class LcmPlugin(forks.OnlyLocks):
         if not is_command(text):
             return None
         return self._guard(
-            "lcm_run_command", session, lambda: self.engine.command(session, text), _unavailable
+            "lcm_run_command",
+            session,
+            lambda: self._command(session, text),
+            lambda: self._unavailable(session),
         )
+
+    def _command(self, session: Session, text: str) -> CommandResult:
+        answer = self.engine.command(session, text)
+        news = self.health.take_news(session)
+        return replace(answer, text=f"{news}\n\n{answer.text}") if news else answer
 
     def _before(self, turn: Turn) -> Context | None:
         reason, report = self._store(turn)
@@ -239,7 +255,9 @@ class LcmPlugin(forks.OnlyLocks):
     ) -> _T | None:
         """The work's result; on any exception an event, one clear log line, and the fallback, else None."""
         try:
-            return work()
+            done = work()
+            self.health.works(hook, session)
+            return done
         except BaseException as error:
             if is_interrupt(error):
                 raise
@@ -257,10 +275,29 @@ class LcmPlugin(forks.OnlyLocks):
             else:
                 level = logging.WARNING if isinstance(error, LcmError) else logging.ERROR
                 log_failure(logger, "lcm %s failed for session %r", hook, lane, error=error, level=level)
-            fields = {"hook": hook, "error": kind, "detail": str(error)}
+            failure = self.health.failed(hook, session, error)
+            fields = {"hook": hook, "error": kind, "in_a_row": failure.in_a_row, "detail": str(error)}
             self._tell_host(Event("hook.failed", logging.WARNING, session_key=session.key, fields=fields))
         except Exception:  # noqa: BLE001 - a session or an error that cannot even be named
             logger.warning("lcm %s failed, and how cannot be told", hook)
+
+    def _own(self, turn: Turn) -> Context | None:
+        """The host's own list, with what its user is to be told once."""
+        own = _own_list(turn)
+        if own is None:
+            return None
+        news = self.health.take_news(turn.session)
+        return replace(own, notices=(news,)) if news else own
+
+    def _unavailable(self, session: Session) -> CommandResult:
+        """The answer while nothing works: what failed last, and since when."""
+        from lcm_plugin.commands.texts import inline
+        from lcm_plugin.commands.trouble import failure_pairs
+
+        failing = [one for one in self.health.failures(session) if one.in_a_row]
+        self.health.take_news(session)
+        lines = [f"- {name}: {text}" for name, text in failure_pairs(failing, "UTC", inline)]
+        return CommandResult("\n".join(["Lossless context management cannot answer.", *lines]), ok=False)
 
     def _settings(self) -> LcmConfig:
         if self._engine is not None:
@@ -375,10 +412,6 @@ def _own_list(turn: Turn) -> Context | None:
         return None
     own: list[Message] = list(turn.messages)
     return Context(own, rough_size(own) // 4)
-
-
-def _unavailable() -> CommandResult:
-    return CommandResult("Lossless context management could not answer; the host's log says why.", ok=False)
 
 
 plugin = LcmPlugin()

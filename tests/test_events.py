@@ -250,7 +250,7 @@ def test_no_record_above_debug_level_holds_a_messages_words(
     plugin.close()
     above = [record for record in log.records if record.levelno > logging.DEBUG]
     assert len(above) > 10
-    names = {record.getMessage() for record in above}
+    names = {record.getMessage().partition(":")[0] for record in above}
     assert {"compaction.finished", "summary.failed"} <= names
-    assert any("failed for session" in name for name in names)
+    assert any("failed for session" in record.getMessage() for record in above)
     assert [record.getMessage() for record in above if PLANTED in all_words(record)] == []

@@ -16,7 +16,8 @@ from small_talk import turns
 
 from lcm_plugin import Engine, LcmConfig, LcmPlugin, Session, Turn
 from lcm_plugin.errors import StoreUnavailable
-from lcm_plugin.store.waiting import WaitingFile, waiting_path
+from lcm_plugin.store.side_file import side_path
+from lcm_plugin.store.waiting import WaitingFile
 
 pytestmark = [
     pytest.mark.both_stores,
@@ -168,7 +169,7 @@ def test_a_database_that_is_in_use_at_the_fork_is_refused_in_the_child_and_its_m
         child = in_child(lambda: plugin.before_turn(Turn(lane(1), [user("two")], mode="append")))
         assert_ended_well(child)
         assert reader.conversations()
-    assert WaitingFile(waiting_path(config)).count(lane(1).key) == 1
+    assert WaitingFile(side_path(config)).count(lane(1).key) == 1
     plugin.close()
     later = LcmPlugin(config)
     later.before_turn(Turn(lane(1), [user("three")], mode="append"))

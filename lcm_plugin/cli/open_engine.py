@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from lcm_plugin.config import LcmConfig
     from lcm_plugin.engine import Engine
 
 
@@ -27,14 +28,18 @@ def writing(database: str | None, *, create: bool = False, **settings: Any) -> I
         yield engine
 
 
+def settings_for(database: str | None, **settings: Any) -> LcmConfig:
+    """The settings as a command uses them; raises `ConfigError`."""
+    from lcm_plugin.config.file import load_config
+
+    return load_config(**settings | ({"database": database} if database else {}))
+
+
 @contextmanager
 def _open(
     database: str | None, settings: dict[str, Any], *, read_only: bool = False, create: bool = False
 ) -> Iterator[Engine]:
-    from lcm_plugin.config.file import load_config
     from lcm_plugin.engine import Engine
 
-    if database:
-        settings = settings | {"database": database}
-    with Engine.open(load_config(**settings), read_only=read_only, create=create) as engine:
+    with Engine.open(settings_for(database, **settings), read_only=read_only, create=create) as engine:
         yield engine

@@ -1,4 +1,4 @@
-"""``/lcm status``: reads counters only, so that it is as fast on a large database as on a small one."""
+"""``/lcm status`` and ``lcm status``: reads counters only, so that it is as fast on a large database as on a small one."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import lcm_plugin
 from lcm_plugin.commands.counting import WINDOW_WORDS, counting, counting_text, window_source
-from lcm_plugin.commands.texts import depths, inline, moment, size
+from lcm_plugin.commands.texts import code, depths, inline, moment, size
+from lcm_plugin.commands.trouble import Pairs, Quote, trouble, trouble_pairs
 from lcm_plugin.sessions.access import Access
 from lcm_plugin.sessions.kinds import find_conversation
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Conversation
 from lcm_plugin.text import plural
-from lcm_plugin.types import CommandResult, Session
+from lcm_plugin.types import CommandResult, CompactionDecision, Reason, Session
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
@@ -24,21 +25,27 @@ _SELECTED = {
     False: "**not used by the host**: it has selected another context engine",
     None: "no host has asked for a context yet",
 }
+_WITH_ERROR = frozenset({Reason.MODEL_FAILED, Reason.DEFERRED})
 
 
 def status(engine: Engine, session: Session, words: list[str]) -> CommandResult:
     """What is stored, what the context holds, what is owed, what went wrong last."""
     with engine.store.read() as reader:
-        data = _whole(engine, reader)
-        data["session"] = _session(engine, reader, session)
-    own = data["session"]
-    data["last_error"] = engine.troubles.of(own.get("key", session.key), own.get("conversation_id"))
-    lines = _whole_lines(data) + _session_lines(data["session"], engine.config.timezone)
-    lines.append(_trouble_line(data["last_error"], engine.config.timezone))
-    return CommandResult("\n".join(lines), data)
+        data = whole_data(engine, reader)
+        own, conversation = _session(engine, reader, session)
+    data["session"] = own
+    keyed = Session(own.get("key", session.key), session.id)
+    here = None if own["state"] in ("unbound", "ignored") else keyed
+    data |= trouble(engine, conversation, here)
+    data["last_error"] = engine.troubles.of(keyed.key, own.get("conversation_id"))
+    zone = engine.config.timezone
+    pairs = [*whole_pairs(data), *session_pairs(own, zone, inline), *trouble_pairs(data, zone, inline)]
+    pairs.append(_warning_pair(data["last_error"], zone))
+    return CommandResult("\n".join([head(data), *(f"- {name}: {text}" for name, text in pairs)]), data)
 
 
-def _whole(engine: Engine, reader: Reader) -> dict[str, Any]:
+def whole_data(engine: Engine, reader: Reader) -> dict[str, Any]:
+    """The whole database."""
     total, index = reader.status(), reader.index_state()
     return {
         "version": lcm_plugin.__version__,
@@ -55,18 +62,29 @@ def _whole(engine: Engine, reader: Reader) -> dict[str, Any]:
     }
 
 
-def _session(engine: Engine, reader: Reader, session: Session) -> dict[str, Any]:
+def conversation_data(
+    engine: Engine, reader: Reader, conversation: Conversation, access: Access = Access.FULL
+) -> dict[str, Any]:
+    """One conversation: what it holds and what it owes."""
+    key = conversation.session_key
+    data: dict[str, Any] = {"state": "stateless" if access is Access.READ_ONLY else "stored", "key": key}
+    data |= _history(engine, reader, conversation) | _owed(engine, reader, conversation)
+    if access is Access.READ_ONLY:
+        data["compaction"]["outlook"] = ""
+    return data
+
+
+def _session(engine: Engine, reader: Reader, session: Session) -> tuple[dict[str, Any], Conversation | None]:
     if not session.key and not session.id:
-        return {"state": "unbound"}
+        return {"state": "unbound"}, None
     access = engine.gate.access(session, reader)
     if access is Access.NONE:
-        return {"state": "ignored"}
+        return {"state": "ignored"}, None
     keyed = Session(engine.gate.key_of(session, reader), session.id)
     conversation = find_conversation(reader, keyed)
     if conversation is None:
-        return {"state": "empty", "key": keyed.key}
-    data = {"state": "stateless" if access is Access.READ_ONLY else "stored", "key": keyed.key}
-    return data | _history(engine, reader, conversation) | _owed(engine, reader, conversation)
+        return {"state": "empty", "key": keyed.key}, None
+    return conversation_data(engine, reader, conversation, access) | {"key": keyed.key}, conversation
 
 
 def _history(engine: Engine, reader: Reader, conversation: Conversation) -> dict[str, Any]:
@@ -100,6 +118,7 @@ def _owed(engine: Engine, reader: Reader, conversation: Conversation) -> dict[st
     debt = reader.debt(conversation.conversation_id)
     limits = engine.known_limits(reader, conversation)
     call = engine.last_call(conversation.conversation_id)
+    decision = engine.assess(reader, conversation, limits.call)
     guards = engine.summarizer.status(conversation.session_key)
     now = engine.clock()
     return {
@@ -110,9 +129,12 @@ def _owed(engine: Engine, reader: Reader, conversation: Conversation) -> dict[st
         "compaction": {
             "state": debt.state if debt else "none",
             "reason": debt.reason if debt else "",
+            "due": decision.due,
+            "verdict": str(decision.reason),
             "requested_at": debt.requested_at if debt else None,
             "next_attempt_at": debt.next_attempt_at if debt and debt.next_attempt_at > now else None,
-            "last_error": debt.last_error if debt else "",
+            "last_error": debt.last_error if debt and debt.reason in _WITH_ERROR else "",
+            "outlook": _outlook(conversation, decision),
         },
         "guards": {
             "paused_models": [model for model in guards["models"] if model["open_until"] > now],
@@ -123,8 +145,27 @@ def _owed(engine: Engine, reader: Reader, conversation: Conversation) -> dict[st
     }
 
 
-def _whole_lines(data: dict[str, Any]) -> list[str]:
+def _outlook(conversation: Conversation, decision: CompactionDecision) -> str:
+    """What happens next to a context over its threshold that nothing is recorded for; empty for any other."""
+    if not conversation.active:
+        return "archived: it is compacted no more"
+    if decision.due:
+        return f"due ({_spaced(decision.reason)}): the next turn, `lcm worker` or `/lcm compact` starts it"
+    if decision.tokens <= decision.threshold:
+        return ""
+    if decision.reason is Reason.DISABLED:
+        return "over the threshold, and `autocompactDisabled` is set: `/lcm compact` does it"
+    return "over the threshold, and nothing in it can be made smaller now"
+
+
+def head(data: dict[str, Any]) -> str:
+    """Version and whether it is used."""
     enabled = "enabled" if data["enabled"] else "**disabled**"
+    return f"**lcm {data['version']}** is {enabled}, {_SELECTED[data['selected_by_host']]}"
+
+
+def whole_pairs(data: dict[str, Any]) -> Pairs:
+    """The whole database in words."""
     index = data["index"]
     lag = index["message_lag"] + index["summary_lag"]
     if not index["available"]:
@@ -133,69 +174,96 @@ def _whole_lines(data: dict[str, Any]) -> list[str]:
         search = "not built yet; the next search builds it"
     else:
         search = f"{plural(lag, 'row')} waiting" if lag else "up to date"
+    own = data.get("session", {})
     return [
-        f"**lcm {data['version']}** is {enabled}, {_SELECTED[data['selected_by_host']]}",
-        f"- database: `{data['database']}`, {size(data['size_bytes'])}",
-        f"- stored in all: {plural(data['messages'], 'message')} in {plural(data['conversations'], 'conversation')}; "
-        f"summaries: {depths(data['summaries_by_depth'])}",
-        f"- search index: {search}",
-        f"- tokens: {counting_text(data['session'].get('counting') or data['counting'])}",
+        ("database", f"{code(data['database'])}, {size(data['size_bytes'])}"),
+        (
+            "stored in all",
+            f"{plural(data['messages'], 'message')} in {plural(data['conversations'], 'conversation')}; "
+            f"summaries: {depths(data['summaries_by_depth'])}",
+        ),
+        ("search index", search),
+        ("tokens", counting_text(own.get("counting") or data["counting"])),
     ]
 
 
-def _session_lines(data: dict[str, Any], zone: str) -> list[str]:
+def session_pairs(data: dict[str, Any], zone: str, quote: Quote) -> Pairs:
+    """One session in words."""
     if data["state"] == "unbound":
-        return ["- this chat: not bound to a session yet; nothing is stored of it"]
+        return [("this chat", "not bound to a session yet; nothing is stored of it")]
     if data["state"] == "ignored":
-        return ["- this session: ignored by `ignoreSessionPatterns`; nothing of it is stored or read"]
+        return [("this session", "ignored by `ignoreSessionPatterns`; nothing of it is stored or read")]
     if data["state"] == "empty":
-        return ["- this session: nothing stored yet"]
+        return [("this session", "nothing stored yet")]
     stateless = " (stateless: it is read and never written)" if data["state"] == "stateless" else ""
-    share = round(100 * data["context_tokens"] / data["budget"])
     return [
-        f"- this session: conversation {data['conversation_id']} with {plural(data['messages'], 'message')}{stateless}",
-        f"- context: {data['context_tokens']:,} tokens, {share} % of the budget of {data['budget']:,}; compaction is owed "
-        f"above {data['threshold_tokens']:,}",
-        *([f"- window: {WINDOW_WORDS[data['window_source']]}"] if data["window_source"] else []),
-        f"- of these: {plural(data['summaries_in_context'], 'summary')} ({data['summary_tokens']:,} tokens) and "
-        f"{plural(data['raw_messages'], 'message')} as they were ({data['raw_tokens']:,})",
-        *_summary_lines(data),
-        f"- compaction: {_compaction(data['compaction'], zone)}",
-        f"- guards: {_guards(data['guards'], zone)}",
-        *(["- the last `/new` can be undone: `/lcm undo`"] if data["undoable_new"] else []),
-        *(["- the last compaction can be undone: `/lcm undo`"] if data["undoable_compaction"] else []),
+        (
+            "this session",
+            f"conversation {data['conversation_id']} with {plural(data['messages'], 'message')}{stateless}",
+        ),
+        ("context", _context(data)),
+        *([("window", WINDOW_WORDS[data["window_source"]])] if data["window_source"] else []),
+        (
+            "of these",
+            f"{plural(data['summaries_in_context'], 'summary')} ({data['summary_tokens']:,} tokens) and "
+            f"{plural(data['raw_messages'], 'message')} as they were ({data['raw_tokens']:,})",
+        ),
+        *_summary_pairs(data),
+        ("compaction", _compaction(data["compaction"], zone, quote)),
+        ("guards", _guards(data["guards"], zone, quote)),
+        *([("undo", "the last `/new` can be undone: `/lcm undo`")] if data["undoable_new"] else []),
+        *(
+            [("undo", "the last compaction can be undone: `/lcm undo`")]
+            if data["undoable_compaction"]
+            else []
+        ),
     ]
 
 
-def _summary_lines(data: dict[str, Any]) -> list[str]:
+def _context(data: dict[str, Any]) -> str:
+    held, budget = data["context_tokens"], data["budget"]
+    text = f"{held:,} tokens, {round(100 * held / budget)} % of the budget of {budget:,}"
+    if held > budget:
+        text += "; a model call is given the part that fits"
+    return f"{text}; the threshold of compaction is {data['threshold_tokens']:,}"
+
+
+def _summary_pairs(data: dict[str, Any]) -> Pairs:
     if not data["summaries_by_depth"]:
-        return ["- summaries: none yet"]
+        return [("summaries", "none yet")]
     fallback = data["fallback_summaries"]
-    health = f"{fallback:,} by extraction because a model failed" if fallback else "all as intended"
-    lines = [f"- summaries: {depths(data['summaries_by_depth'])}; {health}"]
+    health = (
+        f"{fallback:,} by extraction, since no model answered or its calls were used up"
+        if fallback
+        else "all as intended"
+    )
+    pairs = [("summaries", f"{depths(data['summaries_by_depth'])}; {health}")]
     if data["compression_ratio"]:
-        lines.append(
-            f"- covered: {plural(data['covered_messages'], 'message')}, {data['covered_tokens']:,} tokens in "
-            f"{data['summary_tokens']:,} ({data['compression_ratio']} : 1); from {data['frontier'] or 'the next message'} "
-            "on as they were"
+        pairs.append(
+            (
+                "covered",
+                f"{plural(data['covered_messages'], 'message')}, {data['covered_tokens']:,} tokens in "
+                f"{data['summary_tokens']:,} ({data['compression_ratio']} : 1); from "
+                f"{data['frontier'] or 'the next message'} on as they were",
+            )
         )
-    return lines
+    return pairs
 
 
-def _compaction(data: dict[str, Any], zone: str) -> str:
+def _compaction(data: dict[str, Any], zone: str, quote: Quote) -> str:
     if data["state"] in ("none", "done"):
-        last = f" (last: {data['reason'].replace('_', ' ')})" if data["reason"] else ""
-        return f"nothing owed{last}"
-    text = f"{data['state']}, because of {data['reason'].replace('_', ' ') or 'a request'}"
+        last = f" (last: {_spaced(data['reason'])})" if data["reason"] else ""
+        return f"{data['outlook'] or 'nothing owed'}{last}"
+    text = f"{data['state']}, because of {_spaced(data['reason']) or 'a request'}"
     text += f", since {moment(data['requested_at'], zone)}"
     if data["next_attempt_at"]:
         text += f"; next try {moment(data['next_attempt_at'], zone)}"
-    return text + (f"; last error: {inline(data['last_error'])}" if data["last_error"] else "")
+    return text + (f"; last error: {quote(data['last_error'])}" if data["last_error"] else "")
 
 
-def _guards(data: dict[str, Any], zone: str) -> str:
+def _guards(data: dict[str, Any], zone: str, quote: Quote) -> str:
     parts = [
-        f"model {inline(model['model'])} rests until {moment(model['open_until'], zone)} after {model['reason']}"
+        f"model {quote(model['model'])} rests until {moment(model['open_until'], zone)} after {model['reason']}"
         for model in data["paused_models"]
     ]
     if data["spend_paused_until"]:
@@ -203,7 +271,11 @@ def _guards(data: dict[str, Any], zone: str) -> str:
     return "; ".join(parts) or "no pause"
 
 
-def _trouble_line(trouble: dict[str, Any] | None, zone: str) -> str:
+def _warning_pair(trouble: dict[str, Any] | None, zone: str) -> tuple[str, str]:
     if trouble is None:
-        return "- last error: none since the start"
-    return f"- last error: {inline(trouble['text'])} ({moment(trouble['at'], zone)})"
+        return "last warning", "none since the start"
+    return f"last {trouble['level']}", f"{inline(trouble['text'])} ({moment(trouble['at'], zone)})"
+
+
+def _spaced(reason: str) -> str:
+    return str(reason).replace("_", " ")

@@ -37,6 +37,12 @@ def fenced(text: str) -> str:
     return f"{fence}\n{text}\n{fence}"
 
 
+def code(text: str) -> str:
+    """A name or path as code within a line."""
+    shown = " ".join(text.split()).replace("`", "'")
+    return f"`{shown}`"
+
+
 def inline(text: str) -> str:
     """A stored text within a line: one line, and no mark-up of its own."""
     return re.sub(r"([\\`*_\[\]<>|~])", r"\\\1", " ".join(text.split()))

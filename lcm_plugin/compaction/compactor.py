@@ -257,7 +257,7 @@ class Compactor:
     def _report(
         self, conversation_id: int, decision: CompactionDecision, force: bool, result: CompactionResult
     ) -> CompactionResult:
-        poor = result.reason in _STATES and result.reason is not Reason.CANCELLED
+        poor = result.reason in (Reason.MODEL_FAILED, Reason.BUDGET_UNREACHABLE)
         self._events.emit(
             "compaction.finished",
             level=logging.WARNING if poor else logging.INFO,

@@ -23,7 +23,8 @@ from lcm_plugin.ingest.host_noise import StandingTexts
 from lcm_plugin.ingest.intake import Intake
 from lcm_plugin.ingest.redaction import Redactor
 from lcm_plugin.messages.convert import NoMessage, as_message, rough_size
-from lcm_plugin.store.waiting import WaitingFile, lane_of, waiting_path
+from lcm_plugin.store.side_file import side_path
+from lcm_plugin.store.waiting import WaitingFile, lane_of
 from lcm_plugin.types import IngestMode, IngestReport, Session
 
 if TYPE_CHECKING:
@@ -244,7 +245,7 @@ class Recorder(forks.OnlyLocks):
         if self._file is None:
             config = self._settings()
             intake = Intake(Redactor(config.redact_patterns), StandingTexts((), ()))
-            self._file = (WaitingFile(waiting_path(config)), intake)
+            self._file = (WaitingFile(side_path(config)), intake)
         return self._file
 
     def _say(self, name: str, level: int, session: Session, messages: int) -> None:

@@ -16,6 +16,7 @@ from lcm_plugin.maintenance.files import FileChecks
 from lcm_plugin.maintenance.made import made
 from lcm_plugin.maintenance.repeats import find_repeats
 from lcm_plugin.maintenance.summaries import SummaryHealth
+from lcm_plugin.store.failures import HookFailure
 from lcm_plugin.store.integrity import AUDITS, FULL_TEXT, AuditStopped
 from lcm_plugin.store.protocol import Reader, Store
 from lcm_plugin.store.records import Conversation
@@ -82,6 +83,7 @@ class Checker:
         now: int = 0,
         stop: Stop = lambda: False,
         selected_by_host: bool | None = None,
+        failing: Sequence[HookFailure] = (),
     ) -> IntegrityReport:
         """Checks the whole database, or the given conversations. ``stop`` ends it early.
 
@@ -91,6 +93,8 @@ class Checker:
         findings = _Findings(stop)
         if selected_by_host is False:
             findings.collect("host", iter([made("host_other_engine", None, ())]))
+        if failing:
+            findings.collect("hooks", (made("hook_failing", None, (), str(one)) for one in failing))
         if conversations is None:
             findings.collect("structure", self._structure(stop))
             findings.collect("schema", self._schema(stop))

@@ -11,6 +11,7 @@ from lcm_plugin.errors import NotFound, StoreError
 from lcm_plugin.events import EventBus
 from lcm_plugin.maintenance.check import Checker, worst
 from lcm_plugin.maintenance.repair import REWRITES, Repairer, plan_repairs
+from lcm_plugin.store.failures import HookFailure
 from lcm_plugin.store.protocol import Store
 from lcm_plugin.store.records import Conversation
 from lcm_plugin.types import (
@@ -44,6 +45,8 @@ class Doctor:
         self._events = events
         self._clock = clock
         self._closing = closing
+        # The engine's, which may get those of its host's plugin later.
+        self.failures: Callable[[], Sequence[HookFailure]] = lambda: ()
 
     def check(
         self,
@@ -51,18 +54,27 @@ class Doctor:
         *,
         selected_by_host: bool | None = None,
         seconds: float | None = None,
+        stop: Callable[[], bool] = lambda: False,
     ) -> IntegrityReport:
-        """Checks everything or some conversations, for at most ``seconds``; tells of it as an event."""
+        """Checks everything or some conversations, for at most ``seconds`` or until ``stop``; emits an event."""
         end = None if seconds is None else time.monotonic() + seconds
         began = time.monotonic()
         report = self.checker.check(
             conversations,
             now=self._clock(),
-            stop=lambda: self._closing() or (end is not None and time.monotonic() > end),
+            stop=lambda: self._closing() or stop() or (end is not None and time.monotonic() > end),
             selected_by_host=selected_by_host,
+            failing=self._failing_of(conversations),
         )
         self.tell("integrity.checked", report, seconds=round(time.monotonic() - began, 3))
         return report
+
+    def _failing_of(self, conversations: Sequence[Conversation] | None) -> list[HookFailure]:
+        failing = [one for one in self.failures() if one.in_a_row]
+        if conversations is None:
+            return failing
+        lanes = {name for row in conversations for name in (row.session_key, row.session_id)}
+        return [one for one in failing if one.lane in lanes]
 
     def tell(self, name: str, report: IntegrityReport, **fields: Any) -> None:
         """Emits an event with the counts of a report's findings."""

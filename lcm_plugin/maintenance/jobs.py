@@ -44,14 +44,35 @@ class IntegrityJobs:
         with self._store.read() as reader:
             return reader.finished_integrity_jobs()
 
-    def work_off(self, stop: Callable[[], bool]) -> int:
-        """Does the jobs that are due, until ``stop`` says so, and returns how many were done."""
+    def overview(self, conversation_id: int | None = None) -> list[IntegrityJob]:
+        """The newest jobs in any state, of one conversation or of all."""
         with self._store.read() as reader:
-            due = reader.due_integrity_jobs(self._clock(), limit=_AT_ONCE)
-            due += [job for job in reader.held_integrity_jobs(limit=_AT_ONCE) if is_dead(job.owner)]
-        return sum(self._do(job.conversation_id) for job in due if not stop())
+            if conversation_id is not None:
+                job = reader.integrity_job(conversation_id)
+                return [] if job is None else [job]
+            running = reader.held_integrity_jobs()
+            held = {job.conversation_id for job in running}
+            due = [job for job in reader.due_integrity_jobs(self._clock()) if job.conversation_id not in held]
+            return [*due, *running, *reader.finished_integrity_jobs()]
 
-    def _do(self, conversation_id: int) -> bool:
+    def is_due(self) -> bool:
+        """Whether a job waits to be done."""
+        with self._store.read() as reader:
+            return bool(reader.due_integrity_jobs(self._clock(), limit=1))
+
+    def work_off(
+        self, stop: Callable[[], bool], *, most: int = _AT_ONCE, seconds: float = MOST_SECONDS
+    ) -> int:
+        """Does the jobs that are due, until ``stop`` says so, and returns how many were done.
+
+        Each ends after ``seconds`` with what it has found. One that ``stop`` ends is done again later.
+        """
+        with self._store.read() as reader:
+            due = reader.due_integrity_jobs(self._clock(), limit=most)
+            due += [job for job in reader.held_integrity_jobs(limit=most) if is_dead(job.owner)]
+        return sum(self._do(job.conversation_id, stop, seconds) for job in due[:most] if not stop())
+
+    def _do(self, conversation_id: int, stop: Callable[[], bool], seconds: float) -> bool:
         owner, taken_at = new_holder(), time.monotonic()
         job = retry_lost(lambda: self._claim(conversation_id, owner))
         if job is None:
@@ -62,7 +83,9 @@ class IntegrityJobs:
                 return writer.renew_integrity(conversation_id, owner, self._clock(), LEASE_MS)
 
         with Renewal(renew, LEASE_MS, taken_at):
-            state, result = self._checked(job)
+            state, result = self._checked(job, stop, seconds)
+            if stop():
+                return self._give_back(conversation_id, owner)
         settled = retry_lost(lambda: self._settle(job, owner, state, result), idempotent=True)
         if settled:
             self._events.emit(
@@ -87,12 +110,21 @@ class IntegrityJobs:
                 job = writer.claim_integrity(conversation_id, owner, now, LEASE_MS)
         return job
 
-    def _checked(self, job: IntegrityJob) -> tuple[JobState, dict[str, Any]]:
+    def _give_back(self, conversation_id: int, owner: str) -> bool:
+        with self._store.write() as writer:
+            writer.release_integrity(conversation_id, owner)
+        return False
+
+    def _checked(
+        self, job: IntegrityJob, stop: Callable[[], bool], seconds: float
+    ) -> tuple[JobState, dict[str, Any]]:
         """How the job went, and what it found; a database that is away or busy leaves it to be done later."""
         try:
             with self._store.read() as reader:
                 conversation = reader.conversation(job.conversation_id)
-            report = self._doctor.check(() if conversation is None else (conversation,), seconds=MOST_SECONDS)
+            report = self._doctor.check(
+                () if conversation is None else (conversation,), seconds=seconds, stop=stop
+            )
         except (EngineClosed, ServerAway, StoreBusy):
             raise
         except LcmError as error:

@@ -11,7 +11,6 @@ from typing import Any
 from lcm_plugin.events import Event
 
 _KEPT = 512
-_SCOPES = frozenset({"compaction_id", "session_id"})
 
 
 class Troubles:
@@ -30,7 +29,12 @@ class Troubles:
         """Remembers an event of level warning or above."""
         if event.level < logging.WARNING:
             return
-        trouble = {"name": event.name, "text": _words(event), "at": self._clock()}
+        trouble = {
+            "name": event.name,
+            "level": "error" if event.level >= logging.ERROR else "warning",
+            "text": event.in_words(),
+            "at": self._clock(),
+        }
         with self._lock:
             for owner in _owners(event):
                 self._newest[owner] = trouble
@@ -39,7 +43,7 @@ class Troubles:
                 self._newest.popitem(last=False)
 
     def of(self, session_key: str, conversation_id: int | None) -> dict[str, Any] | None:
-        """The newest one of a session or of the whole database: ``name``, ``text``, ``at`` (ms)."""
+        """The newest one of a session or of the whole database: ``name``, ``level``, ``text``, ``at`` (ms)."""
         with self._lock:
             found = [self._newest.get(owner) for owner in (session_key or None, conversation_id, None)]
         known = [trouble for trouble in found if trouble is not None]
@@ -51,13 +55,3 @@ def _owners(event: Event) -> list[str | int | None]:
     if event.conversation_id is not None:
         owners.append(event.conversation_id)
     return owners or [None]
-
-
-def _words(event: Event) -> str:
-    details = [
-        f"{key.replace('_', ' ')} {value}"
-        for key, value in event.fields.items()
-        if value not in ("", None) and key not in _SCOPES
-    ]
-    name = event.name.replace(".", " ").replace("_", " ")
-    return f"{name}: {', '.join(details)}" if details else name

@@ -38,6 +38,10 @@ RULES: dict[str, Rule] = {
     "host_other_engine": Rule(
         _WARNING, "the host builds its contexts with another engine; run `lcm doctor --host` where it runs"
     ),
+    "hook_failing": Rule(
+        _WARNING,
+        "a hook of the host fails at every call, so that nothing may be stored; `/lcm status` says more",
+    ),
     # the context
     "context_dangling": Rule(_ERROR, "the context points to a row that does not exist", "remove the pointer"),
     "context_foreign": Rule(_ERROR, "the context points into another conversation", "remove the pointer"),
@@ -114,7 +118,9 @@ RULES: dict[str, Rule] = {
     ),
     # summaries: what they say
     "summary_fallback": Rule(
-        _WARNING, "a summary was written by extraction because a model failed", "ask the model again"
+        _WARNING,
+        "a summary was written by extraction, since no model answered or its calls were used up",
+        "ask the model again",
     ),
     "summary_marker": Rule(
         _WARNING, "an imported summary carries its old tool's mark of a failed model", _AGAIN

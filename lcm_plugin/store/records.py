@@ -341,7 +341,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class StoreStatus:
-    """What ``/lcm`` says about the whole database."""
+    """What ``/lcm`` says about the whole database. ``last_stored_at`` is in milliseconds, None for an empty one."""
 
     location: str
     size_bytes: int
@@ -349,4 +349,5 @@ class StoreStatus:
     active_conversations: int
     messages: int
     summaries_by_depth: Mapping[int, int] = field(default_factory=dict)
+    last_stored_at: int | None = None
     details: Mapping[str, Any] = field(default_factory=dict)

@@ -1,35 +1,23 @@
 """Messages that wait to be stored, in a small SQLite file of their own beside the database.
 
 A transaction adds a batch or takes one away, so that no kill leaves half of one. Who stores a batch first claims it
-and notes where the conversation ends: one who comes after a kill looks from there whether it was stored. No
-connection outlives a call, and what is deleted is overwritten.
+and notes where the conversation ends: one who comes after a kill looks from there whether it was stored.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
-import sqlite3
-import threading
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from lcm_plugin.config import LcmConfig, default_data_dir
 from lcm_plugin.errors import StoreUnavailable
-from lcm_plugin.events import logger
 from lcm_plugin.store.holders import is_dead, process_holder
-from lcm_plugin.store.open import is_server
+from lcm_plugin.store.side_file import SideFile
 from lcm_plugin.store.sqlite.connection import create_private_file
-from lcm_plugin.store.sqlite.error_mapping import naming_errors
 from lcm_plugin.types import IngestMode, Message, Session
 
 MOST_BYTES = 256 * 1024 * 1024
-_BUSY_SECONDS = 2.0
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS waiting (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -57,21 +45,13 @@ class WaitingBatch:
     since: tuple[int, int] | None
 
 
-# No connection may be open while the process forks.
-_one_at_a_time = threading.Lock()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_one_at_a_time.acquire,
-        after_in_parent=_one_at_a_time.release,
-        after_in_child=_one_at_a_time.release,
-    )
-
-
-class WaitingFile:
+class WaitingFile(SideFile):
     """The batches that wait, oldest first. Thread-safe, and safe between processes."""
 
+    table = "waiting"
+
     def __init__(self, path: Path, most_bytes: int = MOST_BYTES) -> None:
-        self.path = path
+        super().__init__(path)
         self._most_bytes = most_bytes
 
     def add(self, session: Session, mode: IngestMode, messages: Sequence[Message]) -> None:
@@ -99,6 +79,11 @@ class WaitingFile:
     def count(self, lane: str) -> int:
         """How many messages of a lane wait."""
         rows = self._rows("SELECT sum(count) FROM waiting WHERE lane = ?", (lane,))
+        return int(rows[0][0] or 0) if rows else 0
+
+    def total(self) -> int:
+        """How many messages wait."""
+        rows = self._rows("SELECT sum(count) FROM waiting")
         return int(rows[0][0] or 0) if rows else 0
 
     def oldest(self, lane: str) -> WaitingBatch | None:
@@ -136,57 +121,6 @@ class WaitingFile:
         """It is stored."""
         with self._transaction() as connection:
             connection.execute("DELETE FROM waiting WHERE id = ?", (batch.id,))
-
-    def _rows(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
-        if not self.path.exists():
-            return []
-        with self._connection() as connection:
-            try:
-                if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'waiting'").fetchone():
-                    return []
-                return connection.execute(query, values).fetchall()
-            except sqlite3.DatabaseError as error:
-                if error.sqlite_errorname not in ("SQLITE_NOTADB", "SQLITE_CORRUPT"):
-                    raise
-        self._set_aside()
-        return []
-
-    def _set_aside(self) -> None:
-        """A damaged file must not hold up the turns; a person may still want to read it."""
-        kept = self.path.with_name(f"{self.path.name}.damaged-{time.time_ns()}")
-        with suppress(OSError):
-            os.replace(self.path, kept)
-            logger.error("the file of waiting messages is damaged and was moved to %s", kept)
-
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._connection() as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            yield connection
-            connection.execute("COMMIT")
-
-    @contextmanager
-    def _connection(self) -> Iterator[sqlite3.Connection]:
-        """A connection of its own; what it did not commit is rolled back when it is closed."""
-        with _one_at_a_time, naming_errors(self.path):
-            connection = sqlite3.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None)
-            try:
-                connection.execute("PRAGMA secure_delete = ON")
-                yield connection
-            finally:
-                connection.close()
-
-
-def waiting_path(config: LcmConfig) -> Path:
-    """Where messages wait: beside a database file; for a server's database in the user's data folder."""
-    target = config.database_target
-    if not is_server(target):
-        path = Path(target).expanduser()
-        return path.with_name(f"{path.name}.waiting")
-    from lcm_plugin.store.postgres.url import without_password
-
-    digest = hashlib.sha256(without_password(target).encode()).hexdigest()[:16]
-    return default_data_dir() / f"{digest}.waiting"
 
 
 def lane_of(session: Session) -> str:

@@ -44,7 +44,7 @@ def test_status_counts_what_is_there(database: Path) -> None:
     status = data("status", "--database", database)
     assert (status["messages"], status["conversations"]) == (591, 1)
     assert sum(status["summaries_by_depth"].values()) > 10
-    assert ["messages", "591"] in text("status", "--database", database)
+    assert any(row[1].startswith("591 messages") for row in text("status", "--database", database))
 
 
 def test_status_of_one_conversation(database: Path) -> None:

@@ -159,17 +159,17 @@ def test_status_tells_whether_the_host_really_uses_it(busy: Engine, session: Ses
 def test_status_shows_the_newest_trouble_of_this_session_only(
     busy: Engine, session: Session, clock: Any
 ) -> None:
-    busy.events.emit("store.busy", level=30, session_key=OTHER.key, error="someone else's trouble")
+    busy.events.emit("compaction.failed", level=30, session_key=OTHER.key, error="someone else's trouble")
     assert "since the start" in ask(busy, session, "/lcm").text
     clock.forward(60_000)
     busy.events.emit("summary.rejected", level=30, session_key=session.key, reason="an *echo*")
     clock.forward(60_000)
     busy.events.emit("compaction.pass", level=20, session_key=session.key, reason="not a trouble")
     text = ask(busy, session, "/lcm").text
-    assert "summary rejected: reason an \\*echo\\*" in text
-    assert "summary rejected" in ask(busy, Session("", session.id), "/lcm").text
+    assert "a model's summary was not accepted (reason an \\*echo\\*)" in text
+    assert "was not accepted" in ask(busy, Session("", session.id), "/lcm").text
     assert "someone else" not in text
-    busy.events.emit("index.failed", level=40, error="of the whole database")
+    busy.events.emit("search.index_broken", level=40, error="of the whole database")
     assert "of the whole database" in ask(busy, session, "/lcm").text
 
 
@@ -206,7 +206,7 @@ def test_status_counts_fallback_summaries_and_resting_models(
     engine.compact(session, force=True, budget=1_000)
     answer = ask(engine, session, "/lcm status")
     assert answer.data["session"]["fallback_summaries"] > 0
-    assert "by extraction because a model failed" in answer.text
+    assert "by extraction, since no model answered" in answer.text
     assert answer.data["session"]["guards"]["paused_models"]
     assert "rests until" in answer.text
     assert answer.data["last_error"] is not None

@@ -113,7 +113,7 @@ def test_a_list_waits_only_as_the_newest_and_goes_to_the_file_at_the_end(
     listing = [user("one"), assistant("uno")]
     assert host.say(*listing[:1], mode="sync").messages == listing[:1]
     host.say(*listing, mode="sync")
-    assert not host.file.exists()
+    assert WaitingFile(host.file).total() == 0
     host.plugin.session_end(KEY, "shutdown")
     host.plugin.close()
     failing(None)

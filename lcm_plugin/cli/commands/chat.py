@@ -110,6 +110,8 @@ def chat(
             try:
                 agent.say(text)
                 console.print()
+                if news := agent.news():
+                    complain(news)
             except ModelError as error:
                 complain(str(error))
     finally:

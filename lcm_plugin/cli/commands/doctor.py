@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, replace
 from enum import StrEnum
-from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,18 +14,13 @@ from lcm_plugin.cli.open_engine import reading, writing
 from lcm_plugin.cli.options import AsJson, Database
 from lcm_plugin.cli.output import print_json, print_table, working
 from lcm_plugin.errors import InputError
+from lcm_plugin.hosts.doctor import Host, check_host
 from lcm_plugin.store.open import is_server
 from lcm_plugin.text import plural
-from lcm_plugin.types import Finding, IntegrityReport, RepairOutcome, RepairPlan, Severity
+from lcm_plugin.types import IntegrityReport, RepairOutcome, RepairPlan, Severity
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
-
-
-class Host(StrEnum):
-    """Hosts that can be checked; each has ``lcm_plugin.hosts.<name>.doctor.check_host``."""
-
-    HERMES = "hermes"
 
 
 class Later(StrEnum):
@@ -43,7 +37,8 @@ def doctor(
     ] = None,
     database: Database = None,
     host: Annotated[
-        Host | None, typer.Option(help="Check instead whether this host really uses lcm.")
+        Host | None,
+        typer.Option(help="Check instead whether this host really uses lcm and can store anything."),
     ] = None,
     apply: Annotated[
         bool, typer.Option("--apply", help="Mend what can be mended, after a checked copy of the database.")
@@ -70,7 +65,7 @@ def doctor(
     Examples: `lcm doctor` · `lcm doctor agent:main:main --apply` · `lcm doctor --host hermes`
     """
     if host is not None:
-        _check_host(host, as_json)
+        _check_host(host, database, as_json)
         return
     if results:
         _show_results(database, as_json)
@@ -224,10 +219,9 @@ def _show_results(database: str | None, as_json: bool) -> None:
     )
 
 
-def _check_host(host: Host, as_json: bool) -> None:
+def _check_host(host: Host, database: str | None, as_json: bool) -> None:
     """What stands between a host and lcm, with the way to mend each; run it where the host runs."""
-    check_host = import_module(f"lcm_plugin.hosts.{host.value}.doctor").check_host
-    findings: list[Finding] = check_host()
+    findings = check_host(host, database)
     if as_json:
         print_json([asdict(finding) for finding in findings])
     else:

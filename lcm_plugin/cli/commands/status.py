@@ -9,7 +9,7 @@ import typer
 
 from lcm_plugin.cli.open_engine import reading
 from lcm_plugin.cli.options import AsJson, Database
-from lcm_plugin.cli.output import moment, print_json, print_pairs, size
+from lcm_plugin.cli.output import print_json, print_pairs
 
 
 def add_to(app: typer.Typer) -> None:
@@ -25,45 +25,60 @@ def status(
     database: Database = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what the database holds, or one conversation of it.
+    """Show what the database holds and what goes wrong, or one conversation of it; the same as `/lcm` in a chat.
 
     Examples: `lcm status` · `lcm status agent:main:main --json`
     """
-    import lcm_plugin
-    from lcm_plugin.commands.counting import counting, counting_text
+    from lcm_plugin.errors import StoreError
 
-    with reading(database) as engine:
-        value: dict[str, Any] = {"version": lcm_plugin.__version__, "enabled": engine.config.enabled}
-        value["tokens"] = counting_text(counting(engine))
-        if conversation is None:
-            value |= asdict(engine.library.status())
-        else:
-            chosen = engine.library.conversation(conversation)
-            value |= asdict(chosen) | {
-                "context_tokens": chosen.context_tokens,
-                "summaries_by_depth": engine.library.summary_counts(chosen.conversation_id),
-            }
+    try:
+        value, pairs = _seen(database, conversation)
+    except StoreError:
+        if not as_json:
+            print_pairs(_failing(database))
+        raise
     if as_json:
         print_json(value)
     else:
-        print_pairs(_for_people(value))
+        print_pairs(pairs)
 
 
-def _for_people(value: dict[str, Any]) -> list[tuple[str, str]]:
-    pairs = []
-    for key, item in value.items():
-        if key in ("details", "conversation_id") or item is None:
-            continue
-        name = key.replace("_", " ")
-        if key.endswith("_at"):
-            pairs.append((name.removesuffix(" at"), moment(item)))
-        elif key == "size_bytes":
-            pairs.append(("size", size(item)))
-        elif key == "summaries_by_depth":
-            depths = ", ".join(f"{count:,} at depth {depth}" for depth, count in sorted(item.items()))
-            pairs.append(("summaries", depths or "none"))
-        elif isinstance(item, bool):
-            pairs.append((name, "yes" if item else "no"))
+def _seen(database: str | None, conversation: str | None) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    from lcm_plugin.commands.counting import counting_text
+    from lcm_plugin.commands.status import conversation_data, head, session_pairs, whole_data, whole_pairs
+    from lcm_plugin.commands.trouble import trouble, trouble_pairs
+    from lcm_plugin.types import Session
+
+    with reading(database) as engine:
+        zone = engine.config.timezone
+        if conversation is None:
+            with engine.store.read() as reader:
+                value: dict[str, Any] = whole_data(engine, reader)
+            value |= {"location": value["database"]} | trouble(engine, None, None)
+            pairs = [("version", head(value).replace("*", "")), *whole_pairs(value)]
         else:
-            pairs.append((name, f"{item:,}" if isinstance(item, int) else str(item)))
-    return pairs
+            chosen = engine.library.conversation(conversation)
+            with engine.store.read() as reader:
+                own = conversation_data(engine, reader, chosen)
+            session = Session(chosen.session_key, chosen.session_id)
+            value = asdict(chosen) | own | trouble(engine, chosen, session)
+            pairs = [
+                ("session", chosen.session_key or str(chosen.session_id)),
+                *session_pairs(own, zone, str),
+            ]
+        value["tokens"] = counting_text(value["counting"])
+        pairs += trouble_pairs(value, zone, str)
+    return value, pairs
+
+
+def _failing(database: str | None) -> list[tuple[str, str]]:
+    """What hosts failed at, of a database that cannot be opened."""
+    import time
+
+    from lcm_plugin.cli.open_engine import settings_for
+    from lcm_plugin.commands.trouble import failure_pairs
+    from lcm_plugin.maintenance.hook_health import HookHealth
+
+    config = settings_for(database)
+    health = HookHealth(lambda: config, lambda: time.time_ns() // 1_000_000)
+    return failure_pairs([one for one in health.failures() if one.in_a_row], config.timezone, str)

@@ -17,6 +17,7 @@ import pluggy
 from lcm_plugin.events import Event
 from lcm_plugin.hookspecs import hookimpl
 from lcm_plugin.hosts.bub.tape import Entry, unseen
+from lcm_plugin.maintenance.hook_health import EVERYWHERE
 from lcm_plugin.recall.schemas import tool_schemas
 from lcm_plugin.types import Completer, Context, Message, Reset, Session, Turn
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("lcm_plugin.bub")
 
 _PAUSE_SECONDS = 30.0
+_TURN = "turn"
 _T = TypeVar("_T")
 
 
@@ -76,9 +78,14 @@ class Core:
         return self._ask(lambda engine: engine, None)
 
     def open(self, selected: bool) -> None:
-        """Opens the engine and tells it whether the host asks us for its contexts."""
+        """A turn begins: opens the engine and tells it whether the host asks us for its contexts."""
         engine = self.engine()
-        if engine is not None:
+        if engine is None:
+            self._plugin.health.failed(
+                _TURN, EVERYWHERE, self.problem or "the engine failed; the log says where"
+            )
+        else:
+            self._plugin.health.works(_TURN, EVERYWHERE)
             if not selected and engine.selected_by_host is None:
                 logger.warning(
                     "LCM is loaded, but another plugin builds Bub's contexts, so that nothing is stored."
@@ -146,6 +153,10 @@ class Core:
     def note(self, session: Session) -> str:
         """What the system prompt should say about summaries and tools; empty while nothing works."""
         return self._ask(lambda engine: engine.system_note(session), "")
+
+    def news(self, session: Session) -> str:
+        """What the user is to be told now, once; else the empty text."""
+        return self._plugin.health.take_news(session)
 
     def close(self) -> None:
         """Lets compaction that runs come to its end, for as long as a turn would wait, and closes the engine."""

@@ -85,6 +85,15 @@ class Hooks(Shell):
         return self._core.note(session) if session is not None else None
 
     @hookimpl
+    def render_outbound(
+        self, message: Any, session_id: str, state: dict[str, Any], model_output: str
+    ) -> list[Any]:
+        """A message of its own beside the answer, once, when the plugin does not work."""
+        session = session_of(state)
+        news = self._core.news(session) if session is not None else ""
+        return [_line_to(message, session_id, news)] if news else []
+
+    @hookimpl
     def build_tape_context(self) -> Any:
         """The assembly of contexts, from the whole tape: anchors do not cut it."""
         from bub.tape import TapeContext
@@ -215,6 +224,20 @@ def _own_context(tape: Sequence[Any], context: Any) -> list[Message]:
     select = default_tape_context().select
     assert select is not None
     return list(select(since_last_anchor(tape), context))
+
+
+def _line_to(message: Any, session_id: str, text: str) -> Any:
+    """A line for the chat that a message came from."""
+    from bub.channels.message import ChannelMessage
+    from bub.envelope import field_of
+
+    return ChannelMessage(
+        session_id=session_id,
+        channel=field_of(message, "channel", "default"),
+        chat_id=field_of(message, "chat_id", "default"),
+        content=text,
+        output_channel=field_of(message, "output_channel", "default"),
+    )
 
 
 def _tape_name(session_id: str, workspace: Path) -> str:

@@ -84,6 +84,10 @@ class ChatAgent:
         answered: CommandResult | None = self.manager.hook.lcm_run_command(session=self._session, text=text)
         return answered
 
+    def news(self) -> str:
+        """What the user is to be told now, once; else the empty text."""
+        return self._plugin.health.take_news(self._session)
+
     def close(self) -> None:
         """Ends the run and closes the database."""
         self.manager.hook.session_end(session=self._session, reason="shutdown")

@@ -30,7 +30,8 @@ class Commands:
         """The answer to ``/lcm <raw_args>``. The host does not say in which chat: its context does."""
         engine = self._runtime.engine()
         if engine is None:
-            return f"LCM is not working: {self._runtime.problem}"
+            failing = [str(one) for one in self._runtime.health.failures() if one.in_a_row]
+            return "\n".join([f"LCM is not working: {self._runtime.problem}", *failing])
         session = self._session()
         if session is None:
             return _UNBOUND

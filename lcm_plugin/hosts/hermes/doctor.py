@@ -9,36 +9,22 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+from lcm_plugin.hosts.hermes.settings import host_config
 from lcm_plugin.types import Finding, Severity
 
 ENGINE = "lcm"
 ENTRY_POINTS = "hermes_agent.plugins"
 
 
-def check_host() -> list[Finding]:
-    """What stands between this Hermes installation and the engine; errors first.
+def own_findings() -> Iterator[Finding]:
+    """What stands between this Hermes installation and the engine.
 
-    Reads the host's configuration and loads its plugins, as the host does at start. A last finding of
-    severity ``info`` with the code ``hermes.active`` says that everything is in place.
+    Reads the host's configuration and loads its plugins, as the host does at start.
     """
-    try:
-        from hermes_cli.config import load_config_readonly
-    except ImportError as error:
-        return [
-            _error(
-                "hermes.missing",
-                f"Hermes Agent cannot be imported in this Python ({sys.prefix}): {error}.",
-                "Run the check with the Python that runs Hermes, and install lcm_plugin there.",
-            )
-        ]
-    config = load_config_readonly() or {}
-    findings = [*_configuration(config), *_leftovers(), *_loaded(config)]
-    if not any(finding.severity is Severity.ERROR for finding in findings):
-        findings.append(
-            Finding("hermes.active", Severity.INFO, "Hermes has loaded and selected the engine 'lcm'.")
-        )
-    order = [Severity.ERROR, Severity.WARNING, Severity.INFO]
-    return sorted(findings, key=lambda finding: order.index(finding.severity))
+    config = host_config()
+    yield from _configuration(config)
+    yield from _leftovers()
+    yield from _loaded(config)
 
 
 def selected_engine(config: Mapping[str, Any]) -> str:

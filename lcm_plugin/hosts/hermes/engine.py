@@ -152,6 +152,8 @@ class HermesEngine(Counters):
             self.runtime.times.turn()
             if self.store(messages) is not None and not self.runtime.broken:
                 self._guarded(self._end_turn)
+            session = self._guarded(lambda: self.session)
+            self.runtime.note_turn(session or Session("", self._session_id))
 
     def after_cut_turn(self) -> None:
         """After a turn without an answer (an interrupt, an error): the host has its list on disk."""
@@ -347,7 +349,7 @@ class HermesEngine(Counters):
     def _ingest(self, session: Session, listing: list[Message]) -> None:
         engine = self.runtime.engine()
         if engine is None:
-            raise StoreBusy(self.runtime.problem)
+            raise StoreBusy(self.runtime.problem or "the database is still being opened")
         known = self.runtime.stored_key(str(session.id)) is not None
         engine.ingest(session, listing if known else inherited(listing), mode="sync")
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lcm_plugin.hosts.hermes.doctor import not_selected, selected_engine
 from lcm_plugin.hosts.hermes.settings import host_config
+from lcm_plugin.types import Session
 
 if TYPE_CHECKING:
     from lcm_plugin.hosts.hermes.engine import HermesEngine
@@ -23,13 +24,14 @@ class Hooks:
         self._runtime = runtime
         self._warned = False
 
-    def callbacks(self) -> Mapping[str, Callable[..., None]]:
+    def callbacks(self) -> Mapping[str, Callable[..., str | None]]:
         """Each hook of the host that we listen to."""
         return {
             "pre_api_request": self.pre_api_request,
             "post_llm_call": self.post_llm_call,
             "on_session_end": self.on_turn_end,
             "on_session_reset": self.on_session_reset,
+            "transform_llm_output": self.transform_llm_output,
         }
 
     def pre_api_request(self, **event: Any) -> None:
@@ -43,6 +45,13 @@ class Hooks:
         engine = self._engine(event)
         if engine is not None:
             engine.after_turn(event.get("conversation_history") or [])
+
+    def transform_llm_output(self, **event: Any) -> str | None:
+        """Adds to the answer, once, that nothing can be stored; None leaves it as it is."""
+        session_id = str(event.get("session_id") or "")
+        engine = self._runtime.live.of_hook(session_id)
+        news = self._runtime.health.take_news((engine and engine.session) or Session("", session_id))
+        return f"{event.get('response_text') or ''}\n\n{news}" if news else None
 
     def on_turn_end(self, **event: Any) -> None:
         """After every turn, without the list; of interest when the turn was cut short."""

@@ -45,6 +45,7 @@ class Outbox:
         self._thread: threading.Thread | None = None
         self._warned = False
         self._stuck = False
+        self._cause = ""
 
     def put(self, work: Callable[[], object]) -> Job:
         """Queues work and waits for it, the less the longer the database has been locked already."""
@@ -87,12 +88,13 @@ class Outbox:
         """Works a job off; False when it must be tried again."""
         try:
             job.work()
-        except (StoreBusy, StoreConflict, ServerAway):
-            self._stuck = True
+        except (StoreBusy, StoreConflict, ServerAway) as error:
+            self._stuck, self._cause = True, str(error)
             return False
         except Exception as error:  # noqa: BLE001 - told to whoever waits for the job
             job.error = error
         self._stuck = self._warned = False
+        self._cause = ""
         job.done.set()
         return True
 
@@ -100,6 +102,7 @@ class Outbox:
         if not self._warned:
             self._warned = True
             logger.warning(
-                "LCM: storing takes longer than usual (another writer's lock, a slow disk, or a server that is "
-                "away); the conversation goes on, and what was said is stored as soon as it can be"
+                "LCM: storing takes longer than usual (%s); the conversation goes on, and what was said is stored "
+                "as soon as it can be",
+                self._cause or "it is still being written, as on a first start or a slow disk",
             )

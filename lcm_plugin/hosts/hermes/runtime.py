@@ -11,12 +11,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from lcm_plugin.config.explain import masked
-from lcm_plugin.errors import StoreBusy, StoreError
+from lcm_plugin.errors import ConfigError, StoreBusy, StoreError
 from lcm_plugin.events import log_failure
 from lcm_plugin.hosts.hermes.completer import AuxiliaryCompleter
 from lcm_plugin.hosts.hermes.lanes import Lanes, LiveEngines
 from lcm_plugin.hosts.hermes.outbox import PATIENCE, Outbox
 from lcm_plugin.hosts.hermes.settings import hermes_config
+from lcm_plugin.maintenance.hook_health import HookHealth
+from lcm_plugin.types import Session
 
 if TYPE_CHECKING:
     from lcm_plugin.config import LcmConfig
@@ -62,6 +64,7 @@ class Runtime:
         self._opener: threading.Thread | None = None
         self._busy = False
         self._told: dict[str, float] = {}
+        self.health = HookHealth(self._health_settings, lambda: time.time_ns() // 1_000_000)
 
     def engine(self) -> Engine | None:
         """The core; None while it cannot be opened, which is logged once and tried again later.
@@ -125,6 +128,7 @@ class Runtime:
             self._failed(f"the database {masked(config.database_target)} cannot be used: {error}")
             return
         with self._lock:
+            engine.hook_health = self.health
             self._engine, self._busy, self.problem = engine, False, ""
         atexit.register(self.close)
 
@@ -142,6 +146,18 @@ class Runtime:
         if self.broken:
             self.broken, self.problem = False, ""
             logger.info("LCM works again; what was said meanwhile is stored.")
+
+    def note_turn(self, session: Session) -> None:
+        """A turn is over: counts it as failed while nothing can be stored."""
+        if self.problem and (self.broken or self._engine is None):
+            self.health.failed("turn", session, self.problem)
+        else:
+            self.health.works("turn", session)
+
+    def _health_settings(self) -> LcmConfig:
+        if self._config is None:
+            raise ConfigError(self.problem or "the settings are not read yet")
+        return self._config
 
     def _failed(self, why: str) -> None:
         now = time.monotonic()

@@ -10,9 +10,9 @@ class StatusTable(Transaction):
     """Totals from the running counters: no scan of messages."""
 
     def status(self) -> StoreStatus:
-        conversations, active, messages = self.one(
-            "SELECT count(*), count(*) FILTER (WHERE active), CAST(coalesce(sum(message_count), 0) AS bigint) "
-            "FROM conversations"
+        conversations, active, messages, last = self.one(
+            "SELECT count(*), count(*) FILTER (WHERE active), CAST(coalesce(sum(message_count), 0) AS bigint), "
+            "max(updated_at) FROM conversations"
         )
         depths = dict(self.all("SELECT depth, count(*) FROM summaries GROUP BY depth ORDER BY depth"))
-        return StoreStatus(self.location, self.size_bytes(), conversations, active, messages, depths)
+        return StoreStatus(self.location, self.size_bytes(), conversations, active, messages, depths, last)

@@ -180,3 +180,14 @@ def test_the_hosts_settings_reach_the_command_lcm(tmp_path: Path, monkeypatch: p
     for name, value in as_environment(config).items():
         monkeypatch.setenv(name, value)
     assert LcmConfig().model_dump() == config.model_dump()
+
+
+def test_after_three_turns_that_cannot_begin_the_user_is_told_once(tmp_path: Path, ticks: Ticks) -> None:
+    core = Core(LcmConfig(database=str(tmp_path)), monotonic=ticks)
+    told = []
+    for _ in range(5):
+        core.open(selected=True)
+        told.append(core.news(LANE))
+    core.close()
+    assert [bool(one) for one in told] == [False, False, True, False, False]
+    assert "turn failed 3 times in a row" in told[2]

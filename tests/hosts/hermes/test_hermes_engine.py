@@ -14,6 +14,7 @@ from fakes.answers import summary_of
 from fakes.validity import problems_of, text_of
 
 from lcm_plugin import CompletionRequest, CompletionResult, LcmConfig
+from lcm_plugin.hosts.hermes.commands import Commands
 from lcm_plugin.hosts.hermes.completer import AuxiliaryCompleter
 from lcm_plugin.hosts.hermes.engine import HermesEngine
 from lcm_plugin.hosts.hermes.hooks import Hooks
@@ -308,6 +309,18 @@ def test_a_database_that_cannot_be_used_is_told_once_and_changes_nothing(
     told = [r for r in caplog.records if "LCM is not working" in r.getMessage()]
     assert len(told) == 1
     assert "/proc/nowhere/lcm.db" in told[0].getMessage()
+
+
+def test_after_three_failed_turns_the_next_answer_says_so_once(make_runtime: Callable[..., Runtime]) -> None:
+    runtime = make_runtime(database="/proc/nowhere/lcm.db")
+    engine, hooks = agent(runtime), Hooks(runtime)
+    answers = []
+    for turns in range(1, 6):
+        answers.append(hooks.transform_llm_output(session_id="s1", response_text="Fine."))
+        engine.after_turn(talk(turns))
+    assert [bool(answer) for answer in answers] == [False, False, False, True, False]
+    assert str(answers[3]).startswith("Fine.\n\nLCM does not work here: turn failed 3 times in a row")
+    assert "turn failed 5 times in a row" in Commands(runtime).slash("status")
 
 
 def test_a_database_that_breaks_is_told_once_and_what_was_said_meanwhile_is_stored_in_the_end(

@@ -180,9 +180,9 @@ def registered(url: str) -> dict[str, Any]:
 
 def doctor(url: str) -> list[str]:
     """What the host check finds."""
-    from lcm_plugin.hosts.hermes.doctor import check_host
+    from lcm_plugin.hosts.doctor import Host, check_host
 
-    return [f"{finding.severity} {finding.code}" for finding in check_host()]
+    return [f"{finding.severity} {finding.code}" for finding in check_host(Host.HERMES)]
 
 
 def skills(url: str) -> list[str]:

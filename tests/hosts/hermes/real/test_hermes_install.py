@@ -86,7 +86,7 @@ def test_registering_opens_and_writes_nothing(world: Make) -> None:
 
 
 def test_doctor_says_that_everything_is_in_place(world: Make) -> None:
-    assert world().scenario("doctor") == ["info hermes.active"]
+    assert world().scenario("doctor") == ["info hermes.store", "info hermes.active"]
 
 
 def test_doctor_and_the_log_say_loudly_that_the_host_selected_another_engine(world: Make) -> None:
