@@ -54,6 +54,7 @@ MEANINGS: Mapping[str, str] = {
     "compaction.overflow_persists": "a provider refused a context as too long, and nothing could be compacted",
     "compaction.failed": "the database stood in the way of a compaction",
     "compaction.not_recorded": "a compaction could not be recorded as owed; it was started all the same",
+    "compaction.undone": "a person took a compaction back",
     "summary.rejected": "a model's summary was not accepted",
     "summary.failed": "a model wrote no summary",
     "summary.fallback": "a summary was extracted, since no model wrote one",

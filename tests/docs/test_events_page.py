@@ -11,7 +11,7 @@ from lcm_plugin.events import LOG_FIELDS, MEANINGS
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "observability.md").read_text(encoding="utf-8")
 AREAS = "|".join(sorted({name.partition(".")[0] for name in MEANINGS}))
-FILES = {"model.onnx"}
+NO_EVENTS = {"model.onnx", "file.filename", "tokens.input", "tokens.output"}
 NAME = re.compile(rf"(?:{AREAS})\.[a-z_]+")
 
 
@@ -31,7 +31,7 @@ def emitted() -> set[str]:
             and isinstance(node.value, str)
             and id(node) not in docs
             and NAME.fullmatch(node.value)
-            and node.value not in FILES
+            and node.value not in NO_EVENTS
         }
     return found
 
