@@ -53,14 +53,15 @@ from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Conversation
 from lcm_plugin.types import Context, Message, RunPosition
 
-_STEPS = 20
+_STEPS = 13
 _LEAST_STEPPED = 2_048
-_GRAINS = 8
+_GRAINS = 16
 _ATTEMPTS = 8
 _CONTEXTS = 16
 _FAR = 1_024
 _PLANS = 8
 _SLACK = 8
+_LEAST_OPENINGS = 128
 _EVERYTHING = 1 << 62
 
 
@@ -219,6 +220,7 @@ class _Assembly:
         self, newest: Rendered | None, needed: int, step: int, budget: int, most: int
     ) -> _Draft | None:
         """A draft whose planned part keeps within ``most`` tokens; None when even the least form does not."""
+        budget -= min(OPENING_TOKENS, max(0, budget) // _LEAST_OPENINGS)
         for _ in range(_ATTEMPTS):
             choice = self._plan(step, budget, newest, needed)
             if not choice.fits:
@@ -435,7 +437,7 @@ def _step(budget: int, room: int) -> int:
     same when a host's overhead changes a little.
     """
     step = budget // _STEPS if budget >= _LEAST_STEPPED else 0
-    while _STEPS * step > max(room, 0) * 5 // 4:
+    while _STEPS * step > max(room, 0) * 17 // 16:
         step //= 2
     return step
 

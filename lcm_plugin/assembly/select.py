@@ -20,7 +20,7 @@ from lcm_plugin.assembly.stubs import LEAST_TOKENS, STUB_TOKENS
 _EARLIER_SHARE = 1 / 4
 _NEWEST_SHARE = 1 / 2
 _ROUNDS = 8
-_FULL = 1 / 64
+_FULL = 1 / 128
 _LEAST_FILLED = 32
 
 Unit = list[Rendered]

@@ -58,7 +58,7 @@ def leading_run(
     if not run:
         return None
     identities = {place: incoming[place].identity for place in run}
-    stored = _stored(reader, conversation, list(identities.values())) if mode != "all" else {}
+    stored = _stored(reader, conversation, list(identities.values()), mode) if mode != "all" else {}
     seqs: dict[int, int] = {}
     new: dict[int, int] = {}
     for place, identity in identities.items():
@@ -98,11 +98,19 @@ def put_in_force(writer: Writer, conversation: Conversation, seqs: Sequence[int]
     writer.set_instructions(here, seqs, now)
 
 
-def _stored(reader: Reader, conversation: Conversation | None, identities: Sequence[int]) -> dict[int, int]:
-    """The rows of stored instructions by identity: one in force if there is one, else the newest."""
+def _stored(
+    reader: Reader, conversation: Conversation | None, identities: Sequence[int], mode: IngestMode
+) -> dict[int, int]:
+    """The rows of stored instructions by identity: one in force if there is one, else the newest.
+
+    One that a delta brought further on in the talk stays a part of the talk; a whole list may have lost what
+    stood before it.
+    """
     if conversation is None:
         return {}
     heads = reader.heads_with_identity(conversation.conversation_id, identities, limit=_MOST_ROWS)
     rows = [head for head in heads if is_instruction(head.role) and head.withdrawn_at is None]
+    if mode == "append":
+        rows = [head for head in rows if head.hidden or head.seq in conversation.instruction_seqs]
     rows.sort(key=lambda head: (head.seq in conversation.instruction_seqs, head.seq))
     return {head.identity: head.seq for head in rows}

@@ -223,3 +223,13 @@ def test_no_instruction_is_ever_missing(engine: Engine, store_kind: str) -> None
         assert not any(is_notice(str(message["content"])) for message in shown)
 
     holds()
+
+
+def test_an_instruction_of_the_talk_outlives_a_run_that_says_the_same(
+    engine: Engine, session: Session
+) -> None:
+    engine.ingest(session, [user("then"), M])
+    engine.ingest(session, [M, user("with rules")])
+    engine.ingest(session, [P, user("with others")])
+    shown = engine.assemble(session, 8_000).messages
+    assert shown == [P, user("then"), M, user("with rules"), user("with others")]
