@@ -7,9 +7,14 @@ any of these joins here; it is kept weakly. gunicorn and multiprocessing fork in
 from __future__ import annotations
 
 import os
+import threading
 import weakref
-from typing import Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
 
+_LOCKS: dict[type, Callable[[], Any]] = {
+    type(new()): new for new in (threading.Lock, threading.RLock, threading.Condition)
+}
 _joined: weakref.WeakSet[Forkable] = weakref.WeakSet()
 
 
@@ -26,14 +31,20 @@ class Forkable(Protocol):
         """In the new process, which has one thread."""
 
 
-class OnlyLocks:
-    """A `Forkable` that only needs new locks in the child."""
+class FreshLocks:
+    """A `Forkable` whose attributes that are locks are new ones in the child."""
 
     def before_fork(self) -> None:
         """Nothing."""
 
     def after_fork_in_parent(self) -> None:
         """Nothing."""
+
+    def after_fork_in_child(self) -> None:
+        """New locks: a thread that is not here may have held the old ones."""
+        for name, value in list(vars(self).items()):
+            if (new := _LOCKS.get(type(value))) is not None:
+                setattr(self, name, new())
 
 
 def join(member: Forkable) -> None:

@@ -49,7 +49,7 @@ logger = logging.getLogger("lcm_plugin")
 _T = TypeVar("_T")
 
 
-class LcmPlugin(forks.OnlyLocks):
+class LcmPlugin(forks.FreshLocks):
     """An object to register with a `pluggy.PluginManager` of project ``lcm``.
 
     ``config`` defaults to environment, settings file and defaults, read at the first hook call. ``completer`` is the
@@ -76,10 +76,6 @@ class LcmPlugin(forks.OnlyLocks):
         if engine is not None:
             engine.subscribe(self._tell_host)
         forks.join(self)
-
-    def after_fork_in_child(self) -> None:
-        """A new lock: another thread may have been opening the engine."""
-        self._opening = threading.Lock()
 
     @property
     def engine(self) -> Engine:

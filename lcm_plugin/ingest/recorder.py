@@ -79,7 +79,7 @@ class _Lane:
         self.waiting = [one for one in self.waiting if one is not batch]
 
 
-class Recorder(forks.OnlyLocks):
+class Recorder(forks.FreshLocks):
     """Hands messages to an engine, in order, once. Thread-safe.
 
     ``settings`` gives the settings, which name the file and the secrets that must not get into it; ``tell`` hears
@@ -97,7 +97,7 @@ class Recorder(forks.OnlyLocks):
 
     def after_fork_in_child(self) -> None:
         """New locks; what waits is the parent's to store."""
-        self._lock = threading.Lock()
+        super().after_fork_in_child()
         for lane in self._lanes.values():
             lane.lock, lane.waiting, lane.in_file = threading.RLock(), [], False
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pluggy
 
 from lcm_plugin.events import Event
+from lcm_plugin.forks import FreshLocks, join
 from lcm_plugin.hookspecs import hookimpl
 from lcm_plugin.hosts.bub.tape import Entry, unseen
 from lcm_plugin.maintenance.hook_health import EVERYWHERE
@@ -33,7 +34,7 @@ _TURN = "turn"
 _T = TypeVar("_T")
 
 
-class Core:
+class Core(FreshLocks):
     """One engine for all sessions of this process. Making it opens nothing. Thread-safe; never raises."""
 
     def __init__(
@@ -49,6 +50,7 @@ class Core:
         self._paused_until = float("-inf")
         self._faults: set[str] = set()
         self._lock = threading.Lock()
+        join(self)
         self._seen: set[Session] = set()
         self._behind: set[str] = set()
         self._owed_resets: set[Session] = set()

@@ -7,16 +7,19 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
+from lcm_plugin.forks import FreshLocks, join
+
 _KEPT = 32
 
 
-class Overhead:
+class Overhead(FreshLocks):
     """Counts each prompt and each set of tools once. Thread-safe. ``count`` gives the tokens of a value."""
 
     def __init__(self, count: Callable[[Any], int]) -> None:
         self._count = count
         self._counted: OrderedDict[Hashable, int] = OrderedDict()
         self._lock = threading.Lock()
+        join(self)
 
     def of(self, request: Any, state: Mapping[str, Any]) -> int:
         """The tokens of a request's system messages and offered tools."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lcm_plugin.errors import ModelError, ModelUnavailable
+from lcm_plugin.forks import FreshLocks, join
 from lcm_plugin.hosts.model_errors import model_error
 from lcm_plugin.messages.usage import usage_of
 from lcm_plugin.types import CompletionRequest, CompletionResult
@@ -14,7 +15,7 @@ from lcm_plugin.types import CompletionRequest, CompletionResult
 TASK = "compression"
 
 
-class AuxiliaryCompleter:
+class AuxiliaryCompleter(FreshLocks):
     """Answers with ``agent.auxiliary_client.call_llm``, under the host's task ``compression``.
 
     So ``auxiliary.compression.*`` of the host's config.yaml picks the model; without it the model of
@@ -23,6 +24,7 @@ class AuxiliaryCompleter:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        join(self)
         self._runtime: dict[str, Any] = {}
 
     def use_runtime(self, runtime: Mapping[str, Any]) -> None:

@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from lcm_plugin.forks import FreshLocks, join
 from lcm_plugin.types import Session
 
 if TYPE_CHECKING:
@@ -19,13 +20,14 @@ if TYPE_CHECKING:
 _MAX_CHAIN = 100
 
 
-class Lanes:
+class Lanes(FreshLocks):
     """Session ids and their keys. ``stored_key`` asks the store for the key of an id it has seen."""
 
     def __init__(self, stored_key: Callable[[str], str | None]) -> None:
         self._stored_key = stored_key
         self._keys: dict[str, str] = {}
         self._lock = threading.Lock()
+        join(self)
 
     def continue_as(self, old_id: str, new_id: str) -> None:
         """A compaction renamed a session: the new id goes on in the old one's lane."""
@@ -88,7 +90,7 @@ def _compacted_from(session_db: Any, session_id: str) -> str | None:
     return str(parent) if (get(parent) or {}).get("end_reason") == "compression" else None
 
 
-class LiveEngines:
+class LiveEngines(FreshLocks):
     """The engines of the agents that are alive, by the session they are bound to, newest last.
 
     The host copies the registered engine for each agent, and its hooks name only a session. ``enter``
@@ -99,6 +101,7 @@ class LiveEngines:
     def __init__(self) -> None:
         self._engines: weakref.WeakSet[HermesEngine] = weakref.WeakSet()
         self._lock = threading.Lock()
+        join(self)
         self._local = threading.local()
 
     def add(self, engine: HermesEngine) -> None:

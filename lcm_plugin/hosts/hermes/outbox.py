@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from lcm_plugin.errors import ServerAway, StoreBusy, StoreConflict
+from lcm_plugin.forks import FreshLocks, join
 
 logger = logging.getLogger("lcm_plugin.hermes")
 
@@ -35,7 +36,7 @@ class Job:
         return self.done.is_set() and self.error is None
 
 
-class Outbox:
+class Outbox(FreshLocks):
     """One line of jobs and one thread that works them off in order, started when it is needed."""
 
     def __init__(self, patience: float = PATIENCE) -> None:
@@ -46,6 +47,12 @@ class Outbox:
         self._warned = False
         self._stuck = False
         self._cause = ""
+        join(self)
+
+    def after_fork_in_child(self) -> None:
+        """A new line: what waits is the parent's to store."""
+        super().after_fork_in_child()
+        self._jobs, self._thread, self._stuck = deque(), None, False
 
     def put(self, work: Callable[[], object]) -> Job:
         """Queues work and waits for it, the less the longer the database has been locked already."""

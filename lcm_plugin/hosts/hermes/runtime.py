@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from lcm_plugin.config.explain import masked
 from lcm_plugin.errors import ConfigError, StoreBusy, StoreError
 from lcm_plugin.events import log_failure
+from lcm_plugin.forks import FreshLocks, join
 from lcm_plugin.hosts.hermes.completer import AuxiliaryCompleter
 from lcm_plugin.hosts.hermes.lanes import Lanes, LiveEngines
 from lcm_plugin.hosts.hermes.outbox import PATIENCE, Outbox
@@ -34,7 +35,7 @@ _BRIEF = 0.05
 _EXIT_SECONDS = 5.0
 
 
-class Runtime:
+class Runtime(FreshLocks):
     """What the host's copies of the engine share. Making one opens and writes nothing.
 
     ``patience`` is how many seconds a hook may wait for the database. ``broken``: the newest list could not
@@ -60,6 +61,7 @@ class Runtime:
         self._config: LcmConfig | None = None
         self._engine: Engine | None = None
         self._lock = threading.RLock()
+        join(self)
         self._retry_at = 0.0
         self._opener: threading.Thread | None = None
         self._busy = False
@@ -181,11 +183,12 @@ class Runtime:
             return reader.session_key_of(session_id)
 
 
-class Times:
+class Times(FreshLocks):
     """How long the host waited for us, in seconds, and over how many turns."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        join(self)
         self.by_hook: dict[str, float] = {}
         self.turns = 0
 

@@ -7,6 +7,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from lcm_plugin.errors import ModelUnavailable
+from lcm_plugin.forks import FreshLocks, join
 from lcm_plugin.hosts.langchain.messages import from_core
 from lcm_plugin.hosts.model_errors import model_error
 from lcm_plugin.messages.usage import usage_of
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import AIMessage
 
 
-class ChatModelCompleter:
+class ChatModelCompleter(FreshLocks):
     """Answers with the chat model that was used last. Raises the package's model errors. Thread-safe.
 
     Neither temperature nor length is passed on: providers name them differently or refuse them, and every
@@ -26,6 +27,7 @@ class ChatModelCompleter:
 
     def __init__(self, model: BaseChatModel | None = None) -> None:
         self._lock = threading.Lock()
+        join(self)
         self._fixed = model is not None
         self._model = model
 

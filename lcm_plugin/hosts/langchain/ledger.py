@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import BaseMessage
 
+from lcm_plugin.forks import FreshLocks, join
 from lcm_plugin.hosts.langchain.messages import HOST, role_of, to_core
 from lcm_plugin.types import HOST_DATA, Message, Session
 
@@ -30,11 +31,12 @@ _LOOK_BACK = 512
 _NOT_SAID = frozenset({"cache_control", "index"})
 
 
-class Ledger:
+class Ledger(FreshLocks):
     """Stores what is new in the states of many threads. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        join(self)
         self._threads: OrderedDict[str, _Thread] = OrderedDict()
 
     def store(self, engine: Engine, session: Session, messages: Sequence[BaseMessage]) -> None:
@@ -48,11 +50,12 @@ class Ledger:
             thread.store(engine, messages)
 
 
-class _Thread:
+class _Thread(FreshLocks):
     """One thread: what this process knows to be stored, by message id, with a mark of its content."""
 
     def __init__(self, session: Session) -> None:
         self.lock = threading.Lock()
+        join(self)
         self._session = session
         self._marks: dict[str, int | None] = {}
         self._last: str | None = None

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from lcm_plugin.errors import InputError
+from lcm_plugin.forks import FreshLocks, join
 from lcm_plugin.hosts.mcp.sessions import describe_sessions
 from lcm_plugin.hosts.mcp.tools import STATUS, Offered, offered
 from lcm_plugin.sessions.globs import matches
@@ -20,7 +21,7 @@ _READER = Session("lcm")
 _MOST_SESSIONS = 200
 
 
-class History:
+class History(FreshLocks):
     """Answers the tools. Thread-safe.
 
     ``session`` is a session key, a session id, a conversation's number or a glob for one key; None for the
@@ -34,6 +35,7 @@ class History:
         self._session = session
         self._write = write
         self._opening = threading.Lock()
+        join(self)
         self._engine: Engine | None = None
 
     @property

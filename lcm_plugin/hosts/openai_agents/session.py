@@ -16,6 +16,7 @@ from agents import Model, ModelProvider, MultiProvider, RunConfig
 from agents.memory import SessionABC
 
 from lcm_plugin.compaction.overflow import is_shorter, refusal_of
+from lcm_plugin.forks import FreshLocks, join
 from lcm_plugin.hosts.openai_agents.items import Item, call_of, is_output, to_core
 from lcm_plugin.hosts.openai_agents.journal import LiveRow, live_rows, newest_items, record_items, take_back
 from lcm_plugin.hosts.openai_agents.models import FittingModel, FittingModels
@@ -39,7 +40,7 @@ _HARD_SHARE = 0.95
 _UNMEASURED = 4_000
 
 
-class LcmSession(SessionABC):  # type: ignore[misc, unused-ignore]
+class LcmSession(FreshLocks, SessionABC):  # type: ignore[misc, unused-ignore]
     """One conversation. Sessions may share an open ``engine``; else each opens its own on first use.
 
     ``window`` is the model's context size in tokens (128,000 when not told), ``overhead_tokens`` what goes
@@ -75,6 +76,7 @@ class LcmSession(SessionABC):  # type: ignore[misc, unused-ignore]
         self._measured_overhead = _UNMEASURED
         self._model = model
         self._writing = threading.Lock()
+        join(self)
 
     # the SDK's protocol
 

@@ -13,6 +13,7 @@ from concurrent.futures import CancelledError, TimeoutError
 from typing import TYPE_CHECKING, Any
 
 from lcm_plugin.errors import ModelTimeout, ModelUnavailable
+from lcm_plugin.forks import FreshLocks, join
 from lcm_plugin.hosts.model_errors import model_error
 from lcm_plugin.hosts.pydantic_ai.content import dumps
 from lcm_plugin.hosts.pydantic_ai.messages import from_core
@@ -26,14 +27,20 @@ if TYPE_CHECKING:
 NOTHING_ASKED_YET = "the agent has not called its model yet"
 
 
-class ModelCompleter:
+class ModelCompleter(FreshLocks):
     """Answers with ``model``, or without one with the model that the agent called last. Thread-safe."""
 
     def __init__(self, model: Model | str | None = None) -> None:
         self._lock = threading.Lock()
+        join(self)
         self._model = model
         self._is_own = model is not None
         self._loop: asyncio.AbstractEventLoop | None = None
+
+    def after_fork_in_child(self) -> None:
+        """No event loop runs here yet."""
+        super().after_fork_in_child()
+        self._loop = None
 
     def use(self, model: Model) -> None:
         """The agent calls this model, in the running loop. A model given at the beginning stays."""

@@ -13,6 +13,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from lcm_plugin.forks import FreshLocks, join
 from lcm_plugin.hosts.pydantic_ai.content import HOST, dumps
 from lcm_plugin.hosts.pydantic_ai.messages import INSTRUCTIONS_ID, dump, instructions_id, to_core
 from lcm_plugin.messages.blocks import text_of
@@ -26,11 +27,12 @@ _SESSIONS = 64
 _ANCHORS = 8
 
 
-class Recorders:
+class Recorders(FreshLocks):
     """One recorder for each session, so that a history handed over run after run is looked at once. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        join(self)
         self._of: OrderedDict[str, Recorder] = OrderedDict()
 
     def of(self, session_key: str) -> Recorder:
@@ -48,11 +50,12 @@ class Recorders:
             self._of.clear()
 
 
-class Recorder:
+class Recorder(FreshLocks):
     """Finds the new messages in the histories of one session. Hold its ``lock`` from `listing` to `stored`."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
+        join(self)
         self._stored: set[str] = set()
         self._last = ""
         self._instructions: set[str] = set()
