@@ -24,7 +24,7 @@ EVERYWHERE = Session("")
 _MOST_TEXT = 400
 
 
-class HookHealth(forks.OnlyLocks):
+class HookHealth(forks.FreshLocks):
     """Counts the failures of hooks, in the file beside the database, and in memory while that cannot be written.
 
     Thread-safe. A call that works costs one ``stat``.
@@ -40,10 +40,6 @@ class HookHealth(forks.OnlyLocks):
         self._told: set[tuple[str, str]] = set()
         self._owed: dict[str, HookFailure] = {}
         forks.join(self)
-
-    def after_fork_in_child(self) -> None:
-        """A new lock."""
-        self._lock = threading.Lock()
 
     def failed(self, hook: str, session: Session, error: BaseException | str) -> HookFailure:
         """Counts a failure and returns it with the number of those in a row."""
