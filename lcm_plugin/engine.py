@@ -167,7 +167,8 @@ class Engine:
     ) -> IngestReport:
         """Stores what is new of a host's delta (``append``) or whole list (``sync``), all or nothing.
 
-        With ``all`` every message is new. Raises `InputError` naming the message that cannot be stored.
+        With ``whole`` nothing follows the list's last message: what is stored behind it is taken back. With ``all``
+        every message is new. Raises `InputError` naming the message that cannot be stored.
         """
         self._check_open()
         access = self.access(session)

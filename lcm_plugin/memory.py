@@ -87,7 +87,7 @@ class Memory:
         and is in the list again stands again.
         """
         said = [{"role": "user", "content": one} if isinstance(one, str) else one for one in messages]
-        return self.engine.ingest(self.session, said, "sync").stored
+        return self.engine.ingest(self.session, said, "whole").stored
 
     @property
     def tools(self) -> list[dict[str, Any]]:

@@ -30,6 +30,7 @@ from lcm_plugin.sessions.subagents import PARENT_KEY
 from lcm_plugin.store.retry import retry_lost
 from lcm_plugin.turns import turn_budget, with_live_copies
 from lcm_plugin.types import (
+    LIST_MODES,
     CommandResult,
     CompactionDecision,
     Completer,
@@ -404,7 +405,7 @@ def _begin(engine: Engine, turn: Turn) -> None:
 
 def _own_list(turn: Turn) -> Context | None:
     """The host's own list; None for a delta, which is no context: the host goes on with what it has."""
-    if turn.mode != "sync":
+    if turn.mode not in LIST_MODES:
         return None
     own: list[Message] = list(turn.messages)
     return Context(own, rough_size(own) // 4)

@@ -14,7 +14,7 @@ from lcm_plugin.messages.convert import as_message
 from lcm_plugin.messages.identity import identity_of
 from lcm_plugin.messages.markup import is_notice, plain_text, summary_id_of
 from lcm_plugin.messages.validate import validate
-from lcm_plugin.types import Context, Message, Turn
+from lcm_plugin.types import LIST_MODES, Context, Message, Turn
 
 
 def turn_budget(turn: Turn) -> int | None:
@@ -29,7 +29,7 @@ def with_live_copies(context: Context, turn: Turn, count: Callable[[Any], int], 
     message only when it is the same one, when providers take it, and while the whole stays within
     ``limit`` tokens.
     """
-    if turn.mode != "sync" or context.over_budget or not context.messages:
+    if turn.mode not in LIST_MODES or context.over_budget or not context.messages:
         return context
     pairs = _instructions(context.messages, turn.messages)
     pairs += _live_turn(context.messages, _since_newest_request(turn.messages))

@@ -12,7 +12,9 @@ from enum import StrEnum
 from typing import Any, Literal, TypeAlias
 
 Message: TypeAlias = dict[str, Any]
-IngestMode: TypeAlias = Literal["append", "sync", "all"]
+IngestMode: TypeAlias = Literal["append", "sync", "whole", "all"]
+LIST_MODES = ("sync", "whole")
+"""The modes of a host that hands over its whole list, not only what is new in it."""
 ItemKind: TypeAlias = Literal["message", "summary"]
 
 HOST_DATA = "host_data"
@@ -69,7 +71,9 @@ class RunPosition:
 class Turn:
     """What a host tells at a turn's two ends.
 
-    ``mode`` says what ``messages`` is: ``sync`` the host's whole list, ``append`` what is new in it.
+    ``mode`` says what ``messages`` is: ``sync`` the host's whole list, ``whole`` the same when nothing follows its last
+    message (what is stored behind it is taken back), ``append`` what is new in it, ``all`` the same without a look for
+    messages that come again.
     ``window`` is the model's context size; ``overhead_tokens`` is what the host adds itself
     (system prompt, tool schemas). ``usage`` belongs to the turn's last model call, and ``sent`` is that call's
     `Context.sent`; without it the newest context of the session is taken for what was sent.

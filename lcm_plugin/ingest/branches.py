@@ -36,12 +36,14 @@ class Ground:
 
     ``next_seq`` is where the next row goes, ``first`` the seq of the first talk that stands, None when it lies
     too far back. ``root`` is the seq behind which this run's lists began, None for a run without earlier lists.
+    ``ends``: the host says that nothing follows the list's last message.
     """
 
     next_seq: int
     first: int | None
     root: int | None
     rows_after: RowsAfter
+    ends: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,7 @@ def follow_list(items: Sequence[Incoming], alignment: Alignment, ground: Ground)
         return path.branch((), ())
     path.walk()
     restored = path.restored()
-    if not path.goes_on and not restored:
+    if not path.goes_on and not restored and not ground.ends:
         return path.branch((), ())
     if not path.is_trusted:
         return Branch(alignment.new)

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import get_args
 
 from lcm_plugin.errors import InputError, OutcomeUnknown, StoreError
 from lcm_plugin.events import EventBus
@@ -74,8 +75,8 @@ class Ingestor:
         After that one, handing the same messages over again stores them once. A message that cannot be stored
         as it is becomes a broken record, and the others are stored.
         """
-        if mode not in ("append", "sync", "all"):
-            raise InputError(f"mode must be 'append', 'sync' or 'all', not {mode!r}")
+        if mode not in get_args(IngestMode):
+            raise InputError(f"mode must be one of {', '.join(get_args(IngestMode))}, not {mode!r}")
         batch = self._intake.take(messages)
         if not batch.taken:
             why = "only host notes were handed over" if messages else "nothing was handed over"

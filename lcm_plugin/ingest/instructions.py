@@ -14,7 +14,7 @@ from lcm_plugin.ingest.matching import Incoming
 from lcm_plugin.messages.blocks import is_instruction
 from lcm_plugin.store.protocol import Reader, Writer
 from lcm_plugin.store.records import Conversation
-from lcm_plugin.types import IngestMode
+from lcm_plugin.types import LIST_MODES, IngestMode
 
 _MOST_ROWS = 1_024
 
@@ -67,7 +67,7 @@ def leading_run(
         else:
             new.setdefault(identity, place)
     kept: tuple[int, ...] = ()
-    if mode != "sync" and conversation and length == len(spoken):
+    if mode not in LIST_MODES and conversation and length == len(spoken):
         in_force = conversation.instruction_seqs
         kept = in_force if conversation.next_seq - 1 in in_force else ()
     return Leading(seqs, tuple(new.values()), kept)

@@ -27,7 +27,7 @@ from lcm_plugin.messages.markup import is_notice, plain_text, stub_id_of, summar
 from lcm_plugin.messages.parts import rebuild
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Conversation, MessageHead
-from lcm_plugin.types import IngestMode, Message, RunPosition, Session
+from lcm_plugin.types import LIST_MODES, IngestMode, Message, RunPosition, Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class Planner:
         new = set(plan.new)
         if seen.stored:
             return replace(plan, new=sorted(new - seen.places), settled=len(seen.places))
-        if mode != "sync":
+        if mode not in LIST_MODES:
             # They were new when they could not be stored, however alike the stored end is.
             new |= seen.places
         return replace(plan, new=sorted(new))
@@ -119,7 +119,7 @@ class Planner:
 
     def _compare(self, reader: Reader, session: Session, incoming: list[Incoming], mode: IngestMode) -> Plan:
         refers = any(item.refers for item in incoming)
-        window = len(incoming) + (WINDOW_SLACK if mode == "sync" or refers else 0)
+        window = len(incoming) + (WINDOW_SLACK if mode in LIST_MODES or refers else 0)
         past = past_of(reader, session, window)
         if mode == "all":
             leading = leading_run(reader, past.conversation, incoming, mode)
@@ -136,7 +136,7 @@ class Planner:
                 return Plan([], past.conversation)
             new = with_leading(new_in_delta(incoming, past.stored, known_ids), leading, past.conversation)
             return replace(_appended(new, incoming, past), leading=leading)
-        return self._compare_list(reader, session, incoming, past, known_ids, leading)
+        return self._compare_list(reader, session, incoming, past, known_ids, leading, mode == "whole")
 
     def _compare_list(
         self,
@@ -146,6 +146,7 @@ class Planner:
         past: Past,
         known_ids: set[str],
         leading: Leading | None,
+        ends: bool,
     ) -> Plan:
         """What a whole list adds, takes back and brings back."""
         conversation = past.conversation
@@ -184,6 +185,7 @@ class Planner:
             past.first_talk,
             root,
             lambda seq: [row for row in reader.heads_after(here, seq) if row.seq >= since],
+            ends,
         )
         branch = follow_list(given, alignment, ground)
         new = with_leading([index + skipped for index in branch.new], leading, conversation)

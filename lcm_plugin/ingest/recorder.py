@@ -25,7 +25,7 @@ from lcm_plugin.ingest.redaction import Redactor
 from lcm_plugin.messages.convert import NoMessage, as_message, rough_size
 from lcm_plugin.store.side_file import side_path
 from lcm_plugin.store.waiting import WaitingFile, lane_of
-from lcm_plugin.types import IngestMode, IngestReport, Session
+from lcm_plugin.types import LIST_MODES, IngestMode, IngestReport, Session
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
@@ -68,7 +68,7 @@ class _Lane:
 
     def deltas(self) -> list[_Batch]:
         """What waits and does not come again by itself."""
-        return [one for one in self.waiting if one.mode != "sync"]
+        return [one for one in self.waiting if one.mode not in LIST_MODES]
 
     def drop(self, batch: _Batch) -> None:
         """A batch does not wait any longer and is not stored: its messages are new when they come again."""
@@ -143,8 +143,8 @@ class Recorder(forks.FreshLocks):
             self._to_file(lane, lane.waiting)
 
     def _taken(self, lane: _Lane, session: Session, messages: Iterable[Any], mode: IngestMode) -> _Batch:
-        if mode == "sync":
-            lane.waiting = [one for one in lane.waiting if one.mode != "sync"]
+        if mode in LIST_MODES:
+            lane.waiting = [one for one in lane.waiting if one.mode not in LIST_MODES]
             batch = _Batch(session, mode, list(messages))
         else:
             batch = _Batch(session, mode, lane.fresh(messages))
@@ -204,7 +204,7 @@ class Recorder(forks.FreshLocks):
 
     def _keep(self, lane: _Lane, batch: _Batch) -> None:
         """A delta that could not be stored goes to the file, or stays in memory as far as there is room."""
-        if not batch.messages or batch.mode == "sync":
+        if not batch.messages or batch.mode in LIST_MODES:
             return
         self._to_file(lane, lane.deltas())
         kept = lane.deltas()

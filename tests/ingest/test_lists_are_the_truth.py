@@ -142,6 +142,22 @@ def test_a_list_that_is_shorter_at_the_front_takes_nothing_back(
     assert shown(engine, session) == [*texts(talk), "And now?"]
 
 
+@pytest.mark.parametrize("end", [1, 2, 5, 18])
+def test_a_shorter_list_that_is_whole_takes_the_rest_back(engine: Engine, session: Session, end: int) -> None:
+    talk = long_talk(10)
+    engine.ingest(session, talk, "sync")
+    report = engine.ingest(session, talk[:end], "whole")
+    assert (report.stored, report.withdrawn) == (0, 20 - end)
+    assert shown(engine, session) == texts(talk[:end])
+    on = [*talk[:end], user("On from here, with something new.")]
+    assert engine.ingest(session, on, "sync").stored == 1
+    assert shown(engine, session) == texts(on)
+    assert engine.ingest(session, talk, "whole").brought_back == 20 - end
+    assert shown(engine, session) == texts(talk)
+    assert len(engine.messages(session)) == 21
+    assert engine.check().findings == ()
+
+
 @pytest.mark.parametrize("end", [2, 5, 19])
 def test_a_stale_list_takes_nothing_back(engine: Engine, session: Session, end: int) -> None:
     talk = long_talk(10)

@@ -27,7 +27,7 @@ from lcm_plugin.hosts.hermes.seen import SeenList
 from lcm_plugin.hosts.hermes.settings import profile_name
 from lcm_plugin.hosts.hermes.shrink import Shrinker
 from lcm_plugin.sessions.access import Access
-from lcm_plugin.types import Message, Session
+from lcm_plugin.types import IngestMode, IngestReport, Message, Session
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
@@ -144,7 +144,7 @@ class HermesEngine(Counters):
             self.store(messages)
             engine = self.runtime.engine()
             if engine is not None:
-                self._guarded(lambda: self.shrinker.learn(request, engine))
+                self._guarded(lambda: self.shrinker.before_request(request, engine, self.seen.listing))
 
     def after_turn(self, messages: Sequence[Any]) -> None:
         """After a turn: stores it and lets the core start the compaction that is due."""
@@ -167,9 +167,13 @@ class HermesEngine(Counters):
         if not usage:
             return
         prompt = self._count(usage)
-        engine = self.runtime.engine()
-        if engine is not None:
-            self._guarded(lambda: self.shrinker.calibrate(engine, self.seen.listing, prompt))
+        engine, session = self.runtime.engine(), self._guarded(lambda: self.session)
+        if engine is not None and session is not None:
+            self._guarded(lambda: self.shrinker.answered(engine, session, prompt))
+
+    def refused(self, error: str) -> None:
+        """The provider refused a request as too long; the host calls `compress` next."""
+        self.shrinker.refused(error)
 
     # compaction
 
@@ -229,7 +233,7 @@ class HermesEngine(Counters):
     def _compress(
         self, messages: list[Message], tokens: int, focus: str | None, force: bool
     ) -> list[Message] | None:
-        job = self.store(messages)
+        job = self.store(messages, "whole" if force and self._is_all_of(messages) else "sync")
         engine, session = self.runtime.engine(), self._guarded(lambda: self.session)
         if job is not None and not job.stored and not self.runtime.broken:
             self._reset_outcome(aborted=f"not stored: {job.error or 'the database is locked'}")
@@ -238,8 +242,8 @@ class HermesEngine(Counters):
             return self._host.compress(self, messages, tokens, focus, force)
         if job is None:
             return None
-        self.shrinker.calibrate(engine, self.seen.listing, tokens)
-        shrunk = self.shrinker.shrink(engine, session, self.seen.listing, focus, force)
+        run = job.result.run if isinstance(job.result, IngestReport) else None
+        shrunk = self.shrinker.shrink(engine, session, self.seen.listing, run, focus, force)
         self._last_summary_error = shrunk.trouble or None
         return shrunk.messages
 
@@ -327,7 +331,7 @@ class HermesEngine(Counters):
 
     # inside
 
-    def store(self, messages: Sequence[Any]) -> Job | None:
+    def store(self, messages: Sequence[Any], mode: IngestMode = "sync") -> Job | None:
         """Hands the list over to be stored and waits a moment; None when nothing can be stored."""
         listing = self.seen.look(messages)
         if not listing or not self._session_id or not self._can_be_stored():
@@ -335,7 +339,7 @@ class HermesEngine(Counters):
         session = self._guarded(lambda: self.session)
         if session is None:
             return None
-        job = self.runtime.outbox.put(lambda: self._ingest(session, listing))
+        job = self.runtime.outbox.put(lambda: self._ingest(session, listing, mode))
         if job.error is not None:
             self.runtime.failed(job.error)
         elif job.stored:
@@ -346,12 +350,19 @@ class HermesEngine(Counters):
         engine = self.runtime.engine()
         return self.runtime.locked if engine is None else engine.config.enabled
 
-    def _ingest(self, session: Session, listing: list[Message]) -> None:
+    def _ingest(self, session: Session, listing: list[Message], mode: IngestMode) -> IngestReport:
         engine = self.runtime.engine()
         if engine is None:
             raise StoreBusy(self.runtime.problem or "the database is still being opened")
         known = self.runtime.stored_key(str(session.id)) is not None
-        engine.ingest(session, listing if known else inherited(listing), mode="sync")
+        return engine.ingest(session, listing if known else inherited(listing), mode)
+
+    def _is_all_of(self, messages: Sequence[Any]) -> bool:
+        """Whether the host's own records end as the list does: not when it is the older part of its list."""
+        recorded = self._guarded(self._recorded) or ()
+        if not recorded or not messages:
+            return False
+        return bool(_words(recorded[-1]) == _words(messages[-1]))
 
     def _pieces(self, said: str) -> tuple[str, ...] | None:
         engine, session = self.runtime.engine(), self.session
@@ -384,6 +395,10 @@ class HermesEngine(Counters):
         except Exception as error:  # noqa: BLE001 - the host must go on
             log_failure(logger, "LCM: a call from the host failed; the host goes on", error=error)
             return None
+
+
+def _words(message: Any) -> tuple[Any, ...]:
+    return tuple(message.get(key) for key in ("role", "content", "tool_call_id"))
 
 
 def _serves(engine: Engine, session: Session) -> bool:

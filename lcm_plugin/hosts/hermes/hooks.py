@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from lcm_plugin.hosts.hermes.engine import HermesEngine
     from lcm_plugin.hosts.hermes.runtime import Runtime
 
+_TOO_LONG = ("context_overflow", "payload_too_large", "long_context_tier")
+
 logger = logging.getLogger("lcm_plugin.hermes")
 
 
@@ -28,6 +30,7 @@ class Hooks:
         """Each hook of the host that we listen to."""
         return {
             "pre_api_request": self.pre_api_request,
+            "api_request_error": self.api_request_error,
             "post_llm_call": self.post_llm_call,
             "on_session_end": self.on_turn_end,
             "on_session_reset": self.on_session_reset,
@@ -39,6 +42,12 @@ class Hooks:
         engine = self._engine(event)
         if engine is not None:
             engine.before_request(event.get("conversation_history") or [], event)
+
+    def api_request_error(self, **event: Any) -> None:
+        """After a model call that failed; the host says of each error what it takes it for."""
+        engine = self._engine(event)
+        if engine is not None and event.get("reason") in _TOO_LONG:
+            engine.refused(str((event.get("error") or {}).get("message") or ""))
 
     def post_llm_call(self, **event: Any) -> None:
         """After a turn that ended with an answer, with the whole list."""

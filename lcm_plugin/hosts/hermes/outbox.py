@@ -24,11 +24,12 @@ _RETRY = 0.5
 
 @dataclass(eq=False)
 class Job:
-    """Something to be stored; ``done`` is set when it was, or when it failed for good."""
+    """Something to be stored; ``done`` is set when it was, with ``result``, or when it failed for good."""
 
     work: Callable[[], object]
     done: threading.Event = field(default_factory=threading.Event)
     error: BaseException | None = None
+    result: object = None
 
     @property
     def stored(self) -> bool:
@@ -94,7 +95,7 @@ class Outbox(FreshLocks):
     def _try(self, job: Job) -> bool:
         """Works a job off; False when it must be tried again."""
         try:
-            job.work()
+            job.result = job.work()
         except (StoreBusy, StoreConflict, ServerAway) as error:
             self._stuck, self._cause = True, str(error)
             return False

@@ -24,7 +24,7 @@ from lcm_plugin.types import Session
 if TYPE_CHECKING:
     from lcm_plugin.config import LcmConfig
     from lcm_plugin.engine import Engine
-    from lcm_plugin.hosts.hermes.shrink import Measure
+    from lcm_plugin.hosts.hermes.shrink import Overhead
 
 logger = logging.getLogger("lcm_plugin.hermes")
 
@@ -55,7 +55,7 @@ class Runtime(FreshLocks):
         self.problem = ""
         self.broken = False
         self.times = Times()
-        self.measures: dict[tuple[str, str], Measure] = {}
+        self.overheads: dict[tuple[str, str], Overhead] = {}
         self._patience = patience
         self._load_config = load_config
         self._config: LcmConfig | None = None

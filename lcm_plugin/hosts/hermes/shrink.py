@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lcm_plugin.compaction.overflow import refusal_of
 from lcm_plugin.hosts.hermes.messages import to_host
-from lcm_plugin.hosts.hermes.presence import present
-from lcm_plugin.types import Message, Reason, Session
+from lcm_plugin.messages.identity import identity_of
+from lcm_plugin.messages.tokens import files_in
+from lcm_plugin.types import Message, Reason, RunPosition, Sent, Session, Turn, Usage
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
     from lcm_plugin.hosts.hermes.engine import HermesEngine
 
 _WORTH_IT = 0.97
-_OVERFLOW_SHARE = 0.7
 _GROWTH = 0.05
-_CALIBRATE_GROWTH = 1.25
-_LEAST_SCALE, _MOST_SCALE = 0.5, 3.0
 _GRACE_SECONDS = 1.0
 _SWEEP_SECONDS = 30.0
 
@@ -38,17 +37,11 @@ class _Refusal:
     tokens: int
 
 
-@dataclass(slots=True)
-class Measure:
-    """What was measured of a model's requests.
+@dataclass(frozen=True, slots=True)
+class Overhead:
+    """What the host adds to its list, as the core counts; ``seen`` is what it was counted of."""
 
-    ``overhead`` is what the host adds to the list. It is in the core's tokens, while the host's window
-    is in its provider's: ``scale`` is how many of the first make one of the second.
-    """
-
-    overhead: int = 0
-    scale: float = 1.0
-    scaled_at: int = 0
+    tokens: int = 0
     seen: tuple[object, ...] = ()
 
 
@@ -57,56 +50,64 @@ class Shrinker:
 
     def __init__(self, agent: HermesEngine) -> None:
         self._agent = agent
-        self._own: Measure | None = None
+        self._own: Overhead | None = None
         self._refusal: _Refusal | None = None
         self._asked = False
-
-    @property
-    def measure(self) -> Measure:
-        """The measures of this agent's requests."""
-        if self._own is None:
-            self._own = replace(self._agent.runtime.measures.get(self._key, Measure()))
-        return self._own
+        self._counts: dict[int, int] = {}
+        self._sent: Sent | None = None
+        self._overflow: tuple[str, bool | str] | None = None
 
     @property
     def overhead(self) -> int:
         """What the host adds to the list."""
-        return self.measure.overhead
+        return self._measured.tokens
 
-    def learn(self, request: Mapping[str, Any], engine: Engine) -> None:
-        """Measures the system prompt and the tool schemas of a request, when they changed."""
-        messages = request.get("request_messages") or []
-        system = [m for m in messages if isinstance(m, Mapping) and m.get("role") == "system"]
-        body = (request.get("request") or {}).get("body") or {}
-        tools = body.get("tools") or []
-        seen = (sum(len(str(m.get("content") or "")) for m in system), len(tools), request.get("tool_count"))
-        if seen != self.measure.seen:
-            self.measure.seen = seen
-            self.measure.overhead = engine.count_tokens([dict(m) for m in system]) if system else 0
-            self.measure.overhead += engine.count_tokens(json.dumps(tools)) if tools else 0
-            self._share()
-
-    def calibrate(self, engine: Engine, listing: Sequence[Message], tokens: int) -> None:
-        """Compares a request's count with the core's, again whenever requests have grown by a quarter."""
-        if listing and self.measure.seen and tokens > _CALIBRATE_GROWTH * self.measure.scaled_at:
-            self.measure.scaled_at = tokens
-            counted = engine.count_tokens(list(listing)) + self.overhead
-            self.measure.scale = min(_MOST_SCALE, max(_LEAST_SCALE, counted / tokens))
-            self._share()
+    @property
+    def _measured(self) -> Overhead:
+        if self._own is None:
+            self._own = self._agent.runtime.overheads.get(self._key, Overhead())
+        return self._own
 
     @property
     def _key(self) -> tuple[str, str]:
         return self._agent.model, self._agent.platform
 
-    def _share(self) -> None:
-        self._agent.runtime.measures[self._key] = replace(self.measure)
+    def before_request(self, request: Mapping[str, Any], engine: Engine, listing: Sequence[Message]) -> None:
+        """Measures the system prompt and the tool schemas, when they changed, and notes what is sent."""
+        messages = request.get("request_messages") or []
+        system = [m for m in messages if isinstance(m, Mapping) and m.get("role") == "system"]
+        body = (request.get("request") or {}).get("body") or {}
+        tools = body.get("tools") or []
+        seen = (sum(len(str(m.get("content") or "")) for m in system), len(tools), request.get("tool_count"))
+        if seen != self._measured.seen:
+            tokens = engine.count_tokens([dict(m) for m in system]) if system else 0
+            tokens += engine.count_tokens(json.dumps(tools)) if tools else 0
+            self._own = self._agent.runtime.overheads[self._key] = Overhead(tokens, seen)
+        self._overflow = None
+        self._sent = Sent(self._count(engine, listing), self.overhead, None, files_in(listing))
+
+    def answered(self, engine: Engine, session: Session, prompt_tokens: int) -> None:
+        """The newest request was answered, and the provider counted this much."""
+        sent, self._sent = self._sent, None
+        if sent is None or prompt_tokens <= 0:
+            return
+        agent = self._agent
+        usage = Usage(prompt_tokens=prompt_tokens)
+        turn = Turn(
+            session, (), "append", agent.model or None, agent.context_length or None, usage=usage, sent=sent
+        )
+        agent.runtime.outbox.put(lambda: engine.note_usage(turn))
+
+    def refused(self, error: str) -> None:
+        """The provider refused the newest request as too long, with this text."""
+        self._overflow = (self._agent.session_id, error if refusal_of(error) else True)
 
     def budget(self) -> int | None:
         """The window, or what the host left of it when it lowered the threshold; None when not known."""
         agent = self._agent
         lowered = agent.threshold_tokens / agent.configured_share()
         window = min(agent.context_length, lowered) or agent.context_length
-        return max(1, int(window * self.measure.scale)) if window else None
+        return max(1, int(window)) if window else None
 
     def forget(self) -> None:
         """Another session or model: what was refused before says nothing about it."""
@@ -136,56 +137,76 @@ class Shrinker:
         """
         decision = engine.evaluate(session, **self._call())
         if listing:
-            theirs = engine.count_tokens(list(listing))
+            theirs = self._count(engine, listing)
         else:
-            theirs = int(tokens * self.measure.scale) - self.overhead
+            theirs = int(tokens / engine.calibration.factor(self._agent.model or None)) - self.overhead
         urgent = decision.reason is Reason.OVER_HARD_LIMIT or engine.wait_idle(0)
         self._asked = decision.tokens < _WORTH_IT * theirs or (decision.due and urgent)
         return self._asked
 
     def shrink(
-        self, engine: Engine, session: Session, listing: Sequence[Message], focus: str | None, force: bool
+        self,
+        engine: Engine,
+        session: Session,
+        listing: Sequence[Message],
+        run: RunPosition | None,
+        focus: str | None,
+        force: bool,
     ) -> Shrunk:
         """Compacts when that is due, and returns the core's context if it is smaller than the list.
 
-        A compaction that nobody asked about (a provider that refused the request) is an emergency:
-        the true window is smaller than the one we were told.
+        ``run`` is what `Engine.ingest` said of the list. After a refusal the core learns the window from the
+        provider's error; a compaction that nobody asked about goes as far as a forced one.
         """
-        before = engine.count_tokens(list(listing))
-        overflow, self._asked = not (self._asked or force), False
-        budget = self.budget()
-        if overflow:
-            budget = min(budget or before, max(1, int(_OVERFLOW_SHARE * (before + self.overhead))))
-        trouble = self._compact(engine, session, budget, force or overflow)
-        context = engine.assemble(session, budget, overhead_tokens=self.overhead, prompt=focus)
+        before = self._count(engine, listing)
+        now, self._asked = force or not self._asked, False
+        trouble = self._compact(engine, session, now)
+        context = engine.assemble(
+            session, self.budget(), self.overhead, focus, model=self._agent.model or None, run=run
+        )
         smaller = self._for_host(context.messages, listing)
         if not smaller or engine.count_tokens(smaller) > _WORTH_IT * before:
             return Shrunk(None, trouble)
         return Shrunk(to_host(smaller), trouble)
 
-    def _compact(self, engine: Engine, session: Session, budget: int | None, now: bool) -> str:
+    def _compact(self, engine: Engine, session: Session, now: bool) -> str:
         """Compacts in this thread, or starts it and waits a moment; returns what went wrong."""
+        overflow, self._overflow = self._overflow, None
+        if overflow is not None and overflow[0] == self._agent.session_id:
+            engine.wait_idle(_SWEEP_SECONDS)
+            done = engine.recover_overflow(session, **self._call(), error=overflow[1], sent=self._sent)
+            return done.detail
         if now:
             engine.wait_idle(_SWEEP_SECONDS)
-            return engine.compact(session, True, **self._call(budget)).detail
-        engine.schedule_compaction(session, **self._call(budget))
+            return engine.compact(session, True, **self._call()).detail
+        engine.schedule_compaction(session, **self._call())
         engine.wait_idle(_GRACE_SECONDS)
         return ""
 
-    def _call(self, budget: int | None = None) -> dict[str, Any]:
+    def _call(self) -> dict[str, Any]:
         """What the core is told of the next model call."""
         return {
-            "budget": budget or self.budget(),
+            "budget": self.budget(),
             "overhead_tokens": self.overhead,
             "model": self._agent.model or None,
             "window": self._agent.context_length or None,
         }
 
+    def _count(self, engine: Engine, listing: Sequence[Message]) -> int:
+        """Tokens of a list, of which each message is counted once."""
+        identities = [identity_of(message) for message in listing]
+        known = self._counts
+        self._counts = {
+            identity: known[identity] if identity in known else engine.count_tokens(message)
+            for identity, message in zip(identities, listing, strict=True)
+        }
+        return sum(self._counts[identity] for identity in identities)
+
     @staticmethod
     def _for_host(context: Sequence[Message], listing: Sequence[Message]) -> list[Message]:
         """The context without the system prompt, which the host adds, and with the reply that ends the
         host's list: a context for a model call ends before it."""
-        talk = present([message for message in context if message.get("role") != "system"], listing)
+        talk = [message for message in context if message.get("role") != "system"]
         replies: list[Message] = []
         for message in reversed(listing):
             if message.get("role") != "assistant" or message.get("tool_calls"):

@@ -350,14 +350,126 @@ def test_a_database_that_breaks_is_told_once_and_what_was_said_meanwhile_is_stor
     assert stored(runtime, "agent:main:cli:s1") == messages
 
 
-def test_a_window_the_provider_counts_otherwise_sets_the_scale(runtime: Runtime) -> None:
+def test_the_core_learns_how_the_provider_counts_from_what_was_really_sent(runtime: Runtime) -> None:
     engine = agent(runtime)
-    messages = talk(20)
-    request = {"request_messages": [{"role": "system", "content": "be brief"}], "tool_count": 0}
-    engine.before_request(messages, request)
+    request = {"request_messages": [{"role": "system", "content": "be brief " * 100}], "tool_count": 0}
     core = runtime.engine()
     assert core is not None
-    counted = core.count_tokens(messages)
-    engine.update_from_response({"prompt_tokens": counted * 2, "completion_tokens": 1, "total_tokens": 2})
-    assert engine.shrinker.budget() == pytest.approx(WINDOW / 2, rel=0.05)
-    assert agent(runtime, "later").shrinker.budget() == engine.shrinker.budget()
+    for turns in range(5, 40, 3):
+        messages = [*talk(turns), {"role": "user", "content": "and now?"}]
+        engine.before_request(messages, request)
+        sent = core.count_tokens(messages) + engine.shrinker.overhead
+        engine.update_from_response({"prompt_tokens": 2 * sent + 500, "completion_tokens": 1})
+    assert engine.shrinker.budget() == WINDOW
+    assert core.calibration.factor("fake-model") == pytest.approx(2, rel=0.05)
+    assert core.calibration.factor("another model") == 1
+
+
+class Records:
+    """The host's own records of a session: what of its list is not taken back."""
+
+    def __init__(self, messages: list[Message]) -> None:
+        self.messages = messages
+
+    def get_messages_as_conversation(self, session_id: str) -> list[Message]:
+        return self.messages
+
+
+def undone_and_then(runtime: Runtime, records: list[Message] | None) -> tuple[HermesEngine, list[Message]]:
+    """A talk whose last turn is not in the list that is made smaller, and that list."""
+    engine = agent(runtime)
+    messages = [*talk(60), {"role": "user", "content": "The password is swordfish."}]
+    engine.after_turn([*messages, {"role": "assistant", "content": "Noted: swordfish."}])
+    kept = messages[:-1]
+    engine.bind_session_state(Records(kept if records is None else records), "s1")
+    return engine, engine.compress(kept, current_tokens=60_000, force=True)
+
+
+def taken_back(runtime: Runtime) -> int:
+    core = runtime.engine()
+    assert core is not None
+    (conversation,) = core.library.conversations()
+    rows = core.library.messages(conversation.conversation_id)
+    return sum(row.head.withdrawn_at is not None for row in rows)
+
+
+def test_what_was_undone_before_a_compaction_is_in_no_smaller_list_and_no_summary(
+    make_runtime: Callable[..., Runtime],
+) -> None:
+    runtime = make_runtime(fresh_tail_count=1)
+    engine, smaller = undone_and_then(runtime, None)
+    assert len(smaller) < 120
+    assert "swordfish" not in json.dumps(smaller)
+    assert taken_back(runtime) == 2
+    for number in range(8):
+        smaller += [
+            {"role": "user", "content": f"later question {number} " + "about gardens and rivers " * 300},
+            {"role": "assistant", "content": f"later answer {number}"},
+        ]
+        engine.after_turn(smaller)
+    smaller = engine.compress(smaller, current_tokens=60_000, force=True)
+    assert "swordfish" not in json.dumps(smaller)
+    core = runtime.engine()
+    assert core is not None
+    found = core.call_tool(engine.session, "lcm_grep", {"pattern": "swordfish"})  # type: ignore[arg-type]
+    assert [hit["taken_back"] for hit in found["hits"]] == [True, True]
+
+
+def test_a_compaction_of_the_older_part_of_the_list_takes_nothing_back(runtime: Runtime) -> None:
+    """``/compress here`` keeps the newest turns itself and puts them behind the smaller list."""
+    _, smaller = undone_and_then(runtime, [{"role": "assistant", "content": "Noted: swordfish."}])
+    assert len(smaller) < 120
+    assert "swordfish" not in json.dumps(smaller)
+    assert smaller[-1] == {"role": "assistant", "content": "answer 59"}
+    assert taken_back(runtime) == 0
+
+
+def test_an_answer_made_again_takes_the_first_one_back(runtime: Runtime) -> None:
+    engine = agent(runtime)
+    before, asked = talk(3), {"role": "user", "content": "In which town?"}
+    engine.after_turn([*before, asked, {"role": "assistant", "content": "Bristol."}])
+    engine.before_request([*before, asked], {})
+    engine.after_turn([*before, asked, {"role": "assistant", "content": "Bath."}])
+    assert taken_back(runtime) == 1
+    core = runtime.engine()
+    assert core is not None
+    assert "Bristol" not in json.dumps(core.assemble(engine.session, WINDOW).messages)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [
+        ("prompt is too long: 40000 tokens > 20000 maximum", 20_000),
+        ("Request payload too large", None),
+    ],
+)
+def test_a_refused_request_is_made_smaller_by_what_its_error_says(
+    runtime: Runtime, text: str, limit: int | None
+) -> None:
+    hooks, engine = Hooks(runtime), agent(runtime)
+    messages = [*talk(60, 600), {"role": "user", "content": "and now?"}]
+    engine.before_request(messages, {})
+    core = runtime.engine()
+    assert core is not None
+    before = core.count_tokens(messages)
+    reason = "context_overflow" if limit else "payload_too_large"
+    hooks.api_request_error(session_id="s1", reason=reason, error={"type": "BadRequest", "message": text})
+    smaller = engine.compress(messages, current_tokens=before)
+    assert core.count_tokens(smaller) < (limit or 0.81 * before)
+    assert smaller[-1]["content"].endswith("and now?")
+    assert core.windows.limit("fake-model", WINDOW) == limit
+    assert (core.windows.ceiling("fake-model") or WINDOW) < before
+
+
+def test_errors_about_something_else_teach_nothing(runtime: Runtime) -> None:
+    hooks, engine = Hooks(runtime), agent(runtime)
+    messages = [*talk(60), {"role": "user", "content": "and now?"}]
+    engine.before_request(messages, {})
+    hooks.api_request_error(session_id="s1", reason="rate_limit", error={"message": "Too many requests"})
+    engine.compress(messages, current_tokens=60_000)
+    hooks.api_request_error(session_id="s1", reason="context_overflow", error={"message": "too long"})
+    engine.before_request(messages, {})
+    engine.compress(messages, current_tokens=60_000)
+    core = runtime.engine()
+    assert core is not None
+    assert core.windows.ceiling("fake-model") is None

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lcm_plugin.hosts.hermes.messages import Merges, from_host, to_host
-from lcm_plugin.hosts.hermes.presence import present
 from lcm_plugin.messages.markup import HISTORY_LABEL, notice_block
 
 
@@ -134,20 +133,3 @@ def test_folding_loses_no_word_and_never_touches_its_input(context: list[dict[st
     assert [word for m in hosted for word in m["content"].split()] == [
         word for m in context for word in m["content"].split()
     ]
-
-
-def test_turns_that_the_host_took_back_are_left_out() -> None:
-    context = [summary(1), user("a"), assistant("b"), user("undone"), assistant("too"), user("c")]
-    listing = [summary(1), user("a"), assistant("b"), user("c")]
-    assert present(context, listing) == listing
-
-
-def test_the_newer_part_of_a_partial_compaction_is_left_out() -> None:
-    context = [summary(1), user("a"), assistant("b"), user("kept by the host"), assistant("too")]
-    assert present(context, [user("old"), user("a"), assistant("b")]) == context[:3]
-
-
-def test_what_the_host_only_rewrote_stays() -> None:
-    context = [user("a"), assistant("b"), user("[note] c"), assistant("d")]
-    assert present(context, [user("a"), assistant("b"), user("c"), assistant("d")]) == context
-    assert present(context, []) == context

@@ -47,7 +47,8 @@ def test_a_popped_turn_is_in_no_input_and_no_summary_eight_turns_later(
         if compacted:
             for _ in range(20):
                 await session.add_items([{"role": "user", "content": "Thanks, and one more thing. " * 30}])
-            assert session.engine.compact(session.core_session, True, 4_000).compacted
+            assert session.engine.wait_idle(60)
+            session.engine.compact(session.core_session, True, 4_000)
             for _ in range(20):
                 await session.pop_item()
         popped = await pop_turn(session)
@@ -57,6 +58,7 @@ def test_a_popped_turn_is_in_no_input_and_no_summary_eight_turns_later(
         return before
 
     before = asyncio.run(talk())
+    assert session.engine.wait_idle(60)
     session.engine.compact(session.core_session, True, 4_000)
     items: Any = asyncio.run(session.get_items())
     assert any("<summary" in str(item.get("content")) for item in items)

@@ -84,9 +84,9 @@ def test_one_long_run_stays_within_the_window(tmp_path: Path) -> None:
 def test_a_killed_process_loses_nothing_that_was_added(tmp_path: Path) -> None:
     database = tmp_path / "lcm.db"
     command = [sys.executable, str(Path(__file__).with_name("talk.py")), str(database), "0", "1000"]
-    tests = str(Path(__file__).parents[3])
+    path = os.pathsep.join(str(Path(__file__).parents[level]) for level in (3, 4))
     killed = subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": tests}
+        command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": path}
     )
     assert killed.stdout is not None
     done = 0
