@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from lcm_plugin.config import LcmConfig
@@ -14,6 +15,8 @@ from lcm_plugin.maintenance.redact_sweep import Redacted
 from lcm_plugin.maintenance.redact_targets import NamedThings, Target
 from lcm_plugin.store.open import open_store
 from lcm_plugin.store.protocol import Store
+from lcm_plugin.store.side_file import side_path
+from lcm_plugin.store.waiting import WaitingFile
 
 CopyChoice = Literal["rewrite", "delete", "keep"]
 
@@ -53,6 +56,33 @@ def search_siblings(
 ) -> list[CopyResult]:
     """What the other databases of the folder hold of it: they are other hosts' or copies by hand, and only read."""
     return [_search_sibling(redaction_of, target, path) for path in store.siblings()]
+
+
+def redact_waiting(config: LcmConfig, target: Target, *, apply: bool) -> list[CopyResult]:
+    """What waits beside the database to be stored: rewritten, or only looked through. Nothing when there is no file."""
+    file = WaitingFile(side_path(config))
+    results = [_damaged(path, target) for path in file.set_aside()]
+    if isinstance(target, NamedThings) or not file.path.exists():
+        return results
+    try:
+        count = file.rewrite(lambda message: target.message("", message), apply=apply)
+    except LcmError as error:
+        return [*results, CopyResult(str(file.path), "failed", Redacted(), str(error))]
+    state: Literal["clean", "rewritten", "holds it"] = (
+        "clean" if not count else "rewritten" if apply else "holds it"
+    )
+    return [*results, CopyResult(str(file.path), state, Redacted(messages=count))]
+
+
+def _damaged(path: Path, target: Target) -> CopyResult:
+    """Messages lie there as JSON in pages that nothing can read in order, so that a text may not be found."""
+    holds = target.occurs_in(path.read_bytes())
+    return CopyResult(
+        str(path),
+        "holds it" if holds else "unknown",
+        Redacted(),
+        "damaged; delete it when you can do without it",
+    )
 
 
 def _search_sibling(redaction_of: Callable[[Store], Redaction], target: Target, path: str) -> CopyResult:

@@ -6,12 +6,13 @@ and notes where the conversation ends: one who comes after a kill looks from the
 
 from __future__ import annotations
 
+import glob
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lcm_plugin.errors import StoreUnavailable
+from lcm_plugin.errors import StoreBusy, StoreUnavailable
 from lcm_plugin.store.holders import is_dead, process_holder
 from lcm_plugin.store.side_file import SideFile
 from lcm_plugin.store.sqlite.connection import create_private_file
@@ -99,18 +100,53 @@ class WaitingFile(SideFile):
         since = None if conversation_id is None else (conversation_id, seq)
         return WaitingBatch(number, Session(key, session_id), mode, json.loads(text), since)
 
+    def rewrite(self, change: Callable[[Message], Message], *, apply: bool = True) -> int:
+        """How many messages ``change`` changes; with ``apply`` they wait in their new form from now on.
+
+        Raises `StoreBusy` when another process is just storing one of them.
+        """
+        if not self._rows("SELECT 1 FROM waiting LIMIT 1"):
+            return 0
+        changed = 0
+        with self._transaction() as connection:
+            ids = [row[0] for row in connection.execute("SELECT id FROM waiting ORDER BY id")]
+            for number in ids:
+                query = "SELECT messages, owner FROM waiting WHERE id = ?"
+                text, owner = connection.execute(query, (number,)).fetchone()
+                before = json.loads(text)
+                after = [change(message) for message in before]
+                differing = sum(one != other for one, other in zip(before, after, strict=True))
+                if differing and apply:
+                    if not self._is_free(owner):
+                        raise StoreBusy(
+                            f"another process is just storing what waits in {self.path}; try again"
+                        )
+                    connection.execute(
+                        "UPDATE waiting SET messages = ? WHERE id = ?", (json.dumps(after), number)
+                    )
+                changed += differing
+        return changed
+
+    def set_aside(self) -> list[Path]:
+        """Damaged files that were moved out of the way and that nothing reads any more."""
+        return sorted(self.path.parent.glob(f"{glob.escape(self.path.name)}.damaged-*"))
+
     def claim(self, batch: WaitingBatch, since: tuple[int, int]) -> bool:
         """Takes a batch for this process, which is about to store it; False when another one has it or had it."""
         me = process_holder()
         with self._transaction() as connection:
             found = connection.execute("SELECT owner FROM waiting WHERE id = ?", (batch.id,)).fetchone()
-            if found is None or not (found[0] in (None, me) or is_dead(found[0])):
+            if found is None or not self._is_free(found[0]):
                 return False
             connection.execute(
                 "UPDATE waiting SET owner = ?, conversation_id = ?, next_seq = ? WHERE id = ?",
                 (me, *since, batch.id),
             )
         return True
+
+    @staticmethod
+    def _is_free(owner: str | None) -> bool:
+        return owner in (None, process_holder()) or is_dead(owner)
 
     def release(self, batch: WaitingBatch) -> None:
         """It could not be stored after all."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import sqlite3
@@ -16,6 +17,8 @@ from messages import assistant, call, result, user
 
 from lcm_plugin import Engine, LcmConfig, Session
 from lcm_plugin.maintenance.backup import remove_copy
+from lcm_plugin.store.side_file import side_path
+from lcm_plugin.store.waiting import WaitingFile
 
 KEY = "agent:main:main"
 LANE = Session(KEY, "run-1")
@@ -172,6 +175,59 @@ def test_a_database_that_cannot_be_asked_is_named(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert f"other database {damaged}: unknown" in done.stdout
     assert "notes.txt" not in done.stdout
+
+
+def waiting_file(database: Path) -> WaitingFile:
+    """A file in which a batch with the secret waits to be stored, and one without it."""
+    file = WaitingFile(side_path(LcmConfig(database=str(database))))
+    file.add(LANE, "append", [user(f"My access key: {TOKEN} is what you need."), user("nothing")])
+    file.add(LANE, "append", [user("nothing either")])
+    return file
+
+
+def test_what_waits_to_be_stored_is_found_and_redacted(tmp_path: Path) -> None:
+    database = tmp_path / "lcm.db"
+    Engine.open(LcmConfig(database=str(database))).close()
+    file = waiting_file(database)
+    words = ("redact", TOKEN_PATTERN, "--apply", "--confirm", "redact", "--database", database)
+    seen = run_here("redact", TOKEN_PATTERN, "--database", database)
+    assert f"messages that wait to be stored in {file.path}: holds it" in seen.stdout
+    assert "--apply --confirm redact" in seen.stdout
+    done = run_here(*words)
+    assert (done.returncode, f"stored in {file.path}: rewritten" in done.stdout) == (0, True)
+    assert holding(tmp_path, TOKEN) == []
+    batch = file.oldest(KEY)
+    assert batch is not None
+    assert batch.messages == [user("My access key: [REDACTED] is what you need."), user("nothing")]
+    assert file.count(KEY) == 3
+    assert data_of(*words[:2], "--database", database)["waiting"][0]["state"] == "clean"
+
+
+def test_what_another_process_is_just_storing_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = tmp_path / "lcm.db"
+    Engine.open(LcmConfig(database=str(database))).close()
+    file = waiting_file(database)
+    batch = file.oldest(KEY)
+    assert batch is not None
+    with monkeypatch.context() as patch:
+        # The process that started this one: alive, and another.
+        patch.setattr(os, "getpid", os.getppid)
+        assert file.claim(batch, (1, 1))
+    words = ("redact", TOKEN_PATTERN, "--apply", "--confirm", "redact", "--database", database)
+    done = run_here(*words)
+    assert done.returncode == 1
+    assert f"{file.path}: failed (another process is just storing" in done.stdout
+
+
+def test_a_damaged_file_of_waiting_messages_is_named(tmp_path: Path) -> None:
+    database = tmp_path / "lcm.db"
+    Engine.open(LcmConfig(database=str(database))).close()
+    aside = tmp_path / "lcm.db.waiting.damaged-1"
+    aside.write_bytes(b"pages " + TOKEN.encode())
+    done = run_here("redact", TOKEN_PATTERN, "--apply", "--confirm", "redact", "--database", database)
+    assert (done.returncode, f"{aside}: holds it (damaged" in done.stdout) == (1, True)
 
 
 def test_redact_wants_its_word_and_one_kind_of_thing(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def redact(
     database: Database = None,
     as_json: AsJson = False,
 ) -> None:
-    """Take a leaked secret out of messages, summaries, payloads, the index and copies, for ever.
+    """Take a leaked secret out of messages, summaries, payloads, the index, copies and what waits to be stored.
 
     Shows counts and ids unless --apply is given, and never the secret. No copy is made before, since it would
     hold the secret. A named message loses all its text; summaries above it are listed, as they may repeat it.
@@ -85,21 +85,23 @@ def redact(
     target, expression = _target(what, literal)
     if remember and expression is None:
         raise InputError("--remember needs an expression, not ids")
-    from lcm_plugin.maintenance.redact_copies import search_siblings
+    from lcm_plugin.maintenance.redact_copies import redact_waiting, search_siblings
 
     results: list[CopyResult] = []
     with writing(database) if apply else reading(database) as engine:
         with working("looking"):
             found = engine.redaction(engine.store).look(target)
             beside = engine.store.copies()
+            # Before the database: what is stored of it from now on no longer holds the text.
+            waiting = redact_waiting(engine.config, target, apply=apply)
         if apply:
             with working("removing"):
                 found, results = _apply(engine, target, copies, found)
         with working("looking beside it"):
             siblings = search_siblings(engine.store, engine.redaction, target)
     remembered = _remember(expression) if remember and apply and expression else ""
-    _print(found, beside, results, siblings, as_json, apply, remembered)
-    left = any(result.may_hold for result in [*results, *siblings])
+    _print(found, beside, results, siblings, waiting, as_json, apply, remembered)
+    left = any(result.may_hold for result in [*results, *siblings, *waiting])
     if apply and (left or found.kept or found.untouched):
         raise typer.Exit(INTERNAL)
 
@@ -151,6 +153,7 @@ def _print(
     beside: list[str],
     results: list[CopyResult],
     siblings: list[CopyResult],
+    waiting: list[CopyResult],
     as_json: bool,
     applied: bool,
     remembered: str,
@@ -168,6 +171,10 @@ def _print(
         if applied
         else [{"path": path, "state": "not looked at"} for path in beside],
         "other_databases": [{"path": r.path, "state": r.state, "detail": r.detail} for r in siblings],
+        "waiting": [
+            {"path": r.path, "state": r.state, "detail": r.detail, "messages": r.found.messages}
+            for r in waiting
+        ],
         "payload_files_kept": found.kept,
         "remembered_in": remembered,
     }
@@ -192,13 +199,17 @@ def _print(
         print(
             f"payload files that another database refers to, and that hold it still: {' '.join(found.kept)}"
         )
-    for kind, places in (("copy", data["copies"]), ("other database", data["other_databases"])):
+    for kind, places in (
+        ("copy", data["copies"]),
+        ("other database", data["other_databases"]),
+        ("messages that wait to be stored in", data["waiting"]),
+    ):
         for place in places:
             detail = f" ({place['detail']})" if place.get("detail") else ""
             print(f"{kind} {place['path']}: {place['state']}{detail}")
     if remembered:
         print(f"written to redactPatterns in {remembered}; running hosts take it up when they restart")
-    if not applied and found.anything:
+    if not applied and (found.anything or any(place["messages"] for place in data["waiting"])):
         print(f"nothing was changed: --apply --confirm {CONFIRMATION} removes it, without a copy before")
     elif applied and found.anything and not remembered:
         print("to keep such secrets out from now on, set redactPatterns (see --remember)")
