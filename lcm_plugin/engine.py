@@ -10,7 +10,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
@@ -26,7 +25,7 @@ from lcm_plugin.compaction.service import Outlook
 from lcm_plugin.compaction.undo import NEVER
 from lcm_plugin.compaction.worker import WorkReport
 from lcm_plugin.config import LcmConfig
-from lcm_plugin.errors import EngineClosed, InputError, StoreBusy
+from lcm_plugin.errors import EngineClosed, InputError
 from lcm_plugin.events import Listener
 from lcm_plugin.maintenance.hook_health import HookHealth
 from lcm_plugin.messages.parts import rebuild
@@ -578,8 +577,7 @@ class Engine:
 
     def _index(self) -> None:
         self.recall.catch_up(self._should_stop)
-        with suppress(StoreBusy):  # the next turn tries again
-            self.recount.run(self._should_stop)
+        self.recount.run(self._should_stop)
         if not self.background.closing and self.integrity_jobs.is_due():
             self.background.submit("integrity-jobs", self._check_one)
 

@@ -7,10 +7,13 @@ slices, and only those whose count differs are written.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from lcm_plugin.errors import StoreBusy
 from lcm_plugin.events import EventBus
 from lcm_plugin.messages.encodings import ENCODING
 from lcm_plugin.messages.markup import summary_tokens
@@ -32,6 +35,7 @@ class Recount:
         self._events = events
         self._zone = zone
         self._done = False
+        self._running = threading.Lock()
 
     @property
     def finished(self) -> bool | None:
@@ -41,9 +45,16 @@ class Recount:
         return state.get("name") == ENCODING if state else None
 
     def run(self, stop: Callable[[], bool]) -> None:
-        """Goes on where the last run stopped, until all is counted or ``stop`` says so between two slices."""
+        """Goes on where the last run stopped, until all is counted or ``stop`` says so between two slices.
+
+        One thread counts at a time. When the store is busy, the next run goes on.
+        """
         if self._done:
             return
+        with self._running, suppress(StoreBusy):
+            self._count(stop)
+
+    def _count(self, stop: Callable[[], bool]) -> None:
         with self._store.read() as reader:
             state = self._state(reader)
         if state.get("name") == ENCODING:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import psycopg
 
+from lcm_plugin.messages.encodings import ENCODING
 from lcm_plugin.store.postgres.url import split_schema
 
 LARGE, LANES, PER_LANE = 16_000, 2_600, 3
@@ -111,6 +112,8 @@ FROM conversations WHERE active""",
 INSERT INTO integrity_jobs (conversation_id, requested_at, mode, state, finished_at)
 SELECT conversation_id, %(now)s, 'scan', CASE WHEN conversation_id %% 400 = 9 THEN 'pending' ELSE 'done' END, %(now)s
 FROM conversations WHERE active""",
+    # Its counts are made up, so no background work may count it again.
+    "INSERT INTO guards (guard_key, state) VALUES ('encoding', jsonb_build_object('name', %(encoding)s::text))",
 )
 
 
@@ -120,6 +123,7 @@ def fill(url: str, now: int) -> None:
     covered = LARGE - RAW
     values = {
         "key": KEY,
+        "encoding": ENCODING,
         "lanes": LANES,
         "large": LARGE,
         "per_lane": PER_LANE,
