@@ -42,6 +42,8 @@ from lcm_plugin.assembly.view import (
     older_request,
     older_summaries,
     own_turn_spans,
+    placed_before,
+    plan_step,
     seen_by,
 )
 from lcm_plugin.events import EventBus
@@ -53,8 +55,6 @@ from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Conversation
 from lcm_plugin.types import Context, Message, RunPosition
 
-_STEPS = 13
-_LEAST_STEPPED = 2_048
 _GRAINS = 16
 _ATTEMPTS = 8
 _CONTEXTS = 16
@@ -206,7 +206,7 @@ class _Assembly:
         request, newest = self._request, self._newest_request()
         needed = sum(item.tokens for item in self._needed(newest))
         beside = self._standing.layer(request.limit - needed, self._standing.raw).tokens
-        step = 0 if request.by_relevance else _step(request.budget, request.room - beside)
+        step = 0 if request.by_relevance else plan_step(request.budget, request.room - beside)
         if step:
             grain = max(1, step // _GRAINS)
             budget = (request.room - beside) // grain * grain - step
@@ -347,7 +347,7 @@ class _Assembly:
         if asked:
             busy = self._reader.users_within(view.conversation.conversation_id, asked)
             known.update({span: span in busy for span in asked})
-        return _moved(items, {ref: span[0] for ref, span in spans.items() if not known[span]})
+        return placed_before(items, {ref: span[0] for ref, span in spans.items() if not known[span]})
 
     def _find_call(self, items: Sequence[Rendered]) -> FindCall:
         """Finds the calls of results whose call is not among the items: compacted, or left out.
@@ -430,35 +430,8 @@ class _Assembly:
         return [*words, *due]
 
 
-def _step(budget: int, room: int) -> int:
-    """How far apart plans are made; 0 for at every call.
-
-    A share of the budget, halved while it would leave more of the room unused than a tenth: halving keeps it the
-    same when a host's overhead changes a little.
-    """
-    step = budget // _STEPS if budget >= _LEAST_STEPPED else 0
-    while _STEPS * step > max(room, 0) * 17 // 16:
-        step //= 2
-    return step
-
-
 def _nothing(conversation_id: int) -> Context:
     return Context([], 0, notices=(NOTHING,), prefix_epoch=_epoch(conversation_id, "nothing"))
-
-
-def _moved(items: Sequence[Rendered], before: dict[str, int]) -> list[Rendered]:
-    """The items, each summary named in ``before`` just before the message with that ordinal."""
-    waiting: dict[int, list[Rendered]] = {}
-    for item in items:
-        if item.ref in before:
-            waiting.setdefault(before[item.ref], []).append(item)
-    moved: list[Rendered] = []
-    for item in items:
-        if item.is_request:
-            moved += waiting.get(item.ordinal, ())
-        if item.ref not in before:
-            moved.append(item)
-    return moved
 
 
 def _epoch(*facts: object) -> str:

@@ -26,6 +26,8 @@ MOST_ITEMS = 4_096
 _OLDER_SUMMARIES = 64
 _STUB_COST = STUB_TOKENS + 64
 _COARSE = 8
+_STEPS = 13
+_LEAST_STEPPED = 2_048
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +232,33 @@ def own_turn_spans(items: Sequence[Rendered]) -> dict[str, tuple[int, int]]:
         elif item.kind == "summary" and request is not None:
             spans[item.ref] = (request, item.last)
     return spans
+
+
+def placed_before(items: Sequence[Rendered], before: dict[str, int]) -> list[Rendered]:
+    """The items, each summary named in ``before`` just before the message with that ordinal."""
+    waiting: dict[int, list[Rendered]] = {}
+    for item in items:
+        if item.ref in before:
+            waiting.setdefault(before[item.ref], []).append(item)
+    moved: list[Rendered] = []
+    for item in items:
+        if item.is_request:
+            moved += waiting.get(item.ordinal, ())
+        if item.ref not in before:
+            moved.append(item)
+    return moved
+
+
+def plan_step(budget: int, room: int) -> int:
+    """How far apart plans are made; 0 for at every call.
+
+    A share of the budget, halved while it would leave more of the room unused than a tenth: halving keeps it the
+    same when a host's overhead changes a little.
+    """
+    step = budget // _STEPS if budget >= _LEAST_STEPPED else 0
+    while _STEPS * step > max(room, 0) * 17 // 16:
+        step //= 2
+    return step
 
 
 def _plan_end(views: Views, reader: Reader, view: View, step: int) -> int:
