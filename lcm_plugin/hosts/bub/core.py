@@ -17,7 +17,7 @@ import pluggy
 from lcm_plugin.events import Event
 from lcm_plugin.forks import FreshLocks, join
 from lcm_plugin.hookspecs import hookimpl
-from lcm_plugin.hosts.bub.tape import Entry, unseen
+from lcm_plugin.hosts.bub.tape import Entry, missing_ids, newest_ids, unseen
 from lcm_plugin.maintenance.hook_health import EVERYWHERE
 from lcm_plugin.recall.schemas import tool_schemas
 from lcm_plugin.types import Completer, Context, Message, Reset, Session, Turn
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("lcm_plugin.bub")
 
 _PAUSE_SECONDS = 30.0
+_NOTED = 256
 _TURN = "turn"
 _T = TypeVar("_T")
 
@@ -54,6 +55,8 @@ class Core(FreshLocks):
         self._seen: set[Session] = set()
         self._behind: set[str] = set()
         self._owed_resets: set[Session] = set()
+        self._taped: dict[Session, list[str]] = {}
+        self._taken_back: dict[Session, set[str]] = {}
         self._completer = completer
         self._manager = pluggy.PluginManager("lcm")
         self._registered: LcmPlugin | None = None
@@ -122,9 +125,14 @@ class Core(FreshLocks):
             if self.paused:
                 return
             self._behind.discard(session.key)
+        self._take_back(session, entries)
         missing = self._unseen(session, entries)
         if missing:
             self.before_turn(Turn(session, missing, mode="append"))
+
+    def turn_taped(self, session: Session, entries: Sequence[Entry]) -> None:
+        """A turn is on the tape now. What a later tape lacks of it was taken off by hand."""
+        self._taped[session] = newest_ids(entries, _NOTED)
 
     def handoff(self, session: Session) -> None:
         """The host cut its context: what was said so far leaves ours, but for the deeper summaries."""
@@ -132,6 +140,8 @@ class Core(FreshLocks):
 
     def reset(self, session: Session) -> None:
         """The host emptied the session's tape. What cannot be done now is done before anything is stored."""
+        self._taped.pop(session, None)
+        self._taken_back.pop(session, None)
         result = self._call("before_reset", reset=Reset(session, "reset"))
         if result is None or not result.ok:
             self._owed_resets.add(session)
@@ -175,6 +185,25 @@ class Core(FreshLocks):
         if event.name == "hook.failed":
             self._behind.add(event.session_key or "")
             self._failed(str(event.fields.get("error")), str(event.fields.get("detail")))
+
+    def _take_back(self, session: Session, entries: Sequence[Entry]) -> None:
+        """Messages that were on the tape and are not any more leave the context, until they are there again."""
+        before = self._taken_back.get(session, set())
+        gone = missing_ids(entries, [*self._taped.get(session, ()), *before])
+        if gone == before:
+            return
+
+        def change(engine: Engine) -> bool:
+            with engine.store.read() as reader:
+                found = reader.find_conversation(session)
+                here = found.conversation_id if found else 0
+                rows = reader.heads_with_host_ids(here, sorted(gone | before))
+            engine.record.withdraw(session, [rows[ref].message_id for ref in gone - before if ref in rows])
+            engine.record.restore(session, [rows[ref].message_id for ref in before - gone if ref in rows])
+            return True
+
+        if self._ask(change, False):
+            self._taken_back[session] = gone
 
     def _unseen(self, session: Session, entries: Sequence[Entry]) -> list[Message]:
         def look(engine: Engine) -> list[Message]:

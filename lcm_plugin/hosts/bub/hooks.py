@@ -148,7 +148,8 @@ class Hooks(Shell):
             return
         tape = agent.tape.session_tape(session_id, workspace_of(state))
         entries = list(await tape.store.fetch_all(tape.query()))
-        await asyncio.to_thread(self._follow, session, entries)
+        if await asyncio.to_thread(self._follow, session, entries):
+            self._core.turn_taped(session, entries)
 
     def tape_appended(self, tape: str, entry: Entry) -> None:
         """The host wrote to a tape. A handoff after which more of its turn was recorded cuts nothing here."""

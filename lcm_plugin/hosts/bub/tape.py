@@ -90,6 +90,26 @@ def unseen(entries: Sequence[Entry], known: Callable[[list[str]], set[str]]) -> 
     return [message for run in reversed(found) for message in run]
 
 
+def newest_ids(entries: Sequence[Entry], limit: int) -> list[str]:
+    """The ids of the newest messages of a tape, about ``limit`` of them, newest first."""
+    found: list[str] = []
+    for run in runs_newest_first(entries):
+        found += [host_id_of(message) or "" for message in (*run.answered[::-1], *run.asked[::-1])]
+        if len(found) >= limit:
+            break
+    return found
+
+
+def missing_ids(entries: Sequence[Entry], noted: Sequence[str]) -> set[str]:
+    """Which of some ids a tape does not hold."""
+    missing = set(noted)
+    for run in runs_newest_first(entries):
+        if not missing:
+            break
+        missing -= {host_id_of(message) or "" for message in (*run.asked, *run.answered)}
+    return missing
+
+
 def is_handoff(entry: Entry) -> bool:
     """Whether an entry is an anchor that a person, an agent or a plugin set: not at a start or an overflow."""
     return entry.kind == "anchor" and not str(entry.payload.get("name")).startswith(_OWN_ANCHORS)

@@ -191,3 +191,43 @@ def test_after_three_turns_that_cannot_begin_the_user_is_told_once(tmp_path: Pat
     core.close()
     assert [bool(one) for one in told] == [False, False, True, False, False]
     assert "turn failed 3 times in a row" in told[2]
+
+
+def test_what_a_tape_lost_since_a_turn_is_taken_back_and_comes_back_with_it(core: Core) -> None:
+    tape = [*taped("r1", "one", "first"), *taped("r2", "two", "second"), *taped("r3", "three", "third")]
+    core.follow(LANE, tape[:5])
+    core.turn_taped(LANE, tape[:5])
+    core.follow(LANE, tape)
+    core.before_turn(append(asked("r9", "of a turn that runs")))
+    core.turn_taped(LANE, tape)
+    engine = core.engine()
+    assert engine is not None
+
+    def shown() -> list[Any]:
+        return [message["content"] for message in engine.assemble(LANE).messages]
+
+    whole = ["one", "first", "two", "second", "three", "third", "of a turn that runs"]
+    assert shown() == whole
+    core.follow(LANE, [*tape[:5], *tape[10:]])
+    assert shown() == ["one", "first", "three", "third", "of a turn that runs"]
+    core.follow(LANE, [*tape[:5], *tape[10:]])
+    core.follow(LANE, tape[:5])
+    assert shown() == ["one", "first", "of a turn that runs"]
+    core.follow(LANE, tape)
+    assert shown() == whole
+    assert stored(core) == whole
+    core.reset(LANE)
+    core.follow(LANE, [])
+    assert shown() == []
+
+
+def test_a_run_that_another_turn_does_not_see_yet_takes_nothing_back(core: Core) -> None:
+    """Two turns of a session run at once, each on a fork of the tape."""
+    before = taped("r1", "one", "first")
+    core.follow(LANE, before)
+    core.turn_taped(LANE, before)
+    core.follow(LANE, [*before, *taped("r2", "two", "second")])
+    core.follow(LANE, [*before, *taped("r3", "three", "third")])
+    engine = core.engine()
+    assert engine is not None
+    assert len(engine.assemble(LANE).messages) == 5

@@ -85,6 +85,27 @@ async def talk(options: dict[str, Any]) -> Any:
     return {"answers": answers, "spent": spent.by_hook}
 
 
+async def edited(options: dict[str, Any]) -> Any:
+    """Turns in one process; the tape's file is cut back to where it was before the turn ``at``, then more turns."""
+    answers: list[str] = []
+    sizes: list[int] = []
+    async with running() as framework:
+
+        def tape() -> Path:
+            (path,) = [p for p in Path.home().glob(".bub/tapes/*.jsonl") if "__sidecar__" not in p.name]
+            return path
+
+        for text in options["turns"]:
+            sizes.append(tape().stat().st_size if sizes else 0)
+            answers.append(await say(framework, text))
+        whole = tape().read_bytes()
+        tape().write_bytes(whole[: sizes[options["at"]]])
+        answers += [await say(framework, text) for text in options["then"]]
+        tape().write_bytes(whole + tape().read_bytes()[sizes[options["at"]] :])
+        answers += [await say(framework, text) for text in options["restored"]]
+    return answers
+
+
 async def killed(options: dict[str, Any]) -> Any:
     """Some turns, then SIGKILL at once; with ``last`` in the middle of that turn's model call."""
     async with running() as framework:

@@ -70,7 +70,12 @@ class BubWorld:
     def environment(self) -> dict[str, str]:
         """Nothing of the developer's own settings reaches the host."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("LCM_", "BUB_"))}
-        return {**kept, "HOME": str(self.home), "PYTHONPATH": str(HERE), "NO_COLOR": "1"}
+        return {
+            **kept,
+            "HOME": str(self.home),
+            "PYTHONPATH": f"{HERE}{os.pathsep}{HERE.parents[3]}",
+            "NO_COLOR": "1",
+        }
 
     def bub(self, *arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
         """Runs the command ``bub``."""

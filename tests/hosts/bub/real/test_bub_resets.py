@@ -67,3 +67,19 @@ def test_a_handoff_by_the_agent_compacts_and_its_turn_goes_on(world: Make) -> No
     assert [m["role"] for m in last.messages[-3:]] == ["user", "assistant", "tool"]
     assert said(home.stored(), "user") == [*lines, "let us go on with something else"]
     assert home.server.invalid == []
+
+
+def test_turns_that_were_taken_off_the_tape_are_shown_no_more_until_they_are_back(world: Make) -> None:
+    home = world(lcm={"freshTailCount": 2, "leafMinFanout": 2, "leafChunkTokens": 400})
+    secret = f"The password is swordfish. {turn(90, 150)}"
+    later = [turn(number, 150) for number in range(3, 11)]
+    said_first = ["first question", "second question", secret]
+    home.scenario("edited", turns=said_first, at=2, then=later, restored=["and now?"])
+    asked = [request for request in home.server.requests if not is_summary_request(request)]
+    assert "swordfish" in str(asked[2].messages)
+    for request in asked[3:11]:
+        assert "swordfish" not in str(request.messages)
+        assert "first question" in str(request.messages) or "<summary" in str(request.messages)
+    assert said(home.stored(), "user") == [*said_first, *later, "and now?"]
+    assert home.server.invalid == []
+    assert home.problems() == []
