@@ -162,6 +162,7 @@ def ours(talk: Sequence[Message], window: int, counter: TokenCounter, policy: Po
             database=str(Path(folder) / "cost.db"),
             context_policy=policy,
             summary_max_calls_per_window=10_000_000,
+            summary_max_tokens_per_window=1_000_000_000,
         )
         with Engine.open(config, completer=Summaries(counter, bill.summary)) as engine:
             play(engine, Session("agent:cost:main"), talk, window, bill)

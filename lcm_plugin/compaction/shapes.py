@@ -27,6 +27,8 @@ _PREFIX_SHARE = 1 / 4
 _NODES = 8
 _SOURCE_PER_TARGET = 16
 _LEAST_CHUNK = 4 * LEAST_TARGET
+# Within `maxSweepPasses`, with room for condensations.
+_MOST_PASSES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +102,15 @@ def economy(room: Room, given: Wishes) -> Amounts:
     """The cheapest at an equal fresh tail (`benchmarks/cost.py`): little raw talk outside the tail, short summaries."""
     prefix = given.prefix or max(1, min(PREFIX_TOKENS, int(room.total * _PREFIX_SHARE)))
     leaf, condensed = _targets(room, given, prefix)
-    chunk = given.chunk or min(LEAF_CHUNK, _SOURCE_PER_TARGET * leaf)
+    own = min(LEAF_CHUNK, _SOURCE_PER_TARGET * leaf)
+    chunk = given.chunk or own
     return Amounts(
         soft=room.soft,
         verbatim=given.verbatim or 0,
         tail=given.tail or max(1, int(room.soft * TAIL_SHARE_OF_SOFT)),
         chunk=chunk,
         passes=1,
-        trigger=given.trigger or min(LEAF_TRIGGER_TOKENS, chunk),
+        trigger=given.trigger or (LEAF_TRIGGER_TOKENS if chunk == own else chunk),
         prefix=prefix,
         leaf_target=leaf,
         condensed_target=condensed,
@@ -171,8 +174,8 @@ POLICIES: dict[str, Callable[[Room, Wishes], Amounts]] = {
 
 def _stepped(steps: _Steps, step: float, given: Wishes) -> tuple[int, int, int]:
     """Most tokens of summaries, source tokens of one pass, passes of one compaction."""
-    passes = math.ceil(steps.batch * step / LEAF_CHUNK)
-    own = max(_LEAST_CHUNK, int(steps.batch * step / passes))
+    passes = min(_MOST_PASSES, math.ceil(steps.batch * step / LEAF_CHUNK))
+    own = max(_LEAST_CHUNK, min(LEAF_CHUNK, int(steps.batch * step / passes)))
     chunk = given.chunk or own
     if chunk != own:
         passes = 1

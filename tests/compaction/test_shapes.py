@@ -203,4 +203,5 @@ def test_a_large_window_takes_its_batch_in_chunks_that_a_model_can_read(tmp_path
     big = limits("balanced", 1_000_000)
     assert big.trigger > 100_000
     assert big.chunk_tokens <= 20_000
+    assert big.passes < LcmConfig().max_sweep_passes
     assert big.trigger % big.chunk_tokens == 0
