@@ -8,7 +8,7 @@ are no calls, and what is no message. Now and then the store fails for a turn. N
 encodable, tools must answer, and in the end each sound message is stored exactly once, in order.
 
 An adapter is driven where its host is installed: ``plugin``, ``hermes`` and ``bub`` run anywhere, since their adapters
-need no host; ``openai_agents`` in an environment that has the SDK.
+need no host; ``openai_agents``, ``langchain`` and ``pydantic_ai`` in an environment that has the SDK.
 """
 
 from __future__ import annotations
@@ -229,11 +229,25 @@ class ByOpenAIAgents:
         """Its engine is everybody's."""
 
 
+def by_langchain(engine: Engine, rng: Random, name: str) -> Driver:
+    from fuzz_graphs import ByLangChain
+
+    return ByLangChain(engine, rng, name)
+
+
+def by_pydantic_ai(engine: Engine, rng: Random, name: str) -> Driver:
+    from fuzz_graphs import ByPydanticAI
+
+    return ByPydanticAI(engine, rng, name)
+
+
 DRIVERS: dict[str, Callable[[Engine, Random, str], Driver]] = {
     "plugin": ByHooks,
     "hermes": ByHermes,
     "bub": ByBub,
     "openai_agents": ByOpenAIAgents,
+    "langchain": by_langchain,
+    "pydantic_ai": by_pydantic_ai,
 }
 
 

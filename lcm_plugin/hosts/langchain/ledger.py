@@ -14,12 +14,14 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from sys import maxsize
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import BaseMessage
 
 from lcm_plugin.forks import FreshLocks, join
 from lcm_plugin.hosts.langchain.messages import HOST, role_of, to_core
+from lcm_plugin.messages.convert import safe_repr
 from lcm_plugin.types import HOST_DATA, Message, Session
 
 if TYPE_CHECKING:
@@ -157,5 +159,8 @@ def _mark(message: BaseMessage) -> int:
             else block
             for block in content
         ]
-    calls = [(call["id"], call["name"], repr(call["args"])) for call in getattr(message, "tool_calls", ())]
-    return hash((message.type, repr(content), tuple(calls)))
+    calls = [
+        (call["id"], call["name"], safe_repr(call["args"], maxsize))
+        for call in getattr(message, "tool_calls", ())
+    ]
+    return hash((message.type, safe_repr(content, maxsize), tuple(calls)))

@@ -33,6 +33,7 @@ from lcm_plugin.messages.blocks import (
     call_id,
     first_at,
 )
+from lcm_plugin.messages.convert import broken_record, to_json
 from lcm_plugin.messages.sendable import parse_json
 from lcm_plugin.messages.table import type_of
 from lcm_plugin.types import HOST_DATA, Message
@@ -52,11 +53,23 @@ _ROLES = {
 }
 _SHOWN_BY_CORE = {"content", "id", "name", "type", "tool_call_id", "tool_calls", "artifact"}
 _SERIALIZED = "lc_serialized"
+_CONVERTED = "lc_converted"
 _BYTES = "lc_bytes"
 
 
 def to_core(message: BaseMessage) -> Message:
-    """A message as the core stores it. `from_core` with ``exact`` gives an equal one back."""
+    """A message as the core stores it. `from_core` with ``exact`` gives an equal one back.
+
+    A message that cannot be taken apart becomes a broken record, so that its neighbours are stored.
+    """
+    try:
+        return _to_core(message)
+    except Exception as error:  # noqa: BLE001 - values of foreign classes may raise anything
+        known = {key: getattr(message, key, None) for key in ("content", "id", "name", "tool_call_id")}
+        return broken_record({"role": role_of(message), **known}, error)
+
+
+def _to_core(message: BaseMessage) -> Message:
     core: Message = {"role": role_of(message), "content": _plain_content(message.content)}
     if message.name is not None:
         core["name"] = message.name
@@ -74,6 +87,14 @@ def to_core(message: BaseMessage) -> Message:
             data["artifact"] = _plain(message.artifact)
     core[HOST_DATA] = {HOST: data}
     return core
+
+
+def is_kept_as_it_is(core: Message) -> bool:
+    """Whether a message of `to_core` is the graph's own, neither broken nor converted."""
+    data = core.get(HOST_DATA, {}).get(HOST)
+    return data is not None and not any(
+        isinstance(value, dict) and _CONVERTED in value for value in (*blocks_of(core), *data.values())
+    )
 
 
 def from_core(message: Message, *, exact: bool = False) -> list[BaseMessage]:
@@ -217,13 +238,19 @@ def _restored_block(block: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """The value as JSON; what JSON cannot say in a form of its own, in which every part can be told apart."""
+    """The value as JSON; what JSON cannot say in a form of its own, in which every part can be told apart.
+
+    What that form cannot say either (a value inside itself, or nested too deep) is converted as the core does.
+    """
     try:
         if json.loads(json.dumps(value)) == value:
             return value
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         pass
-    return {_SERIALIZED: _encoded(value)}
+    try:
+        return {_SERIALIZED: _encoded(value)}
+    except RecursionError:
+        return {_CONVERTED: to_json(value, "value")}
 
 
 def _encoded(value: Any) -> Any:
@@ -238,7 +265,11 @@ def _encoded(value: Any) -> Any:
 
 def _restored(value: Any) -> Any:
     """The inverse of `_plain`; raises `ValueError` when bytes were replaced by a reference to them."""
-    return _decoded(value[_SERIALIZED]) if isinstance(value, dict) and set(value) == {_SERIALIZED} else value
+    if not isinstance(value, dict):
+        return value
+    if set(value) == {_CONVERTED}:
+        return value[_CONVERTED]
+    return _decoded(value[_SERIALIZED]) if set(value) == {_SERIALIZED} else value
 
 
 def _decoded(value: Any) -> Any:

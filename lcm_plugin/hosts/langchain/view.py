@@ -8,7 +8,7 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage, SystemMessage
 
-from lcm_plugin.hosts.langchain.messages import from_core, to_core
+from lcm_plugin.hosts.langchain.messages import from_core, is_kept_as_it_is, to_core
 from lcm_plugin.messages.presentable import presentable
 from lcm_plugin.types import Message
 
@@ -51,8 +51,8 @@ def seen_by_model(
     for message in context:
         own, live = held.get(str(message.get("id"))), asked.get(str(message.get("id")))
         core = to_core(own) if own is not None else None
-        # What had to be mended for providers goes out mended.
-        whole = core is not None and core == message and presentable(core) is core
+        # What had to be converted, or mended for providers, goes out in that form.
+        whole = core is not None and core == message and is_kept_as_it_is(core) and presentable(core) is core
         seen += [live] if live is not None and whole else from_core(message)
     for one in beside:
         seen.insert(_position(seen, one.before), one.message)
