@@ -1,6 +1,59 @@
-"""Counts with their nouns, as a person would write them."""
+"""How texts are shown: counts with their nouns, and stored texts that steer no terminal and no Markdown.
+
+Everything that people see of what somebody else wrote goes through `harmless`; within a line of Markdown through
+`inline` or `code`, as a block through `fenced`.
+"""
 
 from __future__ import annotations
+
+import re
+
+# Control characters but tab and line feed; other line ends; what overrides the direction of text; tags, which hide it.
+_STEERING = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u206f\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
+)
+_MARKUP = re.compile(r"([\\`*_\[\]<>|~&])")
+_BACKTICKS = re.compile(r"`+")
+
+
+def harmless(text: str) -> str:
+    """The text with each character that would steer a terminal, or reorder or hide text, made visible."""
+    return _STEERING.sub(_visible, text)
+
+
+def harmless_json(document: str) -> str:
+    """The same JSON value, written without steering characters."""
+    return _STEERING.sub(_json_escape, document)
+
+
+def inline(text: str) -> str:
+    """A stored text within a line of Markdown: one line, and no mark-up or HTML of its own."""
+    return _MARKUP.sub(r"\\\1", harmless(" ".join(text.split())))
+
+
+def code(text: str) -> str:
+    """A name or path as code within a line of Markdown."""
+    shown = harmless(" ".join(text.split())).replace("`", "'")
+    return f"`{shown}`"
+
+
+def fenced(text: str, language: str = "") -> str:
+    """A stored text as a block of code in Markdown that it cannot end."""
+    longest = max((len(run) for run in _BACKTICKS.findall(text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{harmless(text)}\n{fence}"
+
+
+def _json_escape(match: re.Match[str]) -> str:
+    units = match[0].encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+
+def _visible(match: re.Match[str]) -> str:
+    number = ord(match[0])
+    if number < 0x100:
+        return f"\\x{number:02x}"
+    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
 
 
 def plural(count: int, noun: str) -> str:

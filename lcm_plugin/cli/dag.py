@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lcm_plugin.recall.library import Node
 from lcm_plugin.store.records import Summary, message_ref
+from lcm_plugin.text import harmless
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -149,4 +150,4 @@ def _span(first: int, last: int) -> str:
 def _escape(text: str) -> str:
     from rich.markup import escape
 
-    return escape(text)
+    return escape(harmless(text))

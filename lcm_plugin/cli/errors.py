@@ -16,6 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from lcm_plugin.errors import ConfigError, InputError, LcmError, NotFound, StoreError
+from lcm_plugin.text import harmless, harmless_json
 
 OK, INTERNAL, USAGE, NOT_FOUND, CONFIG, DATABASE = range(6)
 INTERRUPTED = 130
@@ -38,7 +39,7 @@ def exit_code(error: LcmError) -> int:
 
 def complain(message: str) -> None:
     """One line on standard error."""
-    print(f"lcm: {' '.join(message.split())}", file=sys.stderr)
+    print(harmless(f"lcm: {' '.join(message.split())}"), file=sys.stderr)
 
 
 class GuardedGroup(TyperGroup):
@@ -90,7 +91,7 @@ def _answer(ctx: Any, message: str, code: int) -> None:
     program = ctx.find_root().command
     if getattr(program, "_wants_json", False):
         program._wants_json = False
-        print(json.dumps({"error": message, "exit_code": code}))
+        print(harmless_json(json.dumps({"error": message, "exit_code": code})))
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:

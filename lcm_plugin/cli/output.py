@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from lcm_plugin.text import harmless, harmless_json
+
 if TYPE_CHECKING:
     from rich.console import Console
-
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def print_json(value: Any) -> None:
     """One JSON document on standard output; indented in a terminal."""
     indent = 2 if sys.stdout.isatty() else None
-    text = json.dumps(value, ensure_ascii=False, indent=indent, default=str)
+    text = harmless_json(json.dumps(value, ensure_ascii=False, indent=indent, default=str))
     try:
         text.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:
@@ -34,17 +33,17 @@ def print_text(text: str) -> None:
     sys.stdout.buffer.write(text.encode(sys.stdout.encoding or "utf-8", "backslashreplace") + b"\n")
 
 
-def harmless(text: str) -> str:
-    """The text with control characters other than line breaks and tabs made visible."""
-    return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
+def say(text: str, *, error: bool = False) -> None:
+    """A line for people, on standard output or standard error, in which nothing steers the terminal."""
+    print(harmless(text), file=sys.stderr if error else sys.stdout, flush=error)
 
 
 def console() -> Console:
     """Standard output for text that a person reads; plain when it is not a terminal."""
-    from rich.console import Console
+    from lcm_plugin.cli.console import HarmlessConsole
 
     width = None if sys.stdout.isatty() else 120
-    return Console(width=width, highlight=False, soft_wrap=not sys.stdout.isatty())
+    return HarmlessConsole(width=width, highlight=False, soft_wrap=not sys.stdout.isatty(), emoji=False)
 
 
 def print_table(
@@ -110,8 +109,9 @@ def progress(title: str, total: int, unit: str, quiet: bool = False) -> Iterator
     if quiet or not sys.stderr.isatty():
         yield lambda done: None
         return
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from lcm_plugin.cli.console import HarmlessConsole
 
     bar = Progress(
         TextColumn("{task.description}"),
@@ -119,7 +119,7 @@ def progress(title: str, total: int, unit: str, quiet: bool = False) -> Iterator
         MofNCompleteColumn(),
         TextColumn("{task.fields[rate]}"),
         TimeRemainingColumn(),
-        console=Console(stderr=True),
+        console=HarmlessConsole(stderr=True, emoji=False),
         transient=True,
     )
     with bar:
@@ -141,11 +141,12 @@ def working(title: str) -> Iterator[Callable[[str], None]]:
     if not sys.stderr.isatty():
         yield lambda remark: None
         return
-    from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+    from lcm_plugin.cli.console import HarmlessConsole
+
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with Progress(*columns, console=HarmlessConsole(stderr=True, emoji=False), transient=True) as bar:
         task = bar.add_task(title, total=None)
         yield lambda remark: bar.update(task, description=f"{title}: {remark}")
 

@@ -39,7 +39,7 @@ class Longest:
     """The longest of several lines that fits where it stands; the last one, cut short, when none does."""
 
     def __init__(self, lines: Sequence[str]) -> None:
-        self._lines = [Text.from_markup(line, overflow="ellipsis", end="") for line in lines]
+        self._lines = [Text.from_markup(line, emoji=False, overflow="ellipsis", end="") for line in lines]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         room = options.max_width

@@ -7,12 +7,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lcm_plugin.commands.texts import DEFERRED, DONE, FAILED, NOOP, inline, size
+from lcm_plugin.commands.texts import DEFERRED, DONE, FAILED, NOOP, size
 from lcm_plugin.config import checked_budget
 from lcm_plugin.errors import ConfigError
 from lcm_plugin.sessions.access import Access
 from lcm_plugin.store.open import is_server
-from lcm_plugin.text import plural
+from lcm_plugin.text import inline, plural
 from lcm_plugin.types import CommandResult, CompactionResult, Reason, Session
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from lcm_plugin.commands import care, cleaning, doctor, reading, resets, setting
 from lcm_plugin.commands.texts import FAILED
 from lcm_plugin.errors import LcmError
 from lcm_plugin.sessions.access import Access
+from lcm_plugin.text import harmless
 from lcm_plugin.types import CommandResult, Session
 
 if TYPE_CHECKING:
@@ -91,10 +92,13 @@ def command_list() -> list[dict[str, str]]:
 
 
 def run_command(engine: Engine, session: Session, text: str) -> CommandResult:
-    """Answers a command, after what the session was not told yet; what goes wrong is told in the answer."""
+    """Answers a command, after what the session was not told yet; what goes wrong is told in the answer.
+
+    No character of it steers a terminal.
+    """
     answer = _run(engine, session, text)
     news = engine.session_notices.take(session)
-    return replace(answer, text="\n\n".join((*news, answer.text))) if news else answer
+    return replace(answer, text=harmless("\n\n".join((*news, answer.text))))
 
 
 def _run(engine: Engine, session: Session, text: str) -> CommandResult:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from lcm_plugin.commands.cleaning import clean
 from lcm_plugin.commands.counting import counting, counting_text
-from lcm_plugin.commands.texts import DEFERRED, DONE, FAILED, NOOP, inline
+from lcm_plugin.commands.texts import DEFERRED, DONE, FAILED, NOOP
 from lcm_plugin.errors import InputError
 from lcm_plugin.store.open import is_server
-from lcm_plugin.text import plural
+from lcm_plugin.text import inline, plural
 from lcm_plugin.types import CommandResult, Finding, IntegrityReport, RepairResult, Session, Severity
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lcm_plugin.commands.texts import DONE, FAILED, NOOP, fenced, inline
-from lcm_plugin.text import plural
+from lcm_plugin.commands.texts import DONE, FAILED, NOOP
+from lcm_plugin.text import fenced, inline, plural
 from lcm_plugin.types import CommandResult, Session
 
 if TYPE_CHECKING:

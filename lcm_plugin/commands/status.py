@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import lcm_plugin
 from lcm_plugin.commands.counting import WINDOW_WORDS, counting, counting_text, window_source
-from lcm_plugin.commands.texts import code, depths, inline, moment, size
+from lcm_plugin.commands.texts import depths, moment, size
 from lcm_plugin.commands.trouble import Pairs, Quote, trouble, trouble_pairs
 from lcm_plugin.sessions.access import Access
 from lcm_plugin.sessions.kinds import find_conversation
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Conversation
-from lcm_plugin.text import plural
+from lcm_plugin.text import code, inline, plural
 from lcm_plugin.types import CommandResult, CompactionDecision, Reason, Session
 
 if TYPE_CHECKING:

@@ -66,7 +66,9 @@ class RowMaker:
         parts = make_parts(lifted, moved.stand_ins)
         if call is not None and (name := call.name):
             parts = tuple(
-                replace(part, tool_name=name) if part.type == "tool" and not part.tool_name else part
+                replace(part, tool_name=storable(name))
+                if part.type == "tool" and not part.tool_name
+                else part
                 for part in parts
             )
         row = NewMessage(

@@ -13,7 +13,7 @@ import typer
 from lcm_plugin.cli.errors import INTERNAL, complain
 from lcm_plugin.cli.open_engine import reading
 from lcm_plugin.cli.options import AsJson, Database
-from lcm_plugin.cli.output import print_json, size, working
+from lcm_plugin.cli.output import print_json, say, size, working
 from lcm_plugin.store.open import is_server
 from lcm_plugin.text import plural
 
@@ -50,7 +50,7 @@ def backup(
         print_json(asdict(done))
         return
     files = f", {plural(done.files, 'file')} ({size(done.file_bytes)})" if done.files else ""
-    print(f"{done.path} ({size(done.bytes)}{files})")
+    say(f"{done.path} ({size(done.bytes)}{files})")
 
 
 def restore(
@@ -126,9 +126,9 @@ def _restore(
     if as_json:
         print_json({"database": str(target), "messages": messages, "files": files, "saved": saved})
         return
-    print(f"{target}: {plural(messages, 'message')}, {plural(files, 'file')}")
+    say(f"{target}: {plural(messages, 'message')}, {plural(files, 'file')}")
     if saved:
-        print(f"What was there before is at {saved}")
+        say(f"What was there before is at {saved}")
 
 
 @contextmanager
@@ -156,10 +156,10 @@ def _report_check(path: Path, messages: int, errors: list[Finding], *, as_json: 
             {"path": str(path), "ok": not errors, "messages": messages, "errors": [e.message for e in errors]}
         )
     elif errors:
-        print(f"{path} is not whole, so nothing was restored: {plural(len(errors), 'error')}")
+        say(f"{path} is not whole, so nothing was restored: {plural(len(errors), 'error')}")
         for found in errors[:20]:
-            print(f"{found.code}: {found.message}")
+            say(f"{found.code}: {found.message}")
     else:
-        print(f"{path} is whole: {plural(messages, 'message')}")
+        say(f"{path} is whole: {plural(messages, 'message')}")
     if errors:
         raise typer.Exit(INTERNAL)

@@ -11,7 +11,7 @@ import typer
 
 from lcm_plugin.cli.open_engine import reading
 from lcm_plugin.cli.options import AsJson, ConversationName, Database, Limit
-from lcm_plugin.cli.output import console, moment, print_json, print_table, print_text
+from lcm_plugin.cli.output import console, moment, print_json, print_table, print_text, say
 from lcm_plugin.errors import NotFound
 
 if TYPE_CHECKING:
@@ -310,10 +310,9 @@ def _page(rows: Iterable[Row], limit: int) -> tuple[list[Row], bool]:
 
 
 def _hint(last: object, option: str) -> None:
-    import sys
 
     if last is not None:
-        print(f"more: {option} {last}", file=sys.stderr)
+        say(f"more: {option} {last}", error=True)
 
 
 def _fields(row: Any) -> dict[str, Any]:

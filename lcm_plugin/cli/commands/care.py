@@ -13,7 +13,7 @@ from lcm_plugin.cli.commands.backup import backup, restore
 from lcm_plugin.cli.commands.doctor import doctor, rescue
 from lcm_plugin.cli.open_engine import writing
 from lcm_plugin.cli.options import AsJson, ConversationName, Database
-from lcm_plugin.cli.output import print_json, working
+from lcm_plugin.cli.output import print_json, say, working
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
@@ -58,7 +58,7 @@ def compact(
             if as_json:
                 print_json(asdict(back))
             else:
-                print(
+                say(
                     f"{back.summaries} summaries taken apart; {back.tokens_before:,} -> {back.tokens_after:,} tokens"
                 )
             return
@@ -69,9 +69,7 @@ def compact(
         return
     detail = f": {result.detail}" if result.detail else ""
     done = f"{result.passes} passes, {len(result.summaries)} new summaries"
-    print(
-        f"{result.reason.value}{detail}; {result.tokens_before:,} -> {result.tokens_after:,} tokens, {done}"
-    )
+    say(f"{result.reason.value}{detail}; {result.tokens_before:,} -> {result.tokens_after:,} tokens, {done}")
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from lcm_plugin.cli.errors import USAGE, complain
+from lcm_plugin.text import harmless
 
 _Model = Annotated[
     str, typer.Option("--model", "-m", envvar="LCM_CHAT_MODEL", help="litellm's name of a model.")
@@ -78,22 +79,22 @@ def chat(
     if not model:
         complain(NO_MODEL)
         raise typer.Exit(USAGE)
-    from rich.console import Console
     from rich.markdown import Markdown
 
+    from lcm_plugin.cli.console import HarmlessConsole
     from lcm_plugin.config import LcmConfig
     from lcm_plugin.errors import ModelError
     from lcm_plugin.hosts.chat.agent import ChatAgent
     from lcm_plugin.hosts.chat.model import ChatModel
     from lcm_plugin.types import Session
 
-    console = Console()
+    console = HarmlessConsole(emoji=False)
     config = LcmConfig(database=database) if database else LcmConfig()
     agent = ChatAgent(
         ChatModel(model, base_url, window),
         Session(session, f"chat-{os.getpid()}"),
         config,
-        show=lambda piece: console.out(piece, end="", highlight=False),
+        show=lambda piece: console.out(harmless(piece), end="", highlight=False),
         allow_tools=allow_tools,
     )
     waiting = Waiting()

@@ -9,7 +9,7 @@ import typer
 
 from lcm_plugin.cli.errors import GuardedGroup
 from lcm_plugin.cli.options import AsJson
-from lcm_plugin.cli.output import print_json, print_table
+from lcm_plugin.cli.output import print_json, print_table, say
 
 _Key = Annotated[
     str, typer.Argument(metavar="KEY", help="A setting, as leafChunkTokens or LCM_LEAF_CHUNK_TOKENS.")
@@ -81,7 +81,7 @@ def get(key: _Key, window: _Window = None, as_json: AsJson = False) -> None:
         force = _in_force(window).get(setting.key, setting.value)
         print_json({"key": setting.key, "value": setting.value, "in_force": force, "origin": setting.origin})
     else:
-        print(_with_force(setting.value, _in_force(window).get(setting.key)))
+        say(_with_force(setting.value, _in_force(window).get(setting.key)))
 
 
 def set_value(
@@ -117,7 +117,7 @@ def path(as_json: AsJson = False) -> None:
     if as_json:
         print_json({"path": str(place), "exists": place.exists()})
     else:
-        print(place)
+        say(str(place))
 
 
 def _write(key: str, value: Any, as_json: bool) -> None:
@@ -135,7 +135,7 @@ def _write(key: str, value: Any, as_json: bool) -> None:
         print_json(result)
         return
     kept = f" (the old one is {backup})" if backup else ""
-    print(f"{json_key(key)} {'removed from' if value is None else 'written to'} {place}{kept}")
+    say(f"{json_key(key)} {'removed from' if value is None else 'written to'} {place}{kept}")
 
 
 def _parsed(text: str) -> Any:

@@ -12,7 +12,7 @@ import typer
 from lcm_plugin.cli.errors import INTERNAL
 from lcm_plugin.cli.open_engine import reading, writing
 from lcm_plugin.cli.options import AsJson, Database
-from lcm_plugin.cli.output import print_json, print_table, working
+from lcm_plugin.cli.output import print_json, print_table, say, working
 from lcm_plugin.errors import InputError
 from lcm_plugin.hosts.doctor import Host, check_host
 from lcm_plugin.store.open import is_server
@@ -98,7 +98,7 @@ def doctor(
         _print_outcome(outcome, plan)
     else:
         _print_findings(report, plan)
-        print(f"Tokens are {counting_text(counted)}.")
+        say(f"Tokens are {counting_text(counted)}.")
     if not report.ok or (outcome is not None and not outcome.ok):
         raise typer.Exit(INTERNAL)
 
@@ -133,12 +133,12 @@ def rescue(
             [(table.name, f"{table.rows:,}", f"{table.gaps:,}") for table in report.tables],
         )
         for line in report.notes:
-            print(line)
+            say(line)
         for result in outcome.results:
-            print(f"{result.step.code}: {result.step.description}; {result.mended:,} mended")
+            say(f"{result.step.code}: {result.step.description}; {result.mended:,} mended")
         for finding in left.findings:
-            print(f"left, {finding.code}: {finding.message}")
-        print(f"The new database is {report.target}; {source} is as it was.")
+            say(f"left, {finding.code}: {finding.message}")
+        say(f"The new database is {report.target}; {source} is as it was.")
     if report.lossy or not left.ok:
         raise typer.Exit(INTERNAL)
 
@@ -191,7 +191,7 @@ def _ask_later(database: str | None, conversation: str | None, mode: Later) -> N
             ids = [engine.library.conversation(conversation).conversation_id]
         for conversation_id in ids:
             engine.integrity_jobs.request(conversation_id, "manual", mode.value)
-    print(
+    say(
         f"{len(ids)} conversations are to be checked by `lcm worker`; `lcm doctor --results` shows what it found"
     )
 
@@ -226,9 +226,9 @@ def _check_host(host: Host, database: str | None, as_json: bool) -> None:
         print_json([asdict(finding) for finding in findings])
     else:
         for finding in findings:
-            print(f"{finding.severity.value.upper()} {finding.code}: {finding.message}")
+            say(f"{finding.severity.value.upper()} {finding.code}: {finding.message}")
             if finding.repair:
-                print(f"    mend it: {finding.repair}")
+                say(f"    mend it: {finding.repair}")
     if any(finding.severity is Severity.ERROR for finding in findings):
         raise typer.Exit(INTERNAL)
 
@@ -237,13 +237,13 @@ def _print_outcome(outcome: RepairOutcome, plan: RepairPlan) -> None:
     for result in outcome.results:
         left = f", {result.failed:,} not" if result.failed else ""
         why = f" ({result.error})" if result.error else ""
-        print(f"{result.step.code}: {result.step.description}; {result.mended:,} mended{left}{why}")
+        say(f"{result.step.code}: {result.step.description}; {result.mended:,} mended{left}{why}")
     for finding in plan.refused:
-        print(f"not mended, {finding.code}: {finding.message}")
+        say(f"not mended, {finding.code}: {finding.message}")
     for step in outcome.left:
-        print(f"left, {step.code}: to {step.description} needs --delete")
+        say(f"left, {step.code}: to {step.description} needs --delete")
     if outcome.backup:
-        print(f"A copy from before is at {outcome.backup}")
+        say(f"A copy from before is at {outcome.backup}")
 
 
 def _print_findings(report: IntegrityReport, plan: RepairPlan) -> None:
@@ -255,13 +255,13 @@ def _print_findings(report: IntegrityReport, plan: RepairPlan) -> None:
         print_table(("severity", "check", "what", "ids"), rows, yields="what", wraps=True)
     errors = sum(finding.severity is Severity.ERROR for finding in report.findings)
     checks = plural(len(report.checked), "check") + ("" if report.complete else ", stopped early")
-    print(f"{checks}: {plural(errors, 'error')}, {plural(len(report.findings) - errors, 'remark')}")
+    say(f"{checks}: {plural(errors, 'error')}, {plural(len(report.findings) - errors, 'remark')}")
     for step in plan.steps:
-        print(f"could be mended: {step.description}" + (" (with --delete)" if step.destructive else ""))
+        say(f"could be mended: {step.description}" + (" (with --delete)" if step.destructive else ""))
     if any(finding.code == "structure" for finding in report.findings):
-        print(
+        say(
             "The database itself is damaged: stop its hosts, then `lcm rescue FROM TO` reads what can be read."
         )
-        print(
+        say(
             "A copy of the damaged file would be damaged too; a backup from before may serve if it checks out."
         )

@@ -14,7 +14,7 @@ import typer
 from lcm_plugin.cli.errors import complain
 from lcm_plugin.cli.open_engine import reading
 from lcm_plugin.cli.options import AsJson, Database
-from lcm_plugin.cli.output import print_json, progress, size
+from lcm_plugin.cli.output import print_json, progress, say, size
 from lcm_plugin.text import plural
 
 if TYPE_CHECKING:
@@ -98,9 +98,7 @@ def export(
     if as_json:
         print_json(report)
         return
-    print(
-        f"{output}: {plural(len(rows), 'conversation')}, {plural(total, 'message')}, {size(report['bytes'])}"
-    )
+    say(f"{output}: {plural(len(rows), 'conversation')}, {plural(total, 'message')}, {size(report['bytes'])}")
 
 
 def _format_of(output: str) -> Format:

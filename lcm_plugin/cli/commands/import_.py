@@ -14,7 +14,16 @@ import typer
 
 from lcm_plugin.cli.open_engine import reading, writing
 from lcm_plugin.cli.options import AsJson, Database
-from lcm_plugin.cli.output import moment, print_json, print_pairs, print_table, print_text, progress, working
+from lcm_plugin.cli.output import (
+    moment,
+    print_json,
+    print_pairs,
+    print_table,
+    print_text,
+    progress,
+    say,
+    working,
+)
 from lcm_plugin.text import plural
 
 if TYPE_CHECKING:
@@ -108,7 +117,7 @@ def import_(
     for path in unknown:
         print_text(f"left out, no format known: {path}")
     if not apply:
-        print("\nNothing was written. Add --apply to store it.")
+        say("\nNothing was written. Add --apply to store it.")
 
 
 def _existing(stack: ExitStack, database: str | None) -> Engine | None:
@@ -229,7 +238,7 @@ def _print_report(report: FileReport, *, applied: bool) -> None:
         ("kind", "session key", "new", "known", "until", "title"), rows[:_MOST_SESSIONS], yields="title"
     )
     if len(rows) > _MOST_SESSIONS:
-        print(f"… and {len(rows) - _MOST_SESSIONS:,} more; --json lists them all")
+        say(f"… and {len(rows) - _MOST_SESSIONS:,} more; --json lists them all")
     _print_remarks(report)
 
 

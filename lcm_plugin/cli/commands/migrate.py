@@ -11,7 +11,7 @@ import typer
 
 from lcm_plugin.cli.errors import complain
 from lcm_plugin.cli.options import AsJson
-from lcm_plugin.cli.output import print_json, progress, size
+from lcm_plugin.cli.output import print_json, progress, say, size
 from lcm_plugin.store.open import is_server
 from lcm_plugin.text import plural
 
@@ -96,9 +96,9 @@ def _side(database: str, files: str | None, *, read_only: bool) -> Iterator[Side
 def _print_report(report: MigrationReport, where: str) -> None:
     total = sum(report.rows.values())
     again = "; an earlier run had begun it" if report.resumed else ""
-    print(f"{where}: {total:,} rows, {report.rows.get('messages', 0):,} of them messages, all equal{again}")
+    say(f"{where}: {total:,} rows, {report.rows.get('messages', 0):,} of them messages, all equal{again}")
     if report.files:
-        print(f"{plural(report.files, 'large file')} ({size(report.file_bytes)})")
+        say(f"{plural(report.files, 'large file')} ({size(report.file_bytes)})")
     if report.altered:
         complain(
             f"warning: {report.altered:,} rows held NUL, which PostgreSQL cannot; U+FFFD stands in its place"

@@ -10,7 +10,7 @@ import typer
 from lcm_plugin.cli.errors import INTERNAL
 from lcm_plugin.cli.open_engine import reading, writing
 from lcm_plugin.cli.options import AsJson, Database, Limit
-from lcm_plugin.cli.output import moment, print_json, print_table, size, working
+from lcm_plugin.cli.output import moment, print_json, print_table, say, size, working
 from lcm_plugin.text import plural
 
 if TYPE_CHECKING:
@@ -169,30 +169,30 @@ def _print_plan(plan: PrunePlan, selection: Selection, as_json: bool) -> None:
             row[7] = size(row[7])
         print_table(tuple(name.replace("_", " ") for name in rows[0]), shown)
     if len(rows) > _MOST_ROWS:
-        print(f"… and {len(rows) - _MOST_ROWS:,} more")
+        say(f"… and {len(rows) - _MOST_ROWS:,} more")
     texts = "the texts of " if plan.keep_summaries else ""
-    print(
+    say(
         f"would remove {texts}{plural(plan.messages, 'message')} in {plural(len(rows), 'conversation')}, "
         f"about {size(plan.bytes)} of {size(plan.size_bytes)}; {plan.in_use:,} more are in use"
     )
     if not rows and LaneKind.OLD not in selection.kinds:
-        print("open lanes that people talk in are left out unless --kind old names them")
+        say("open lanes that people talk in are left out unless --kind old names them")
     if rows:
-        print(f"nothing was removed: --apply --confirm {CONFIRMATION} removes it, after a checked copy")
+        say(f"nothing was removed: --apply --confirm {CONFIRMATION} removes it, after a checked copy")
 
 
 def _print_outcome(outcome: PruneOutcome, backup: str, as_json: bool) -> None:
     if as_json:
         print_json({"applied": True, **asdict(outcome), "backup": backup})
         return
-    print(
+    say(
         f"removed {plural(outcome.messages, 'message')}, {plural(outcome.summaries, 'summary')} and "
         f"{plural(outcome.files, 'file')} in {plural(outcome.conversations, 'conversation')}; "
         f"{size(outcome.size_before)} before, {size(outcome.size_after)} now"
     )
     if outcome.skipped:
-        print(f"{plural(len(outcome.skipped), 'conversation')} came into use meanwhile and stayed")
+        say(f"{plural(len(outcome.skipped), 'conversation')} came into use meanwhile and stayed")
     if backup:
-        print(f"a copy from before, which still holds all of it, is at {backup}")
+        say(f"a copy from before, which still holds all of it, is at {backup}")
     if outcome.problem:
-        print(f"not all went well: {outcome.problem}")
+        say(f"not all went well: {outcome.problem}")

@@ -8,7 +8,7 @@ import typer
 
 from lcm_plugin.cli.open_engine import reading, writing
 from lcm_plugin.cli.options import AsJson, Database
-from lcm_plugin.cli.output import print_json, print_table, print_text
+from lcm_plugin.cli.output import print_json, print_table, print_text, say
 from lcm_plugin.errors import InputError, LcmError, ModelError, NotFound
 
 PANEL = "Find again"
@@ -185,10 +185,9 @@ def _texts(view: dict[str, Any]) -> list[str]:
 
 
 def _remark(answer: dict[str, Any]) -> None:
-    import sys
 
     for name, option in (("next_offset", "--offset"), ("next_cursor", "--cursor")):
         if answer.get(name) is not None:
-            print(f"more: {option} {answer[name]}", file=sys.stderr)
+            say(f"more: {option} {answer[name]}", error=True)
     for notice in answer.get("notices", ()):
-        print(f"note: {notice}", file=sys.stderr)
+        say(f"note: {notice}", error=True)

@@ -11,7 +11,7 @@ import typer
 from lcm_plugin.cli.errors import INTERNAL
 from lcm_plugin.cli.open_engine import reading, writing
 from lcm_plugin.cli.options import AsJson, Database
-from lcm_plugin.cli.output import print_json, working
+from lcm_plugin.cli.output import print_json, say, working
 from lcm_plugin.text import plural
 
 if TYPE_CHECKING:
@@ -182,23 +182,21 @@ def _print(
         print_json(data)
         return
     verb = "redacted" if applied else "found in"
-    print(
+    say(
         f"{verb} {plural(found.messages, 'message')}, {plural(found.summaries, 'summary')}, "
         f"{plural(found.files, 'payload')}, {plural(found.notes, 'note')} about them"
     )
     if found.places:
         more = f" … and {len(found.places) - _MOST_PLACES:,} more" if len(found.places) > _MOST_PLACES else ""
-        print("  " + " ".join(found.places[:_MOST_PLACES]) + more)
+        say("  " + " ".join(found.places[:_MOST_PLACES]) + more)
     if found.untouched:
-        print(
+        say(
             f"binary payloads hold it and stay; redact them by id: {' '.join(found.untouched[:_MOST_PLACES])}"
         )
     if found.above:
-        print(f"summaries above, which may repeat it: {' '.join(found.above)}")
+        say(f"summaries above, which may repeat it: {' '.join(found.above)}")
     if found.kept:
-        print(
-            f"payload files that another database refers to, and that hold it still: {' '.join(found.kept)}"
-        )
+        say(f"payload files that another database refers to, and that hold it still: {' '.join(found.kept)}")
     for kind, places in (
         ("copy", data["copies"]),
         ("other database", data["other_databases"]),
@@ -206,10 +204,10 @@ def _print(
     ):
         for place in places:
             detail = f" ({place['detail']})" if place.get("detail") else ""
-            print(f"{kind} {place['path']}: {place['state']}{detail}")
+            say(f"{kind} {place['path']}: {place['state']}{detail}")
     if remembered:
-        print(f"written to redactPatterns in {remembered}; running hosts take it up when they restart")
+        say(f"written to redactPatterns in {remembered}; running hosts take it up when they restart")
     if not applied and (found.anything or any(place["messages"] for place in data["waiting"])):
-        print(f"nothing was changed: --apply --confirm {CONFIRMATION} removes it, without a copy before")
+        say(f"nothing was changed: --apply --confirm {CONFIRMATION} removes it, without a copy before")
     elif applied and found.anything and not remembered:
-        print("to keep such secrets out from now on, set redactPatterns (see --remember)")
+        say("to keep such secrets out from now on, set redactPatterns (see --remember)")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ import typer
 
 from lcm_plugin.cli.open_engine import writing
 from lcm_plugin.cli.options import AsJson, Database
-from lcm_plugin.cli.output import harmless, moment, print_json
+from lcm_plugin.cli.output import moment, print_json, say
 from lcm_plugin.events import Event
 from lcm_plugin.text import plural
 
@@ -61,7 +60,7 @@ def worker(
     verdicts = (
         ", ".join(f"{count} {reason}" for reason, count in report.verdicts.items()) or "nothing was due"
     )
-    print(
+    say(
         f"{report.compactions} compactions ({verdicts}), {report.passes} passes, {report.tokens_saved:,} tokens saved, "
         f"{report.integrity_checks} integrity checks"
     )
@@ -79,7 +78,7 @@ def _print_job(event: Event) -> None:
     if text:
         detail = f" ({fields['detail']})" if fields.get("detail") else ""
         line = f"{moment(time.time_ns() // 1_000_000)} conversation {event.conversation_id}: {text}{detail}"
-        print(harmless(" ".join(line.split())), flush=True)
+        say(" ".join(line.split()))
 
 
 @contextmanager
@@ -91,7 +90,7 @@ def _metrics(engine: Engine, port: int | None, address: str) -> Iterator[None]:
 
     unwatch = watch(engine)
     served, stop = serve(port, address)
-    print(f"metrics: http://{address}:{served}/metrics", file=sys.stderr, flush=True)
+    say(f"metrics: http://{address}:{served}/metrics", error=True)
     try:
         yield
     finally:

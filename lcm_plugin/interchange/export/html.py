@@ -22,6 +22,7 @@ from lcm_plugin.interchange.export.pictures import Pictures
 from lcm_plugin.interchange.export.views import Block, blocks_of, items_of, messages_of, summaries_of
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Conversation, StoredMessage, Summary
+from lcm_plugin.text import harmless
 
 MOST_CHARACTERS = 20_000
 _MARK = re.compile(r"\{\{(\w+)\}\}")
@@ -75,7 +76,7 @@ def _filled(page: str, conversations: Sequence[Conversation]) -> str:
     title = conversations[0].session_key if len(conversations) == 1 else f"{len(conversations)} conversations"
     values = {
         "policy": policy,
-        "title": html.escape(title or "Conversation"),
+        "title": html.escape(harmless(title or "Conversation")),
         "style": style,
         "script": script,
     }

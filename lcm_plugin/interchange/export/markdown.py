@@ -23,8 +23,8 @@ from lcm_plugin.interchange.export.views import (
 )
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Conversation, Item, StoredMessage
+from lcm_plugin.text import fenced, harmless, inline
 
-_BACKTICKS = re.compile(r"`+")
 _HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 # A fence that stands at the margin is none of a list's, so it ends only where it is closed.
 _FENCE = re.compile(r"(`{3,}(?=[^`]*$)|~{3,})")
@@ -52,7 +52,7 @@ def write_markdown(
     done = 0
     for conversation in conversations:
         for text in _conversation(reader, conversation, clock, now):
-            write(text.encode("utf-8", "replace"))
+            write(harmless(text).encode())
             if text.startswith("### "):
                 done += 1
                 tell(done)
@@ -172,7 +172,7 @@ def _block(block: Block) -> str:
     if block.kind == "text" and not block.file_id:
         return prose(block.text)
     if block.kind == "file" or block.file_id:
-        return fenced(block.text)
+        return fenced(block.text.rstrip())
     title = f"{_TITLES[block.kind]} {block.name}".strip() or "block"
     text = block.text
     language = ""
@@ -180,21 +180,8 @@ def _block(block: Block) -> str:
         text = indented_json(text)
         language = "json" if text != block.text or text.startswith(("{", "[")) else ""
     hint = first_line(block.text, 60).translate(_HTML)
-    body = prose(text) if block.kind == "reasoning" else fenced(text, language)
+    body = prose(text) if block.kind == "reasoning" else fenced(text.rstrip(), language)
     return f"<details><summary>{title.translate(_HTML)}: {hint}</summary>\n\n{body}\n\n</details>"
-
-
-def fenced(text: str, language: str = "") -> str:
-    """The text in a fence that nothing within it can close."""
-    longest = max((len(run) for run in _BACKTICKS.findall(text)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return f"{fence}{language}\n{text.rstrip()}\n{fence}"
-
-
-def inline(text: str) -> str:
-    """The text on one line, as plain words."""
-    line = " ".join(text.split()).translate(_HTML)
-    return re.sub(r"([\\`*_\[\]|])", r"\\\1", line)
 
 
 def prose(text: str) -> str:

@@ -16,6 +16,7 @@ from messages import assistant, user
 from lcm_plugin import Engine, Session
 from lcm_plugin.interchange.export import pictures
 from lcm_plugin.interchange.export.html import MOST_CHARACTERS, write_page
+from lcm_plugin.text import harmless
 
 pytestmark = pytest.mark.both_stores
 
@@ -100,7 +101,7 @@ def test_no_text_becomes_an_element(hostile: Engine) -> None:
     assert messages[0]["sender"] == HOSTILE
     assert data(page, "about")["conversations"][0]["key"] == f"agent:{HOSTILE}:x"
     [title] = [text for tag, text in found.texts if tag == "title" and text.strip()][:1]
-    assert title == f"agent:{HOSTILE}:x"
+    assert title == harmless(f"agent:{HOSTILE}:x")
 
 
 def test_the_policy_allows_the_pages_own_script_and_style_and_nothing_else(hostile: Engine) -> None:
