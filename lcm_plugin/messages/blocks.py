@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any
 
 from lcm_plugin.messages.characters import storable
 from lcm_plugin.messages.table import (
@@ -24,21 +24,6 @@ from lcm_plugin.messages.table import (
     type_of,
 )
 from lcm_plugin.types import Message
-
-
-class Function(TypedDict):
-    """What a tool call calls. ``arguments`` is a JSON object as text."""
-
-    name: str
-    arguments: str
-
-
-class ToolCall(TypedDict):
-    """An entry of ``tool_calls`` in OpenAI's chat shape."""
-
-    id: str
-    type: str
-    function: Function
 
 
 @dataclass(frozen=True, slots=True)
