@@ -8,10 +8,19 @@ from typing import TYPE_CHECKING, Any
 from lcm_plugin.commands.cleaning import clean
 from lcm_plugin.commands.counting import counting, counting_text
 from lcm_plugin.commands.texts import DEFERRED, DONE, FAILED, NOOP
+from lcm_plugin.commands.trouble import Quote, last_stored
 from lcm_plugin.errors import InputError
 from lcm_plugin.store.open import is_server
 from lcm_plugin.text import inline, plural
-from lcm_plugin.types import CommandResult, Finding, IntegrityReport, RepairResult, Session, Severity
+from lcm_plugin.types import (
+    CommandResult,
+    Finding,
+    IntegrityReport,
+    RepairOutcome,
+    RepairPlan,
+    Session,
+    Severity,
+)
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
@@ -32,7 +41,7 @@ def doctor(engine: Engine, session: Session, words: list[str]) -> CommandResult:
         return clean(engine, session, words[1:])
     match [word.lower() for word in words]:
         case []:
-            return _report(engine.check(session), counting(engine))
+            return _report(engine.check(session), counting(engine), last_stored(engine))
         case ["apply"]:
             return _apply(engine, session, destructive=False)
         case ["apply", "delete"]:
@@ -42,7 +51,7 @@ def doctor(engine: Engine, session: Session, words: list[str]) -> CommandResult:
     return CommandResult(USAGE, {"outcome": NOOP}, ok=False)
 
 
-def _report(report: IntegrityReport, counted: dict[str, Any]) -> CommandResult:
+def _report(report: IntegrityReport, counted: dict[str, Any], stored: str) -> CommandResult:
     counts = Counter(finding.severity for finding in report.findings)
     data = {
         "outcome": DONE if report.complete else DEFERRED,
@@ -54,7 +63,7 @@ def _report(report: IntegrityReport, counted: dict[str, Any]) -> CommandResult:
     checks = plural(len(report.checked), "check")
     if not report.findings and report.complete:
         whole = f"All is whole: {checks} found no fault in this session."
-        return CommandResult(f"{whole} Tokens are {counting_text(counted)}.", data)
+        return CommandResult(f"{whole} {stored} Tokens are {counting_text(counted)}.", data)
     head = (
         f"{plural(counts[Severity.ERROR], 'error')}, {plural(counts[Severity.WARNING], 'warning')}, "
         f"{plural(counts[Severity.INFO], 'remark')} from {checks}."
@@ -69,22 +78,21 @@ def _report(report: IntegrityReport, counted: dict[str, Any]) -> CommandResult:
     repair = ["Nothing was changed; `/lcm doctor apply` mends what can be mended."] if report.findings else []
     tokens = f"- tokens: {counting_text(counted)}"
     return CommandResult(
-        "\n".join([head, *lines[:_MOST_FINDINGS], *more, tokens, *unfinished, *repair]), data, ok=report.ok
+        "\n".join([head, *lines[:_MOST_FINDINGS], *more, f"- {stored}", tokens, *unfinished, *repair]),
+        data,
+        ok=report.ok,
     )
 
 
 def _apply(engine: Engine, session: Session, *, destructive: bool) -> CommandResult:
     copy = None if is_server(engine.store.location) else engine.backup
     outcome, plan = engine.doctor.mend(lambda: engine.check(session), copy, destructive=destructive)
-    refused = [f"- not mended, `{one.code}`: {inline(one.message)}" for one in plan.refused[:_MOST_FINDINGS]]
-    left = [
-        f"- left, `{step.code}`: to {step.description} needs `/lcm doctor apply {DELETE}`"
-        for step in outcome.left
-    ]
+    refused = refused_lines(plan, inline)[:_MOST_FINDINGS]
+    left = left_lines(outcome, f"`/lcm doctor apply {DELETE}`")
     if not outcome.results:
         nothing = "Nothing of it can be mended." if refused or left else "There is nothing to mend."
         return CommandResult(
-            "\n".join([nothing, *refused, *left]),
+            "\n".join([nothing, *_listed(refused), *_listed(left)]),
             {"outcome": NOOP, "refused": len(plan.refused), "left": len(left)},
             ok=not refused,
         )
@@ -98,15 +106,34 @@ def _apply(engine: Engine, session: Session, *, destructive: bool) -> CommandRes
         "refused": len(plan.refused),
         "left": len(left),
     }
-    lines = [_told(result) for result in outcome.results]
-    return CommandResult("\n".join([*lines, *refused, *left, *copied]), data, ok=outcome.ok)
+    lines = _listed([*result_lines(outcome, inline), *refused, *left])
+    return CommandResult("\n".join([*lines, *copied]), data, ok=outcome.ok)
 
 
-def _told(result: RepairResult) -> str:
-    verdict = "failed" if result.error or result.failed else "done"
-    unmended = f", {result.failed:,} not" if result.failed else ""
-    why = f" ({result.error})" if result.error else ""
-    return f"- {verdict}, `{result.step.code}`: {result.step.description}; {result.mended:,} mended{unmended}{why}"
+def result_lines(outcome: RepairOutcome, quote: Quote) -> list[str]:
+    """What each step of a repair did."""
+    lines = []
+    for result in outcome.results:
+        verdict = "failed" if result.error or result.failed else "done"
+        unmended = f", {result.failed:,} not" if result.failed else ""
+        why = f" ({quote(result.error)})" if result.error else ""
+        what = f"{quote(result.step.description)}; {result.mended:,} mended{unmended}{why}"
+        lines.append(f"{verdict}, {quote(result.step.code)}: {what}")
+    return lines
+
+
+def refused_lines(plan: RepairPlan, quote: Quote) -> list[str]:
+    """What no step may mend."""
+    return [f"not mended, {quote(one.code)}: {quote(one.message)}" for one in plan.refused]
+
+
+def left_lines(outcome: RepairOutcome, word: str) -> list[str]:
+    """The steps that were left out, and the ``word`` with which they are done."""
+    return [f"left, {step.code}: to {step.description} needs {word}" for step in outcome.left]
+
+
+def _listed(lines: list[str]) -> list[str]:
+    return [f"- {line}" for line in lines]
 
 
 def _set_apart(engine: Engine, session: Session, ref: str, *, hide: bool) -> CommandResult:

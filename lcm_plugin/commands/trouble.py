@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from lcm_plugin.commands.texts import moment
+from lcm_plugin.errors import StoreError
 from lcm_plugin.store.failures import HookFailure
 from lcm_plugin.store.integrity import IntegrityJob
 from lcm_plugin.store.records import Conversation
@@ -57,6 +58,20 @@ def trouble_pairs(data: dict[str, Any], zone: str, quote: Quote) -> Pairs:
         waits = plural(data["waiting_messages"], "message")
         pairs.append(("waiting", f"{waits} could not be stored yet; the next turn tries again"))
     return [*pairs, *_check_pairs(data["checks"], zone)]
+
+
+def last_stored(engine: Engine) -> str:
+    """When something was stored last in the whole database, as a sentence; empty when that cannot be read."""
+    try:
+        with engine.store.read() as reader:
+            at = reader.status().last_stored_at
+    except StoreError:
+        return ""
+    return (
+        f"Something was stored last at {moment(at, engine.config.timezone)}."
+        if at
+        else "Nothing is stored yet."
+    )
 
 
 def failure_pairs(failing: Sequence[HookFailure], zone: str, quote: Quote) -> Pairs:

@@ -76,6 +76,7 @@ def doctor(
     if delete and not apply:
         raise InputError("--delete goes with --apply")
     from lcm_plugin.commands.counting import counting, counting_text
+    from lcm_plugin.commands.trouble import last_stored
 
     with writing(database) if apply else reading(database) as engine:
         check = _Check(engine, conversation, only, seconds)
@@ -86,7 +87,7 @@ def doctor(
                 outcome, plan = engine.doctor.mend(check, copy, destructive=delete)
         with working("checking"):
             report = check()
-        counted = counting(engine)
+        counted, stored = counting(engine), last_stored(engine)
         if outcome is None:
             plan = engine.plan_repairs(report)
     if as_json:
@@ -98,7 +99,7 @@ def doctor(
         _print_outcome(outcome, plan)
     else:
         _print_findings(report, plan)
-        say(f"Tokens are {counting_text(counted)}.")
+        say(f"{stored} Tokens are {counting_text(counted)}.".strip())
     if not report.ok or (outcome is not None and not outcome.ok):
         raise typer.Exit(INTERNAL)
 
@@ -116,6 +117,7 @@ def rescue(
 
     Example: `lcm rescue lcm.db rescued.db`
     """
+    from lcm_plugin.commands.doctor import result_lines
     from lcm_plugin.store.sqlite.rescue import rescue as rescue_into
 
     with working("reading row by row"):
@@ -134,8 +136,8 @@ def rescue(
         )
         for line in report.notes:
             say(line)
-        for result in outcome.results:
-            say(f"{result.step.code}: {result.step.description}; {result.mended:,} mended")
+        for line in result_lines(outcome, str):
+            say(line)
         for finding in left.findings:
             say(f"left, {finding.code}: {finding.message}")
         say(f"The new database is {report.target}; {source} is as it was.")
@@ -234,14 +236,10 @@ def _check_host(host: Host, database: str | None, as_json: bool) -> None:
 
 
 def _print_outcome(outcome: RepairOutcome, plan: RepairPlan) -> None:
-    for result in outcome.results:
-        left = f", {result.failed:,} not" if result.failed else ""
-        why = f" ({result.error})" if result.error else ""
-        say(f"{result.step.code}: {result.step.description}; {result.mended:,} mended{left}{why}")
-    for finding in plan.refused:
-        say(f"not mended, {finding.code}: {finding.message}")
-    for step in outcome.left:
-        say(f"left, {step.code}: to {step.description} needs --delete")
+    from lcm_plugin.commands.doctor import left_lines, refused_lines, result_lines
+
+    for line in (*result_lines(outcome, str), *refused_lines(plan, str), *left_lines(outcome, "--delete")):
+        say(line)
     if outcome.backup:
         say(f"A copy from before is at {outcome.backup}")
 
