@@ -166,8 +166,10 @@ class Engine:
     ) -> IngestReport:
         """Stores what is new of a host's delta (``append``) or whole list (``sync``), all or nothing.
 
-        With ``whole`` nothing follows the list's last message: what is stored behind it is taken back. With ``all``
-        every message is new. Raises `InputError` naming the message that cannot be stored.
+        With ``whole`` nothing follows the list's last message: what is stored behind it is taken back. ``state`` is a
+        whole list under ids that stay: other words under a stored id are an edit. ``part`` is a whole list, the newest
+        part of one or a delta, under ids that may be new each time; it never takes back all. With ``all`` every message
+        is new. Raises `InputError` naming the message that cannot be stored.
         """
         self._check_open()
         access = self.access(session)

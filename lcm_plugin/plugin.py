@@ -48,6 +48,7 @@ from lcm_plugin.types import (
 
 logger = logging.getLogger("lcm_plugin")
 _T = TypeVar("_T")
+_MOST_LOOKS = 4
 
 
 class LcmPlugin(forks.FreshLocks):
@@ -189,19 +190,30 @@ class LcmPlugin(forks.FreshLocks):
         return replace(answer, text=f"{news}\n\n{answer.text}") if news else answer
 
     def _before(self, turn: Turn) -> Context | None:
-        reason, report = self._store(turn)
-        if reason:
-            return self._fall_back(turn, reason)
-        if report is not None and report.run is not None:
-            turn = replace(turn, run=report.run)
-        engine = self.engine
-        engine.selected_by_host = True
-        with engine.background.foreground():
-            context = retry_lost(lambda: next_context(engine, turn))
+        for _ in range(_MOST_LOOKS):
+            reason, report = self._store(turn)
+            if reason:
+                return self._fall_back(turn, reason)
+            if report is not None and report.run is not None:
+                turn = replace(turn, run=report.run)
+            engine = self.engine
+            engine.selected_by_host = True
+            context = self._assembled(turn)
+            # Another run may have taken this turn's request for one that was edited away, just meanwhile.
+            if (
+                turn.mode not in LIST_MODES
+                or turn.run is None
+                or engine.record.stands(turn.session, turn.run.turn)
+            ):
+                break
         if not context.messages:
             return self._fall_back(turn, "no stored message can be sent")
         limit = engine.token_limit(turn_budget(turn), turn.overhead_tokens, turn.model)
         return with_live_copies(context, turn, engine.count_tokens, limit)
+
+    def _assembled(self, turn: Turn) -> Context:
+        with self.engine.background.foreground():
+            return retry_lost(lambda: next_context(self.engine, turn))
 
     def _fall_back(self, turn: Turn, reason: str) -> Context | None:
         self.engine.events.emit(

@@ -12,8 +12,8 @@ from enum import StrEnum
 from typing import Any, Literal, TypeAlias
 
 Message: TypeAlias = dict[str, Any]
-IngestMode: TypeAlias = Literal["append", "sync", "whole", "all"]
-LIST_MODES = ("sync", "whole")
+IngestMode: TypeAlias = Literal["append", "sync", "whole", "state", "part", "all"]
+LIST_MODES = ("sync", "whole", "state", "part")
 """The modes of a host that hands over its whole list, not only what is new in it."""
 ItemKind: TypeAlias = Literal["message", "summary"]
 
@@ -72,8 +72,9 @@ class Turn:
     """What a host tells at a turn's two ends.
 
     ``mode`` says what ``messages`` is: ``sync`` the host's whole list, ``whole`` the same when nothing follows its last
-    message (what is stored behind it is taken back), ``append`` what is new in it, ``all`` the same without a look for
-    messages that come again.
+    message (what is stored behind it is taken back), ``state`` the same under ids that stay (other words under a stored
+    id are an edit), ``part`` a whole list or only its newest part, under ids that may be new each time, ``append`` what
+    is new in it, ``all`` the same without a look for messages that come again.
     ``window`` is the model's context size; ``overhead_tokens`` is what the host adds itself
     (system prompt, tool schemas). ``usage`` belongs to the turn's last model call, and ``sent`` is that call's
     `Context.sent`; without it the newest context of the session is taken for what was sent.

@@ -11,7 +11,7 @@ the store proves to be handed over again. (``all`` needs no comparison: whatever
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from lcm_plugin.ingest.matching import (
@@ -38,10 +38,14 @@ Pairs = list[tuple[int, MessageHead]]
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """A host's list beside the stored rows: the row of each message that is stored, and which ones are new."""
+    """A host's list beside the stored rows: the row of each message that is stored, and which ones are new.
+
+    From ``edited`` on all are new: that message was edited, and what follows it goes on from the new version.
+    """
 
     rows: dict[int, MessageHead]
     new: list[int]
+    edited: int | None = None
 
 
 def align_list(
@@ -65,20 +69,28 @@ def align_list(
     items = [incoming[index] for index in theirs]
     pairs = _goes_on(items, stored)
     if pairs is None:
-        rows = _in_order([*stored, *find_withdrawn([item.identity for item in items])])
+        found = [*stored, *find_withdrawn([item.identity for item in items])]
+        if edited_before := [item.identity for item in items if item.edited]:
+            found += find_rows(edited_before)
+        rows = _in_order({row.seq: row for row in found}.values())
         pairs = _best_pairs(items, rows, stored, load_texts, begins)
         if _may_be_stale(items, pairs, stored):
             pairs = _align_with_all(items, pairs, find_rows, load_texts)
         pairs = [*pairs, *_moved_behind(items, pairs, rows)]
-    aligned, last = {position for position, _ in pairs}, pairs[-1][0] if pairs else -1
+    aligned = {position for position, _ in pairs}
+    edited = next((n for n, item in enumerate(items) if item.edited and n not in aligned), len(items))
+    pairs = [pair for pair in pairs if pair[0] < edited]
+    last = pairs[-1][0] if pairs else -1
     new = [
         position
         for position, item in enumerate(items)
-        if item.host_id not in known_ids and (position > last or _is_new_by_id(item, position, aligned))
+        if position >= edited
+        or (item.host_id not in known_ids and (position > last or _is_new_by_id(item, position, aligned)))
     ]
     return Alignment(
         {theirs[position]: row for position, row in pairs},
         [theirs[position] for position in new if not _is_echo(items, position)],
+        theirs[edited] if edited < len(items) else None,
     )
 
 
@@ -198,7 +210,7 @@ def _moved_behind(items: Sequence[Incoming], pairs: Pairs, rows: Sequence[Messag
     return moved
 
 
-def _in_order(rows: Sequence[MessageHead]) -> list[MessageHead]:
+def _in_order(rows: Iterable[MessageHead]) -> list[MessageHead]:
     return sorted(rows, key=lambda head: head.seq)
 
 

@@ -116,7 +116,7 @@ class _Path:
         self._begins_anew = False
         talk = [index for index, row in self._rows.items() if not is_instruction(row.role)]
         self._end = max(talk, default=-1)
-        self.last = self._rows[self._end].seq if talk else self._fresh_start()
+        self.last = self._rows[self._end].seq if talk else self._fresh_start(alignment.edited is not None)
         self._after = self._rows_after(self.last) if self.last is not None else []
 
     @property
@@ -220,8 +220,11 @@ class _Path:
             return first.before == last
         return not any(row.before == last and row.seq < first.seq for row in rows)
 
-    def _fresh_start(self) -> int | None:
+    def _fresh_start(self, is_edited: bool) -> int | None:
         """Behind which row a list begins that has nothing of the store; None when it is no such list."""
+        if is_edited:
+            self._begins_anew = True
+            return self._ground.root
         talk = [item for item in self._items if not item.ours and not is_instruction(item.role)]
         if self._ground.root is None or not self._new or not talk or len(talk) < len(self._items_not_ours()):
             return None

@@ -116,6 +116,7 @@ class Ingestor:
                 withdrawn = self._withdrawals.withdraw(writer, here, branch.withdrawn, now)
                 brought_back = self._withdrawals.bring_back(writer, here, branch.restored, now)
                 rows = [prepared[index] for index in plan.new]
+                writer.release_host_ids(here, plan.retold)
                 append_rows(writer, conversation, rows, now, follows=branch.follows)
                 put_in_force(writer, conversation, plan.in_force(conversation), now)
                 # A removal that ran since then may have taken bytes away that nobody referred to yet.

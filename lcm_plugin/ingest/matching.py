@@ -31,7 +31,8 @@ _DECORATION = re.compile(r"\s*(?:\[.*\]|<([A-Za-z][\w-]*)\b[^>]*>.*</\1>)\s*", r
 class Incoming:
     """A host's message, reduced to what alignment looks at.
 
-    ``ours``: a text that we made. ``refers``: it holds one of our file references.
+    ``ours``: a text that we made. ``refers``: it holds one of our file references. ``edited``: the host's id of it is
+    stored with other words, so that only a row with the very same words is the same message.
     """
 
     role: str
@@ -43,6 +44,7 @@ class Incoming:
     ours: bool = False
     has_reasoning: bool = False
     refers: bool = False
+    edited: bool = False
 
 
 LoadTexts = Callable[[Sequence[int]], dict[int, str]]
@@ -138,6 +140,8 @@ class _Scores:
     def match(self, position: int, column: int) -> float:
         item, head = self._items[position], self._stored[column]
         if item.role != head.role:
+            return 0.0
+        if item.edited and item.identity != head.identity:
             return 0.0
         if item.host_id and head.host_id:
             return 1.0 if item.host_id == head.host_id else 0.0

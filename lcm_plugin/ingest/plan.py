@@ -18,7 +18,7 @@ from lcm_plugin.ingest.branches import Branch, Ground, ListRoots, follow_list, i
 from lcm_plugin.ingest.history import Past, past_of
 from lcm_plugin.ingest.instructions import Leading, leading_run, with_leading
 from lcm_plugin.ingest.intake import Batch
-from lcm_plugin.ingest.matching import Incoming
+from lcm_plugin.ingest.matching import Incoming, is_same_id
 from lcm_plugin.ingest.pending_commits import UnsureMessages
 from lcm_plugin.ingest.shown import shown_to_models
 from lcm_plugin.messages.blocks import calls_answered, text_of
@@ -35,7 +35,8 @@ class Plan:
     """Indices that are new, and the state of the conversation for which that holds.
 
     ``settled`` counts messages whose commit was not answered and that are found to be stored. ``branch`` is what a
-    whole list does besides, ``leading`` the instructions that it begins with.
+    whole list does besides, ``leading`` the instructions that it begins with. ``retold`` are the host's ids that go from
+    stored messages to new versions of them.
     """
 
     new: list[int]
@@ -43,6 +44,7 @@ class Plan:
     settled: int = 0
     leading: Leading | None = None
     branch: Branch = field(default_factory=lambda: Branch([]))
+    retold: tuple[str, ...] = ()
 
     @property
     def changes(self) -> bool:
@@ -136,7 +138,9 @@ class Planner:
                 return Plan([], past.conversation)
             new = with_leading(new_in_delta(incoming, past.stored, known_ids), leading, past.conversation)
             return replace(_appended(new, incoming, past), leading=leading)
-        return self._compare_list(reader, session, incoming, past, known_ids, leading, mode == "whole")
+        if mode == "part":
+            incoming = _without_fresh_ids(incoming, known_ids)
+        return self._compare_list(reader, session, incoming, past, known_ids, leading, mode)
 
     def _compare_list(
         self,
@@ -146,9 +150,9 @@ class Planner:
         past: Past,
         known_ids: set[str],
         leading: Leading | None,
-        ends: bool,
+        mode: IngestMode,
     ) -> Plan:
-        """What a whole list adds, takes back and brings back."""
+        """What a list adds, takes back and brings back."""
         conversation = past.conversation
         here, since = (conversation.conversation_id, conversation.restart_seq) if conversation else (0, 1)
 
@@ -168,28 +172,39 @@ class Planner:
         if past.before and len(past.since) < len(incoming):
             skipped = replayed_head(incoming, past.before, past.since, load_texts)
         given = incoming[skipped:]
-        root = None if skipped else self._roots.root(here, session.id)
+        named = {}
+        if mode in ("state", "part") and known_ids:
+            named = reader.heads_with_host_ids(here, sorted(known_ids))
+            given = [replace(item, edited=_is_edited(item, named.get(item.host_id or ""))) for item in given]
+        root = None if skipped or mode == "part" else self._roots.root(here, session.id)
         begins = None if root is None else max(root + 1, past.first_talk or 0)
         alignment = align_list(given, past.since, known_ids, load_texts, find_rows, find_withdrawn, begins)
-        alignment = Alignment(
-            {**alignment.rows, **self._rows_by_id(reader, here, given, known_ids, alignment)},
-            [index for index in alignment.new if not past.has_prompt(given[index])],
+        alignment = replace(
+            alignment,
+            rows={**alignment.rows, **self._rows_by_id(reader, here, given, known_ids, alignment)},
+            new=[index for index in alignment.new if not past.has_prompt(given[index])],
         )
         new = with_leading([index + skipped for index in alignment.new], leading, conversation)
         if conversation is None:
-            return Plan(new, None, leading=leading, branch=Branch([], root=0))
+            begun = Branch([], root=None if mode == "part" else 0)
+            return Plan(new, None, leading=leading, branch=begun)
         if leading and not skipped:
-            alignment = Alignment(alignment.rows, new)
+            alignment = replace(alignment, new=new)
+        if alignment.edited is not None:
+            root = named[given[alignment.edited].host_id or ""].before
         ground = Ground(
             conversation.next_seq,
             past.first_talk,
             root,
             lambda seq: [row for row in reader.heads_after(here, seq) if row.seq >= since],
-            ends,
+            mode == "whole",
         )
         branch = follow_list(given, alignment, ground)
+        if mode == "part":
+            branch = replace(branch, root=None)
         new = with_leading([index + skipped for index in branch.new], leading, conversation)
-        return Plan(new, conversation, leading=leading, branch=branch)
+        retold = tuple(name for index in branch.new if (name := given[index].host_id) in known_ids)
+        return Plan(new, conversation, leading=leading, branch=branch, retold=retold)
 
     @staticmethod
     def _rows_by_id(
@@ -203,7 +218,7 @@ class Planner:
         ids = {
             item.host_id: index
             for index, item in enumerate(items)
-            if item.host_id in known_ids and index not in alignment.rows
+            if item.host_id in known_ids and index not in alignment.rows and index not in alignment.new
         }
         if not ids:
             return {}
@@ -226,6 +241,24 @@ class Planner:
             replace(item, identity=shown[item.identity]) if item.refers and item.identity in shown else item
             for item in incoming
         ]
+
+
+def _without_fresh_ids(incoming: Sequence[Incoming], known_ids: set[str]) -> list[Incoming]:
+    """The messages without ids that may be new ones of stored messages: those that no known id stands before."""
+    last = max(
+        (index for index, item in enumerate(incoming) if item.host_id in known_ids), default=len(incoming)
+    )
+    return [
+        item if index >= last or item.host_id in known_ids else replace(item, host_id=None)
+        for index, item in enumerate(incoming)
+    ]
+
+
+def _is_edited(item: Incoming, stored: MessageHead | None) -> bool:
+    """Whether a message has other words than the stored one with its id."""
+    if stored is None or item.ours or item.refers:
+        return False
+    return is_same_id(item, stored) and item.identity != stored.identity
 
 
 def _known_as_ours(reader: Reader, given: Sequence[Message]) -> set[int]:

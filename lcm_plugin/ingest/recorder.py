@@ -34,6 +34,7 @@ MOST_BYTES = 16 * 1024 * 1024
 _SESSIONS = 256
 _MESSAGES = 512
 _OTHER_BATCHES = 64
+_COMES_AGAIN = frozenset(LIST_MODES) - {"part"}
 
 
 @dataclass(eq=False)
@@ -68,7 +69,7 @@ class _Lane:
 
     def deltas(self) -> list[_Batch]:
         """What waits and does not come again by itself."""
-        return [one for one in self.waiting if one.mode not in LIST_MODES]
+        return [one for one in self.waiting if one.mode not in _COMES_AGAIN]
 
     def drop(self, batch: _Batch) -> None:
         """A batch does not wait any longer and is not stored: its messages are new when they come again."""
@@ -144,7 +145,8 @@ class Recorder(forks.FreshLocks):
 
     def _taken(self, lane: _Lane, session: Session, messages: Iterable[Any], mode: IngestMode) -> _Batch:
         if mode in LIST_MODES:
-            lane.waiting = [one for one in lane.waiting if one.mode not in LIST_MODES]
+            if mode in _COMES_AGAIN:
+                lane.waiting = lane.deltas()
             batch = _Batch(session, mode, list(messages))
         else:
             batch = _Batch(session, mode, lane.fresh(messages))
@@ -204,7 +206,7 @@ class Recorder(forks.FreshLocks):
 
     def _keep(self, lane: _Lane, batch: _Batch) -> None:
         """A delta that could not be stored goes to the file, or stays in memory as far as there is room."""
-        if not batch.messages or batch.mode in LIST_MODES:
+        if not batch.messages or batch.mode in _COMES_AGAIN:
             return
         self._to_file(lane, lane.deltas())
         kept = lane.deltas()

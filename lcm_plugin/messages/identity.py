@@ -26,6 +26,7 @@ from lcm_plugin.types import HOST_DATA, Message
 _TIME_KEYS = ("created_at", "createdAt", "timestamp", "time", "ts", "date")
 _SENDER_KEYS = ("sender", "name", "author", "user")
 _CHANNEL_KEYS = ("channel", "channel_id", "chat_id")
+_MARKS = frozenset({"cache_control"})
 _CALL_ID_KEYS = frozenset({"id", "call_id", "tool_use_id"})
 _NUMBERED = re.compile(r"-\d{1,6}$")
 _SECONDS_BELOW = 100_000_000_000
@@ -34,8 +35,8 @@ _SECONDS_BELOW = 100_000_000_000
 def identity_of(message: Message) -> int:
     """A signed 64-bit hash of role, sender, words, calls and answers.
 
-    Reasoning, metadata and the difference between a string and a single text block do not count,
-    since hosts change them between two looks at the same message.
+    Reasoning, metadata, marks for a provider's cache and the difference between a string and a single text block do not
+    count, since hosts change them between two looks at the same message.
     """
     digest = blake2b(digest_size=8)
     words = text_of(message)
@@ -158,7 +159,7 @@ def _call_essence(call: Any) -> str:
 
 def _is_words(content: list[Any]) -> bool:
     return all(
-        isinstance(block, str) or (isinstance(block, dict) and set(block) == {"type", "text"})
+        isinstance(block, str) or (isinstance(block, dict) and set(block) - _MARKS == {"type", "text"})
         for block in content
         if block
     )
@@ -180,7 +181,7 @@ def _without_text(block: dict[str, Any]) -> dict[str, Any]:
     return {
         key: _base_id(value) if key in _CALL_ID_KEYS else value
         for key, value in block.items()
-        if key != "text"
+        if key != "text" and key not in _MARKS
     }
 
 

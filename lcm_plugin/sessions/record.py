@@ -67,6 +67,11 @@ class Record:
             lane = {row.conversation_id for row in reader.lane(session.key)} | {conversation.conversation_id}
             return reader.known_host_ids(sorted(lane), list(host_ids))
 
+    def stands(self, session: Session, seq: int) -> bool:
+        """Whether the message at a place of the active conversation was not taken back."""
+        rows = self.newest(session, 1, before_seq=seq + 1)
+        return not rows or rows[0].head.seq != seq or rows[0].head.withdrawn_at is None
+
     def withdraw(self, session: Session, message_ids: Sequence[int]) -> None:
         """Takes messages out of the context; a summary that covers one is taken apart."""
         self._set(session, message_ids, self._withdrawals.withdraw)

@@ -109,7 +109,7 @@ class AuditReader(Protocol):
         """
 
     def message_identities(self, conversation_id: int) -> Iterator[tuple[int, int]]:
-        """Seq and identity of a conversation's messages, in order, streamed."""
+        """Seq and identity of the messages that stand in a conversation, in order, streamed."""
 
     def stale_summaries(self, conversation_id: int, refs: Sequence[str]) -> Sequence[str]:
         """Some summaries and all that were made from them, sources first."""

@@ -231,6 +231,9 @@ class Writer(Reader, SearchWriter, RepairWriter, TransferWriter, RemovalWriter, 
     def show(self, conversation_id: int, message_ids: Sequence[int], now: int) -> None:
         """Undoes `hide`: messages whose items still stand in the context are assembled again."""
 
+    def release_host_ids(self, conversation_id: int, host_ids: Sequence[str]) -> None:
+        """Takes host ids from the messages that have them: another version of these is about to be stored."""
+
     def withdraw(self, conversation_id: int, message_ids: Sequence[int], now: int) -> None:
         """Hides messages that the host took back and marks them so; those that are marked already stay as they are.
 

@@ -303,7 +303,7 @@ def test_what_is_no_message_is_named_and_nothing_is_stored(
 
 
 def test_an_unknown_mode_is_named(engine: Engine, session: Session) -> None:
-    with pytest.raises(InputError, match="'append', 'sync' or 'all'"):
+    with pytest.raises(InputError, match="append, sync, whole, state, part, all"):
         engine.ingest(session, [user("x")], "merge")
 
 

@@ -9,6 +9,7 @@ from langgraph.config import get_config
 
 from lcm_plugin.types import Session
 
+_CHECKPOINTER = "__pregel_checkpointer"
 KeyOf = Callable[[Mapping[str, Any]], "Session | str | None"]
 
 
@@ -35,6 +36,14 @@ def running_session(choose: KeyOf | None = None) -> Session | None:
         return None
     chosen = thread_session(config) if choose is None else choose(config)
     return Session(chosen) if isinstance(chosen, str) else chosen
+
+
+def keeps_its_state() -> bool:
+    """Whether the graph that runs in this context has a checkpointer: its state goes on, with the same message ids."""
+    try:
+        return (get_config().get("configurable") or {}).get(_CHECKPOINTER) is not None
+    except RuntimeError:
+        return False
 
 
 def _step(step: str) -> str:

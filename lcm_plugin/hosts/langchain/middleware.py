@@ -19,13 +19,13 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from lcm_plugin.compaction.overflow import is_shorter, refusal_of
 from lcm_plugin.events import log_failure
 from lcm_plugin.hosts.langchain.completer import ChatModelCompleter
-from lcm_plugin.hosts.langchain.lanes import KeyOf, running_session
-from lcm_plugin.hosts.langchain.ledger import Ledger
+from lcm_plugin.hosts.langchain.lanes import KeyOf, keeps_its_state, running_session
+from lcm_plugin.hosts.langchain.messages import to_core
 from lcm_plugin.hosts.langchain.tools import recall_tools
 from lcm_plugin.hosts.langchain.view import beside_state, seen_by_model, with_note
 from lcm_plugin.messages.usage import usage_of
 from lcm_plugin.plugin import LcmPlugin
-from lcm_plugin.types import Sent, Session, Turn, Usage
+from lcm_plugin.types import IngestMode, Message, Sent, Session, Turn, Usage
 
 if TYPE_CHECKING:
     from langchain.agents.middleware import ModelRequest, ModelResponse
@@ -50,12 +50,18 @@ class _Call:
     prompt: str | None
     sent: Sent | None = None
 
-    def turn(self, usage: Usage | None = None, metadata: Mapping[str, Any] | None = None) -> Turn:
-        """What the core is told of this call: the messages are stored already."""
+    def turn(
+        self,
+        messages: Sequence[Message] = (),
+        mode: IngestMode = "append",
+        usage: Usage | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Turn:
+        """What the core is told of this call."""
         return Turn(
             self.session,
-            [],
-            mode="append",
+            messages,
+            mode=mode,
             model=self.model,
             window=self.window,
             overhead_tokens=self.overhead,
@@ -95,7 +101,6 @@ class LcmMiddleware(AgentMiddleware):  # type: ignore[misc, unused-ignore]
         self._name = name
         self._window = window
         self._session = session
-        self._ledger = Ledger()
         self._warned = False
         self.tools = recall_tools(self._answer)
 
@@ -122,7 +127,7 @@ class LcmMiddleware(AgentMiddleware):  # type: ignore[misc, unused-ignore]
                 if shorter is None:
                     raise
                 call = shorter
-        self._note(call, response)
+        self._note(request, call, response)
         return response
 
     async def awrap_model_call(
@@ -143,7 +148,7 @@ class LcmMiddleware(AgentMiddleware):  # type: ignore[misc, unused-ignore]
                 if shorter is None:
                     raise
                 call = shorter
-        await asyncio.to_thread(self._note, call, response)
+        await asyncio.to_thread(self._note, request, call, response)
         return response
 
     def after_agent(self, state: Mapping[str, Any], runtime: Runtime[Any]) -> None:
@@ -188,8 +193,7 @@ class LcmMiddleware(AgentMiddleware):  # type: ignore[misc, unused-ignore]
         try:
             if not self.engine.config.enabled:
                 return None
-            state: Sequence[BaseMessage] = request.state.get("messages") or request.messages
-            self._ledger.store(self.engine, session, state)
+            state = _state(request)
             noted = request.override(
                 system_message=with_note(request.system_message, self.engine.system_note(session))
             )
@@ -204,8 +208,8 @@ class LcmMiddleware(AgentMiddleware):  # type: ignore[misc, unused-ignore]
                 refused,
             )
             metadata = {} if overflow is None else {"overflow": overflow}
-            context = self.plugin.before_turn(call.turn(metadata=metadata))
-            if context is None:
+            context = self.plugin.before_turn(call.turn(_listing(state), _mode(), metadata=metadata))
+            if context is None or context.sent is None:
                 return None
             messages = seen_by_model(context.messages, request.messages, state, beside)
         except Exception as error:  # noqa: BLE001 - the host must go on
@@ -225,19 +229,25 @@ class LcmMiddleware(AgentMiddleware):  # type: ignore[misc, unused-ignore]
         shorter = self._prepare(request, call.session, error, call.sent)
         return shorter if shorter and is_shorter(shorter.sent, call.sent) else None
 
-    def _note(self, call: _Call, response: Any) -> None:
-        """Hands over what the provider counted, and lets due compaction start."""
-        answers = getattr(response, "result", response)
-        messages = answers if isinstance(answers, list) else [answers]
-        answer = next((message for message in reversed(messages) if isinstance(message, AIMessage)), None)
-        self.plugin.after_turn(call.turn(usage_of(answer.usage_metadata) if answer is not None else None))
+    def _note(self, request: ModelRequest[Any], call: _Call, response: Any) -> None:
+        """Stores the answer, takes what the provider counted, and lets due compaction start.
+
+        A tool that raises ends the run, and without a checkpointer nothing would hand the answer over again.
+        """
+        result = getattr(response, "result", response)
+        answers = [
+            one for one in (result if isinstance(result, list) else [result]) if isinstance(one, BaseMessage)
+        ]
+        answer = next((message for message in reversed(answers) if isinstance(message, AIMessage)), None)
+        usage = usage_of(answer.usage_metadata) if answer is not None else None
+        self.plugin.after_turn(call.turn(_listing([*_state(request), *answers]), _mode(), usage))
 
     def _end(self, messages: Sequence[BaseMessage], session: Session | None) -> None:
         if session is None:
             return
         try:
             if self.engine.config.enabled:
-                self._ledger.store(self.engine, session, messages)
+                self.plugin.record(session, _listing(messages), _mode())
         except Exception as error:  # noqa: BLE001 - the host must go on
             log_failure(
                 logger,
@@ -273,6 +283,22 @@ class LcmMiddleware(AgentMiddleware):  # type: ignore[misc, unused-ignore]
                 "LCM stores nothing: this run has no thread_id. Call the agent with "
                 "config={'configurable': {'thread_id': …}}, or give LcmMiddleware a session."
             )
+
+
+def _state(request: ModelRequest[Any]) -> Sequence[BaseMessage]:
+    """The graph's messages before the call."""
+    messages: Sequence[BaseMessage] = request.state.get("messages") or request.messages
+    return messages
+
+
+def _listing(messages: Sequence[BaseMessage]) -> list[Message]:
+    """A state's messages as the core takes them."""
+    return [to_core(message) for message in messages]
+
+
+def _mode() -> IngestMode:
+    """With a checkpointer messages keep their ids; else the caller hands over a history or only what is new."""
+    return "state" if keeps_its_state() else "part"
 
 
 def _asked(messages: Sequence[BaseMessage]) -> str | None:

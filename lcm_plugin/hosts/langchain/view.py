@@ -24,12 +24,13 @@ class Beside:
 def beside_state(request: Sequence[BaseMessage], state: Sequence[BaseMessage]) -> list[Beside]:
     """What a request holds that the graph's state does not."""
     held = {message.id for message in state if message.id}
+    nameless = [message for message in state if not message.id]
     found: list[Beside] = []
     following: str | None = None
     for message in reversed(request):
         if message.id in held:
             following = message.id
-        else:
+        elif message.id or message not in nameless:
             found.append(Beside(message, following))
     return found[::-1]
 

@@ -38,7 +38,7 @@ class AuditTable(Transaction):
                 yield Breach(*found)
 
     def message_identities(self, conversation_id: int) -> Iterator[tuple[int, int]]:
-        query = "SELECT seq, identity FROM messages WHERE conversation_id = :here ORDER BY seq"
+        query = "SELECT seq, identity FROM messages WHERE conversation_id = :here AND withdrawn_at IS NULL ORDER BY seq"
         return ((seq, identity) for seq, identity in self.stream(query, here=conversation_id))
 
     def stale_summaries(self, conversation_id: int, refs: Sequence[str]) -> Sequence[str]:

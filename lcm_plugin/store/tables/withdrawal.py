@@ -13,6 +13,15 @@ from lcm_plugin.store.tables.repair import RepairTable
 class WithdrawalTable(MessageTable, RepairTable):
     """Changes of what a conversation's context leaves out."""
 
+    def release_host_ids(self, conversation_id: int, host_ids: Sequence[str]) -> None:
+        if host_ids:
+            self.lock_conversation(conversation_id)
+            self.run(
+                f"UPDATE messages SET host_id = NULL WHERE conversation_id = :here AND host_id {self.sql.any_of('ids')}",
+                here=conversation_id,
+                ids=self.sql.array(host_ids),
+            )
+
     def withdraw(self, conversation_id: int, message_ids: Sequence[int], now: int) -> None:
         self.lock_conversation(conversation_id)
         fresh = self._in_state(conversation_id, message_ids, "withdrawn_at IS NULL")

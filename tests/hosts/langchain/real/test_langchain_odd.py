@@ -13,7 +13,7 @@ from talk import answer
 
 from lcm_plugin import Engine, Session
 from lcm_plugin.hosts.langchain import LcmMiddleware
-from lcm_plugin.hosts.langchain.ledger import Ledger
+from lcm_plugin.hosts.langchain.messages import to_core
 from lcm_plugin.messages.convert import MARKER
 
 
@@ -48,7 +48,7 @@ def test_a_value_nested_too_deep_is_converted_and_its_neighbours_are_stored(engi
     odd = HumanMessage([{"type": "odd", "value": deep}], id="2", additional_kwargs={"more": deep})
     messages = [HumanMessage("one", id="1"), odd, AIMessage("three", id="3")]
     for _ in range(2):
-        Ledger().store(engine, session, messages)
+        engine.ingest(session, [to_core(message) for message in messages], "state")
     first, second, third = engine.messages(session)
     assert (first["content"], third["content"]) == ("one", "three")
     assert MARKER in str(second["content"])

@@ -183,6 +183,11 @@ def test_an_edited_message_is_what_the_model_sees_and_both_are_kept(tmp_path: Pa
     assert texts(model.calls[-1])[1:] == ["one", "better so", "two", "noted", "three", "noted", "four"]
     assert texts(restored(middleware))[:4] == ["one", "noted", "two", "noted"]
     assert len(restored(middleware)) == 4 + 3 + 2 + 2
+    agent.update_state(THREAD, {"messages": [AIMessage("noted", id=state[1].id)]})
+    ask(agent, "five")
+    assert texts(model.calls[-1])[1:3] == ["one", "noted"]
+    assert texts(model.calls[-1])[3:] == ["two", "noted", "three", "noted", "four", "noted", "five"]
+    assert len(restored(middleware)) == 4 + 3 + 2 + 2 + 2
     assert middleware.engine.check().findings == ()
     middleware.close()
 
@@ -233,10 +238,11 @@ def test_messages_removed_from_the_front_stay_in_the_context(tmp_path: Path) -> 
     middleware, model = middleware_in(tmp_path), ScriptedModel(rule=lambda messages: answer("noted"))
     agent = garden(middleware, model, InMemorySaver())
     state = ask(agent, "one")
-    agent.update_state(THREAD, {"messages": [RemoveMessage(id=str(message.id)) for message in state]})
     ask(agent, "two")
-    assert texts(model.calls[-1])[1:] == ["one", "noted", "two"]
-    assert len(middleware.engine.messages(LANE)) == 4
+    agent.update_state(THREAD, {"messages": [RemoveMessage(id=str(message.id)) for message in state]})
+    ask(agent, "three")
+    assert texts(model.calls[-1])[1:] == ["one", "noted", "two", "noted", "three"]
+    assert len(middleware.engine.messages(LANE)) == 6
     middleware.close()
 
 
