@@ -18,6 +18,9 @@ from lcm_plugin import Engine, LcmConfig, Session
 
 # The settings file of whoever runs the tests must not change them.
 os.environ["LCM_CONFIG"] = str(Path(__file__).with_name("no-settings.json"))
+# What waits for a server's database lies in the user's data folder: one of the tests' own.
+_DATA_HOME = TemporaryDirectory(prefix="lcm-data-")
+os.environ["XDG_DATA_HOME"] = _DATA_HOME.name
 
 # A build that failed must fail again: there the examples are the same every time. Elsewhere they vary.
 hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)

@@ -58,8 +58,13 @@ class EmptySchemas:
         self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
 
     def empty(self, name: str) -> str:
-        """The URL of the schema for a name, with all tables and no row; numbers begin at 1 again."""
+        """The URL of the schema for a name, with all tables and no row; numbers begin at 1 again.
+
+        Nothing of an earlier test waits for it.
+        """
+        from lcm_plugin.config import LcmConfig
         from lcm_plugin.store.postgres.store import PostgresStore
+        from lcm_plugin.store.side_file import side_path
 
         schema = f"{self._prefix}_{name.replace('-', '_')}"
         url = f"{self._server}{'&' if '?' in self._server else '?'}schema={schema}"
@@ -69,6 +74,7 @@ class EmptySchemas:
             PostgresStore(url).close()
             self._require_all_named(schema)
             self._made.add(schema)
+        side_path(LcmConfig(database=url)).unlink(missing_ok=True)
         return url
 
     def close(self) -> None:
