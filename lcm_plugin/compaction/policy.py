@@ -179,9 +179,8 @@ def decide(
 def can_wait(conversation: Conversation, limits: Limits, *, growth: int = 0) -> bool:
     """Whether only the cost of future calls asks for compaction: no limit of the settings is passed.
 
-    Nor will one be when the context has grown by ``growth`` tokens; half the threshold is enough in any case.
+    Nor will one be when the context has grown by ``growth`` tokens.
     """
-    growth = min(growth, limits.soft // 2)
     grown = replace(conversation, raw_tokens=conversation.raw_tokens + growth) if growth else conversation
     return _pressure(grown, limits, 0) is Reason.BELOW_THRESHOLD
 

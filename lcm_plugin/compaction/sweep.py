@@ -26,6 +26,7 @@ _RETRIES = 3
 # What is extracted for want of a model's answer makes room for so many turns as the last ones were.
 _AIR_TURNS = 4
 _AIR_MESSAGES = 256
+_MOST_AIR_SHARE = 0.5
 # A model that is down may answer tomorrow; one that never does must not fill the context with leaves.
 _FALLBACKS_WAIT_UP_TO = 2
 
@@ -126,10 +127,10 @@ class Sweeper:
         compaction is due below it; then condensations as after a turn.
 
         It stops at the first chunk with which that holds, so that what stays word for word depends on the talk
-        alone.
+        alone. What is extracted because the summary calls are used up goes on until there is air.
         """
         series = self._series(conversation_id, limits, bounds, progress, Pressure("relief"))
-        while series.context_tokens() > limits.soft or series.raw_outside(limits.verbatim) >= limits.trigger:
+        while series.excess() > 0 or series.raw_outside(limits.verbatim) >= limits.trigger:
             made = sum(series.leaf() for _ in range(limits.passes))
             if not made:
                 break
@@ -194,7 +195,8 @@ class _Series:
         self._known_tail: tuple[tuple[int, int], Tail] | None = None
         self._lost_races = 0
         self._with_fallbacks = False
-        self._air: int | None = None
+        # Tokens below the soft limit to be made free; set once something cannot wait and no model may be called.
+        self._air = 0
 
     def leaf(self) -> bool:
         """One leaf pass; chunks that cannot shrink are passed over. False when there is no more."""
@@ -222,11 +224,11 @@ class _Series:
             outside = raw_tokens_outside(conversation.raw_tokens, self._tail(reader, conversation))
             return min(outside, conversation.raw_tokens - verbatim)
 
-    def context_tokens(self) -> int:
-        """What the whole context costs."""
+    def excess(self) -> int:
+        """Tokens of the context above the soft limit, or above where there is air once the series makes some."""
         with self._store.read() as reader:
             conversation = reader.conversation(self._conversation_id)
-            return conversation.context_tokens if conversation else 0
+            return conversation.context_tokens - self._limits.soft + self._air if conversation else 0
 
     def summary_tokens(self) -> int:
         """What all summaries outside the tail cost in the context."""
@@ -285,9 +287,10 @@ class _Series:
         spent_until = self._bounds.spent_until(conversation.session_key)
         if not spent_until:
             return False
-        if self._air is None and not can_wait(conversation, self._limits):
-            self._air = recent_growth(reader, self._conversation_id, _AIR_TURNS)
-        if not can_wait(conversation, self._limits, growth=self._air or 0):
+        if not self._air and not can_wait(conversation, self._limits):
+            grown = recent_growth(reader, self._conversation_id, _AIR_TURNS)
+            self._air = min(grown, int(self._limits.soft * _MOST_AIR_SHARE))
+        if not can_wait(conversation, self._limits, growth=self._air):
             return False
         self._progress.spent_until = spent_until
         return True

@@ -6,11 +6,13 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, get_args
 
+import pytest
 from messages import assistant, call, result, user
 
 from lcm_plugin import Engine, Session
+from lcm_plugin.config import Policy
 from lcm_plugin.events import Event
 from lcm_plugin.plugin import LcmPlugin
 from lcm_plugin.types import CompletionRequest, Turn
@@ -79,11 +81,15 @@ def test_60_turns_with_tools_in_an_hour_do_not_use_up_the_defaults(
     assert talk.extracted == []
 
 
+@pytest.mark.parametrize("policy", get_args(Policy))
 def test_extraction_because_of_the_guard_leaves_room_for_the_next_turns(
-    open_engine: Callable[..., Engine], clock: Any
+    open_engine: Callable[..., Engine], clock: Any, policy: Policy
 ) -> None:
     engine = open_engine(
-        completer=summary, summary_max_tokens_per_window=1, summary_call_window_ms=100 * MINUTE
+        completer=summary,
+        context_policy=policy,
+        summary_max_tokens_per_window=1,
+        summary_call_window_ms=100 * MINUTE,
     )
     talk = Talk(engine, clock, 64_000, calls=9, words=220)
     talk.go_on(60)
