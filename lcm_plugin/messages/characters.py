@@ -19,6 +19,12 @@ def encoded_pieces(text: str, start: int = 0, end: int | None = None) -> Iterato
         yield encode(text[at : min(at + PIECE, end)])
 
 
+def sent_pieces(text: str, start: int, end: int) -> Iterator[bytes]:
+    """A slice of a text as it is sent, in pieces: UTF-8 with U+FFFD for each lone surrogate."""
+    for at in range(start, end, PIECE):
+        yield encodable(text[at : min(at + PIECE, end)]).encode()
+
+
 def encodable(text: str) -> str:
     """The text with U+FFFD for each lone surrogate; the same object when it has none."""
     if text.isascii():

@@ -19,7 +19,8 @@ from lcm_plugin.messages.blocks import (
     text_of,
     with_call_id,
 )
-from lcm_plugin.messages.characters import PIECE, encoded_pieces, storable
+from lcm_plugin.messages.characters import PIECE, sent_pieces, storable
+from lcm_plugin.messages.sendable import sendable
 from lcm_plugin.messages.table import RESULT_ROLES, type_of
 from lcm_plugin.types import HOST_DATA, Message
 
@@ -29,6 +30,7 @@ _CHANNEL_KEYS = ("channel", "channel_id", "chat_id")
 _MARKS = frozenset({"cache_control"})
 _CALL_ID_KEYS = frozenset({"id", "call_id", "tool_use_id"})
 _NUMBERED = re.compile(r"-\d{1,6}$")
+_UNSENDABLE = ("\\ud", "NaN", "Infinity")
 _SECONDS_BELOW = 100_000_000_000
 
 
@@ -36,7 +38,8 @@ def identity_of(message: Message) -> int:
     """A signed 64-bit hash of role, sender, words, calls and answers.
 
     Reasoning, metadata, marks for a provider's cache and the difference between a string and a single text block do not
-    count, since hosts change them between two looks at the same message.
+    count, since hosts change them between two looks at the same message. What cannot be sent counts as what is sent in
+    its place: a host may take our context for its own list.
     """
     digest = blake2b(digest_size=8)
     words = text_of(message)
@@ -44,7 +47,7 @@ def identity_of(message: Message) -> int:
     slices.append((words, *_inside_blanks(words)))
     slices += [(text, 0, len(text)) for text in _structure(message)]
     for part in slices:
-        for piece in encoded_pieces(*part):
+        for piece in sent_pieces(*part):
             digest.update(piece)
         digest.update(b"\x1f")
     return int.from_bytes(digest.digest(), "big", signed=True)
@@ -186,4 +189,7 @@ def _without_text(block: dict[str, Any]) -> dict[str, Any]:
 
 
 def _canonical(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    if any(sign in text for sign in _UNSENDABLE):
+        text = json.dumps(sendable(value), sort_keys=True, separators=(",", ":"))
+    return text
