@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from lcm_plugin.config import LcmConfig
+from typing import TYPE_CHECKING
+
 from lcm_plugin.errors import ConfigError
-from lcm_plugin.store.protocol import Store
-from lcm_plugin.store.transfer import UNFINISHED, refuse_unfinished
+
+if TYPE_CHECKING:
+    from lcm_plugin.config import LcmConfig
+    from lcm_plugin.store.protocol import Store
 
 
 def open_store(
@@ -16,6 +19,8 @@ def open_store(
     A database that does not exist is made, unless ``create`` is false or it is only to be read. One into which a
     copy was begun and not finished is refused unless ``unfinished`` is true.
     """
+    from lcm_plugin.store.transfer import UNFINISHED, refuse_unfinished
+
     store = _open(config, read_only, create)
     if not unfinished:
         try:
