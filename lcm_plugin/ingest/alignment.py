@@ -24,6 +24,7 @@ from lcm_plugin.ingest.matching import (
     is_same_id,
     may_be_same,
 )
+from lcm_plugin.messages.blocks import is_instruction
 from lcm_plugin.store.records import MessageHead
 
 WINDOW_SLACK = 64
@@ -293,10 +294,12 @@ def _repeated_head(items: Sequence[Incoming], stored: Sequence[MessageHead]) -> 
     """How many leading messages of a delta are proven to be stored already.
 
     Proof is a whole turn handed over again (more than small talk, or with tool calls), or an
-    unanswered user message at the end of the store that comes again with what follows it.
+    unanswered user message at the end of the store that comes again with what follows it. Instructions that
+    were stored after that end are looked past.
     """
     if any(item.host_id for item in items):
         return 0
+    stored = [head for head in stored if not is_instruction(head.role)]
     overlap = _overlap([item.identity for item in items], [head.identity for head in stored])
     if overlap == 0 or items[0].role != "user":
         return 0

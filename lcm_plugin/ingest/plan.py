@@ -82,6 +82,10 @@ class Plan:
         )
 
 
+_PROMPTS = 8
+"""So many rows more than a delta has are looked at: instructions may have been stored behind what it repeats."""
+
+
 class Planner:
     """Says what of a host's messages is new. Thread-safe."""
 
@@ -122,7 +126,7 @@ class Planner:
 
     def _compare(self, reader: Reader, session: Session, incoming: list[Incoming], mode: IngestMode) -> Plan:
         refers = any(item.refers for item in incoming)
-        window = len(incoming) + (WINDOW_SLACK if mode in LIST_MODES or refers else 0)
+        window = len(incoming) + (WINDOW_SLACK if mode in LIST_MODES or refers else _PROMPTS)
         past = past_of(reader, session, window)
         if mode == "all":
             leading = leading_run(reader, past.conversation, incoming, mode)
