@@ -34,7 +34,7 @@ class Dialect(ABC):
         """The condition that a column is among the values of a list parameter: ``WHERE seq {any_of('seqs')}``."""
 
     @abstractmethod
-    def ids_here(self, column: str) -> str:
+    def ids_here(self, column: str, kind: str = "bigint") -> str:
         """The condition that an id is among ``:ids``, which belong to the conversation ``:here``.
 
         PostgreSQL finds rows by their conversation and id, SQLite by the id alone, and would walk the conversation.
@@ -147,7 +147,7 @@ class SqliteDialect(Dialect):
     def any_of(self, name: str) -> str:
         return f"IN (SELECT value FROM json_each(:{name}))"
 
-    def ids_here(self, column: str) -> str:
+    def ids_here(self, column: str, kind: str = "bigint") -> str:
         return f"{column} IN (SELECT value FROM json_each(:ids))"
 
     def given(self, name: str, kind: str = "bigint") -> str:
@@ -246,8 +246,9 @@ class PostgresDialect(Dialect):
     def any_of(self, name: str) -> str:
         return f"= ANY(:{name})"
 
-    def ids_here(self, column: str) -> str:
-        return f"conversation_id = :here AND {column} = ANY(:ids)"
+    def ids_here(self, column: str, kind: str = "bigint") -> str:
+        # As a table, so that a generic plan looks a few ids up and does not read the conversation.
+        return f"conversation_id = :here AND {column} IN (SELECT unnest(:ids::{kind}[]))"
 
     def given(self, name: str, kind: str = "bigint") -> str:
         return f"unnest(:{name}::{kind}[]) AS {name} (value)"

@@ -32,8 +32,8 @@ MOST_ROWS = 2_500
 LARGE_TABLE = 2_000
 # What is counted as a whole, one row for dozens of messages: conversations and summaries.
 COUNTED = (
-    "SELECT count(*), count(*) FILTER (WHERE active), CAST(coalesce(sum(message_count), 0) AS bigint) "
-    "FROM conversations",
+    "SELECT count(*), count(*) FILTER (WHERE active), CAST(coalesce(sum(message_count), 0) AS bigint), "
+    "max(updated_at) FROM conversations",
     "SELECT depth, count(*) FROM summaries ",
     "SELECT count(*) FROM summaries ",
     "SELECT conversation_id, session_key FROM conversations WHERE session_key ~>=~ ",

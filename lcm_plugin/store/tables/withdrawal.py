@@ -47,7 +47,7 @@ class WithdrawalTable(MessageTable, RepairTable):
     def reopen(self, conversation_id: int, reopening: Reopening, now: int) -> None:
         self.lock_conversation(conversation_id)
         here = {"here": conversation_id, "ids": self.sql.array(reopening.summary_ids)}
-        chosen = self.sql.ids_here("summary_id")
+        chosen = self.sql.ids_here("summary_id", "text")
         self.run(f"DELETE FROM context_items WHERE {chosen}", **here)
         self.run(
             "INSERT INTO context_items (conversation_id, ordinal, item_type, message_id, tokens) "
