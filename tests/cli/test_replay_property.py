@@ -1,4 +1,4 @@
-"""Any transcript that can be read can be replayed: bounded, valid, and nothing lost."""
+"""Any transcript that can be read can be replayed: bounded, valid, nothing lost; a second run stores nothing twice."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from lcm_plugin.cli.replay.play import Options, run_replay
@@ -41,6 +41,12 @@ MESSAGES = st.one_of(
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(MESSAGES, min_size=1, max_size=60))
+@example(
+    [
+        {"role": role, "content": role}
+        for role in ("system", "user", "assistant", "system", "user", "assistant")
+    ]
+)
 def test_any_transcript_replays(rows: list[dict[str, Any]]) -> None:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "t.json"
@@ -48,5 +54,7 @@ def test_any_transcript_replays(rows: list[dict[str, Any]]) -> None:
         entries = read_transcripts([str(path)])
         options = Options((str(path),), 6_000, "agent:replay:main", f"{folder}/a.db", fresh_tail=8)
         report = run_replay(entries, options, lambda done: None).report
+        again = run_replay(entries, options, lambda done: None).report
     assert report.holds, report.as_dict()
     assert report.proof.recovered == len(rows)
+    assert again.proof == report.proof

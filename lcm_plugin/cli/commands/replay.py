@@ -44,8 +44,9 @@ def replay(
     """Play transcripts as one session, as a host would, and prove that nothing was lost.
 
     Each message goes through the plugin's hooks, turn by turn. At the end every message is read back by
-    walking down from the context and compared byte for byte. Times are simulated: a second run makes the same
-    summaries. With --database, a run that was cut short goes on where it stopped.
+    walking down from the context and compared byte for byte; an instruction that comes again is stored once.
+    Times are simulated: a second run makes the same summaries. With --database, a run that was cut short goes on
+    where it stopped.
 
     Files: JSON lines with one OpenAI-style message each; JSON lines with one object each that holds
     `messages`; or one JSON array.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lcm_plugin.cli.dag import draw, is_balanced
 from lcm_plugin.cli.replay.clock import TranscriptClock
 from lcm_plugin.cli.replay.host import ReplayHost
-from lcm_plugin.cli.replay.proof import as_bytes, prove
+from lcm_plugin.cli.replay.proof import places, prove
 from lcm_plugin.cli.replay.report import Report
 from lcm_plugin.cli.replay.turns import split_turns
 from lcm_plugin.cli.transcripts import Entry
@@ -124,14 +124,20 @@ def _check_budget(entries: Sequence[Entry], tokens: Sequence[int], budget: int) 
 def _known(engine: Engine, session: Session, entries: Sequence[Entry], options: Options) -> int:
     """How many entries an earlier run stored. What is stored must be the transcript's beginning."""
     stored = engine.messages(session)
-    for position, message in enumerate(stored):
-        if position >= len(entries) or as_bytes(message) != as_bytes(entries[position].message):
-            raise InputError(
-                f"session {options.session!r} in {options.database} holds another conversation "
-                f"(its message {position + 1} is not in the transcript there); "
-                "choose another --session or --database"
-            )
-    return len(stored)
+    following = 0
+    for position, place in enumerate(places([entry.message for entry in entries], stored)):
+        if following == len(stored):
+            return position
+        if place is None:
+            break
+        following = max(following, place + 1)
+    if following < len(stored):
+        raise InputError(
+            f"session {options.session!r} in {options.database} holds another conversation "
+            f"(its message {following + 1} is not in the transcript there); "
+            "choose another --session or --database"
+        )
+    return len(entries)
 
 
 def _host(

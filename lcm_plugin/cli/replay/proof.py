@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from lcm_plugin.messages.blocks import is_instruction
 from lcm_plugin.recall.library import Walked
 from lcm_plugin.types import Message
 
@@ -32,16 +33,33 @@ def prove(expected: Sequence[Message], walked: Iterable[Walked]) -> Proof:
     A message counts only when its bytes are equal and the ones before it came before it.
     """
     reached = list(walked)
-    place = recovered = below = 0
-    missing: int | None = None
-    for position, message in enumerate(expected):
-        if place < len(reached) and as_bytes(reached[place].message) == as_bytes(message):
-            recovered += 1
-            below += bool(reached[place].by_way_of)
-            place += 1
-        elif missing is None:
-            missing = position
-    return Proof(len(expected), recovered, below, len(reached) - place, missing)
+    found = list(places(expected, [each.message for each in reached]))
+    recovered = [place for place in found if place is not None]
+    return Proof(
+        len(expected),
+        len(recovered),
+        sum(bool(reached[place].by_way_of) for place in recovered),
+        len(reached) - len(set(recovered)),
+        found.index(None) if None in found else None,
+    )
+
+
+def places(expected: Sequence[Message], stored: Sequence[Message]) -> Iterator[int | None]:
+    """Where each message of a transcript stands in what is stored of it; None for one that does not.
+
+    An instruction that a host hands over again is stored once: its place is then the earlier one's.
+    """
+    following = 0
+    instructions: dict[bytes, int] = {}
+    for message in expected:
+        mine = as_bytes(message)
+        if following == len(stored) or as_bytes(stored[following]) != mine:
+            yield instructions.get(mine)
+            continue
+        if is_instruction(message["role"]):
+            instructions[mine] = following
+        yield following
+        following += 1
 
 
 def as_bytes(message: Message) -> bytes:
