@@ -72,7 +72,7 @@ class LcmPlugin(forks.FreshLocks):
         self._clock = clock
         self._opening = threading.Lock()
         self._manager: pluggy.PluginManager | None = None
-        self._recorder = Recorder(self._settings, self._tell_host)
+        self._recorder = Recorder(self._settings, self._tell)
         self._engine = engine
         self.health = engine.hook_health if engine is not None else HookHealth(self._settings, clock)
         if engine is not None:
@@ -325,6 +325,15 @@ class LcmPlugin(forks.FreshLocks):
         assert self._manager is not None
         answer: str | CompletionResult | None = self._manager.hook.lcm_complete(request=request)
         return answer
+
+    def _tell(self, event: Event) -> None:
+        """Delivers an event as the engine's own are; to the host alone while no engine is open."""
+        if self._engine is None:
+            self._tell_host(event)
+        else:
+            self._engine.events.emit(
+                event.name, level=event.level, session_key=event.session_key, **event.fields
+            )
 
     def _tell_host(self, event: Event) -> None:
         if self._manager is None:

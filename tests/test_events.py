@@ -6,7 +6,7 @@ import io
 import json
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -202,6 +202,13 @@ def rude_model(request: CompletionRequest) -> str:
     return f"They spoke of {PLANTED}.\nExpand for details about: {PLANTED}."
 
 
+class Unreadable(list[Any]):
+    """A host's list that cannot be read, with an error that quotes it."""
+
+    def __iter__(self) -> Iterator[Any]:
+        raise RuntimeError(f"cannot read: {PLANTED}")
+
+
 def test_no_record_above_debug_level_holds_a_messages_words(
     open_engine: Callable[..., Engine],
     session: Session,
@@ -244,6 +251,7 @@ def test_no_record_above_debug_level_holds_a_messages_words(
     # What a host must not hand over, in ways that make errors quote it.
     for bad in ({"role": "", "content": PLANTED}, {"role": "user", PLANTED: object()}, {"role": [PLANTED]}):
         plugin.before_turn(Turn(session, [bad], mode="append"))
+    plugin.before_turn(Turn(session, Unreadable(), mode="append"))
     engine.subscribe(lambda event: {}[PLANTED])  # type: ignore[misc]
     plugin.before_reset(Reset(session, "new", 1))
     plugin.session_end(session, "deleted")

@@ -14,7 +14,7 @@ from messages import assistant, user
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from lcm_plugin import Engine, Session
+from lcm_plugin import Engine, LcmConfig, Session
 from lcm_plugin.errors import ConfigError
 from lcm_plugin.metrics import serve, watch
 
@@ -128,9 +128,9 @@ def test_the_worker_serves_metrics_while_it_works(tmp_path: Path) -> None:
         "--metrics-port",
         "0",
     ]
-    process = subprocess.Popen(
-        [*command, "--database", str(tmp_path / "lcm.db")], stderr=subprocess.PIPE, text=True
-    )
+    database = str(tmp_path / "lcm.db")
+    Engine.open(LcmConfig(database=database)).close()
+    process = subprocess.Popen([*command, "--database", database], stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None
         told = process.stderr.readline()

@@ -148,7 +148,7 @@ def test_the_chat_command_mends_and_says_what_it_did(damaged: Damaged, session: 
     assert "doctor apply" in engine.command(session, "/lcm doctor").text
     result = engine.command(session, "/lcm doctor apply")
     assert result.ok
-    assert "`counters`" in result.text
+    assert "done, counters: count the context again; 1 mended" in result.text
     assert (result.data["backup"] != "") is has_copies(engine)
     assert not engine.command(session, "/lcm doctor everything").ok
 

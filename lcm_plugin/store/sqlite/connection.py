@@ -174,7 +174,10 @@ class Connections:
         if self.read_only:
             raise StoreUnavailable(f"{self.path} was opened read-only")
         if not self._write_lock.acquire(timeout=self.busy_timeout_ms / 1000):
-            raise StoreBusy(f"another thread has been writing to {self.path} for {self.busy_timeout_ms} ms")
+            raise StoreBusy(
+                f"another thread has been writing to {self.path} for {self.busy_timeout_ms} ms; nothing was "
+                "written, try again"
+            )
         try:
             yield
         finally:

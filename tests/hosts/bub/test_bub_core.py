@@ -113,7 +113,7 @@ def test_a_locked_database_is_left_alone_for_a_while_and_then_takes_in_everythin
         other.execute("BEGIN IMMEDIATE")
         assert core.before_turn(append(asked("r2", "and?"))) is None
         assert core.paused
-        assert "is locked by another writer" in core.problem
+        assert "nothing was written, try again" in core.problem
         other.execute("ROLLBACK")
     assert core.before_turn(append(asked("r3", "still there?"))) is None
     ticks.now += 31
