@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import dropwhile
 
 from lcm_plugin.ingest.matching import (
     TRIVIAL_CHARS,
@@ -58,7 +59,7 @@ def align_list(
     find_withdrawn: FindRows,
     begins: int | None = None,
 ) -> Alignment:
-    """Aligns a host's whole list.
+    """Aligns a host's whole list, but for the instructions that it begins with: they are known by their words alone.
 
     ``stored`` is the newest part of what stands in the conversation, at least `WINDOW_SLACK` rows longer than the
     list unless the conversation is shorter. ``known_ids`` are the host ids that are stored anywhere in
@@ -66,7 +67,8 @@ def align_list(
     conversation with some identities, in order, ``find_withdrawn`` those of them that were taken back; they are
     asked only when needed. ``begins`` is the seq with which this run's lists began, if it is known.
     """
-    theirs = [index for index, item in enumerate(incoming) if not item.ours]
+    spoken = (index for index, item in enumerate(incoming) if not item.ours)
+    theirs = list(dropwhile(lambda index: is_instruction(incoming[index].role), spoken))
     items = [incoming[index] for index in theirs]
     pairs = _goes_on(items, stored)
     if pairs is None:

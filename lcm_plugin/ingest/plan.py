@@ -21,7 +21,7 @@ from lcm_plugin.ingest.intake import Batch
 from lcm_plugin.ingest.matching import Incoming, is_same_id
 from lcm_plugin.ingest.pending_commits import UnsureMessages
 from lcm_plugin.ingest.shown import shown_to_models
-from lcm_plugin.messages.blocks import calls_answered, text_of
+from lcm_plugin.messages.blocks import calls_answered, is_instruction, text_of
 from lcm_plugin.messages.characters import encodable
 from lcm_plugin.messages.identity import identity_of
 from lcm_plugin.messages.markup import is_notice, plain_text, stub_id_of, summary_id_of
@@ -183,7 +183,14 @@ class Planner:
             given = [replace(item, edited=_is_edited(item, named.get(item.host_id or ""))) for item in given]
         root = None if skipped or mode == "part" else self._roots.root(here, session.id)
         begins = None if root is None else max(root + 1, past.first_talk or 0)
-        alignment = align_list(given, past.since, known_ids, load_texts, find_rows, find_withdrawn, begins)
+        # Instructions that were or are in force are stored where they came, not where they stand in the list.
+        in_force = set(conversation.instruction_seqs) if conversation else set()
+        talk = [
+            head
+            for head in past.since
+            if not (is_instruction(head.role) and (head.hidden or head.seq in in_force))
+        ]
+        alignment = align_list(given, talk, known_ids, load_texts, find_rows, find_withdrawn, begins)
         alignment = replace(
             alignment,
             rows={**alignment.rows, **self._rows_by_id(reader, here, given, known_ids, alignment)},

@@ -281,3 +281,23 @@ def test_an_import_and_a_parents_words_are_no_part_of_the_hosts_list(open_engine
     assert engine.bootstrap_session(child, parent) == 4
     engine.ingest(child, [user("Find the cheapest hotel.")], "sync")
     assert shown(engine, child) == [*texts(HOTEL), "Find the cheapest hotel."]
+
+
+def test_instructions_that_came_behind_the_talk_keep_a_short_list_from_being_taken_for_a_new_one(
+    engine: Engine, session: Session
+) -> None:
+    """A prompt is stored where it came, behind the talk that it stands before in the list."""
+    talk = [
+        message
+        for number in range(6)
+        for message in (user("yes"), assistant(f"Answer number {number}, said once and never again"))
+    ]
+    engine.ingest(session, talk, "append")
+    for version in (0, 1, 1):
+        prompt = {"role": "system", "content": f"You are helpful. Version {version}."}
+        for kept in (talk, talk[-2:], talk[-2:]):
+            assert engine.ingest(session, [prompt, *kept], "sync").withdrawn == 0
+    assert engine.messages(session)[: len(talk)] == talk
+    assert len(engine.messages(session)) == len(talk) + 2
+    # The same delta again, behind a prompt that was stored meanwhile.
+    assert engine.ingest(session, talk[-2:], "append").stored == 0
