@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from lcm_plugin.messages.characters import encodable
 from lcm_plugin.store.records import MessageHead
 
 _STORED_GAP = 0.02
@@ -152,7 +153,7 @@ class _Scores:
         if item.answers and item.answers == head.answers:
             return _REWRITTEN
         text = self._texts.get(head.message_id)
-        return _REWRITTEN if text and _decorated(item.text, text) else 0.0
+        return _REWRITTEN if text and _decorated(encodable(item.text), encodable(text)) else 0.0
 
 
 def _decorated(one: str, other: str) -> bool:

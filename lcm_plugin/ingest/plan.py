@@ -22,7 +22,6 @@ from lcm_plugin.ingest.matching import Incoming, is_same_id
 from lcm_plugin.ingest.pending_commits import UnsureMessages
 from lcm_plugin.ingest.shown import shown_to_models
 from lcm_plugin.messages.blocks import calls_answered, is_instruction, text_of
-from lcm_plugin.messages.characters import encodable
 from lcm_plugin.messages.identity import identity_of
 from lcm_plugin.messages.markup import is_notice, plain_text, stub_id_of, summary_id_of
 from lcm_plugin.messages.parts import rebuild
@@ -163,7 +162,7 @@ class Planner:
 
         def load_texts(message_ids: Sequence[int]) -> dict[int, str]:
             rows = reader.messages_by_id(message_ids)
-            return {message_id: encodable(text_of(rebuild(row))) for message_id, row in rows.items()}
+            return {message_id: text_of(rebuild(row)) for message_id, row in rows.items()}
 
         def find_rows(identities: Sequence[int]) -> list[MessageHead]:
             return reader.heads_with_identity(here, identities, limit=4 * len(incoming) + WINDOW_SLACK)

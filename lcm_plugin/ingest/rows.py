@@ -21,7 +21,7 @@ from lcm_plugin.messages.blocks import (
     kind_of,
     text_of,
 )
-from lcm_plugin.messages.characters import encodable, storable
+from lcm_plugin.messages.characters import storable
 from lcm_plugin.messages.groups import GroupLinker
 from lcm_plugin.messages.identity import channel_of, host_id_of, identity_of, sender_of, time_of
 from lcm_plugin.messages.parts import (
@@ -94,7 +94,7 @@ def incoming_of(message: Message, standing: StandingTexts, *, ours: bool = False
     return Incoming(
         role=storable(message["role"]),
         identity=identity_of(compared),
-        text=encodable(text_of(compared)),
+        text=text_of(compared),
         host_id=host_id_of(message),
         calls=calls_made(message),
         answers=calls_answered(message),
