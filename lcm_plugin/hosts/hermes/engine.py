@@ -21,7 +21,7 @@ from lcm_plugin.errors import StoreBusy, StoreConflict, StoreError
 from lcm_plugin.events import log_failure
 from lcm_plugin.hosts.hermes.builtin import HostCompressor
 from lcm_plugin.hosts.hermes.counters import Counters, positive
-from lcm_plugin.hosts.hermes.messages import Merges, inherited
+from lcm_plugin.hosts.hermes.messages import Merges, from_host, inherited
 from lcm_plugin.hosts.hermes.pieces import pieces_of, replies_of
 from lcm_plugin.hosts.hermes.seen import SeenList
 from lcm_plugin.hosts.hermes.settings import profile_name
@@ -333,13 +333,17 @@ class HermesEngine(Counters):
 
     def store(self, messages: Sequence[Any], mode: IngestMode = "sync") -> Job | None:
         """Hands the list over to be stored and waits a moment; None when nothing can be stored."""
+        opened = self.runtime.engine() is not None
         listing = self.seen.look(messages)
         if not listing or not self._session_id or not self._can_be_stored():
             return None
         session = self._guarded(lambda: self.session)
         if session is None:
             return None
-        job = self.runtime.outbox.put(lambda: self._ingest(session, listing, mode))
+        shown = [] if opened else [dict(one) if isinstance(one, dict) else one for one in self.seen.raw]
+        job = self.runtime.outbox.put(
+            lambda: self._ingest(session, shown or listing, mode, merged=not opened)
+        )
         if job.error is not None:
             self.runtime.failed(job.error)
         elif job.stored:
@@ -350,10 +354,18 @@ class HermesEngine(Counters):
         engine = self.runtime.engine()
         return self.runtime.locked if engine is None else engine.config.enabled
 
-    def _ingest(self, session: Session, listing: list[Message], mode: IngestMode) -> IngestReport:
+    def _ingest(
+        self, session: Session, listing: list[Message], mode: IngestMode, *, merged: bool = False
+    ) -> IngestReport:
+        """Stores a list; ``merged``: it came before the store was open, which knows merged messages and the lane."""
         engine = self.runtime.engine()
         if engine is None:
             raise StoreBusy(self.runtime.problem or "the database is still being opened")
+        if merged:
+            session = self.runtime.lanes.session(
+                str(session.id), self.platform or "cli", profile_name(), self._session_db
+            )
+            listing = from_host(listing, Merges(self._pieces, self._replies))
         known = self.runtime.stored_key(str(session.id)) is not None
         return engine.ingest(session, listing if known else inherited(listing), mode)
 

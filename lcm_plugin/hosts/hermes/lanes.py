@@ -21,10 +21,16 @@ _MAX_CHAIN = 100
 
 
 class Lanes(FreshLocks):
-    """Session ids and their keys. ``stored_key`` asks the store for the key of an id it has seen."""
+    """Session ids and their keys. ``stored_key`` asks the store for the key of an id it has seen.
 
-    def __init__(self, stored_key: Callable[[str], str | None]) -> None:
+    While the store cannot be asked, as ``can_ask`` says, a new key is a guess that is not kept.
+    """
+
+    def __init__(
+        self, stored_key: Callable[[str], str | None], can_ask: Callable[[], bool] = lambda: True
+    ) -> None:
         self._stored_key = stored_key
+        self._can_ask = can_ask
         self._keys: dict[str, str] = {}
         self._lock = threading.Lock()
         join(self)
@@ -41,8 +47,10 @@ class Lanes(FreshLocks):
         known = self.known(session_id, session_db)
         if known is not None:
             return known
-        with self._lock:
-            key = self._keys.setdefault(session_id, new_key(profile, platform, session_id))
+        key = new_key(profile, platform, session_id)
+        if self._can_ask():
+            with self._lock:
+                key = self._keys.setdefault(session_id, key)
         return Session(key=key, id=session_id)
 
     def known(self, session_id: str, session_db: Any = None) -> Session | None:

@@ -49,7 +49,7 @@ class Runtime(FreshLocks):
         patience: float = PATIENCE,
     ) -> None:
         self.completer = completer or AuxiliaryCompleter()
-        self.lanes = Lanes(self.stored_key)
+        self.lanes = Lanes(self.stored_key, lambda: self._engine is not None)
         self.live = LiveEngines()
         self.outbox = Outbox(patience)
         self.problem = ""
