@@ -60,7 +60,9 @@ FAULTS = ("kill", "full", "eio", "enospc", "fsync", "clock", "locked", "fork")
 YEAR_MS = 365 * 86_400_000
 _LONGEST_S = 0.15
 _MOST_MESSAGES = 400
-_FORBIDDEN = frozenset({"summary_fallback", "summary_capped", "lane_stale", "file_orphan", "file_leftover"})
+_FORBIDDEN = frozenset(
+    {"summary_fallback", "summary_capped", "lane_stale", "file_orphan", "file_leftover", "hook_failing"}
+)
 
 SHIM = r"""
 #define _GNU_SOURCE
