@@ -152,7 +152,7 @@ def test_a_failed_summary_says_so_and_still_leaves_a_smaller_context(world: Make
     home.server.add_rule(lambda r: Failure(503, "overloaded") if is_summary_request(r) else None)
     said = [turn(number, 500) for number in range(1, 46)]
     outcome = home.scenario("loop", turns=said, settle="", watch=True)
-    assert "by extraction because a model failed" in outcome["statuses"][-1]
+    assert "by extraction, since no model answered" in outcome["statuses"][-1]
     assert texts(home.stored(), "user") == said
     asked = [request.tokens for request in home.server.requests if request.tools]
     assert max(asked) <= 0.95 * 64_000
@@ -164,7 +164,7 @@ def test_a_failed_publication_is_told_and_the_paid_summary_is_used_later(world: 
     """Another process holds the write lock while the model writes a summary, for longer than we wait."""
     home = world(lcm={"contextThreshold": 0.2, "freshTailCount": 6, "leafChunkTokens": 2000, **IMPATIENT})
     locks: list[sqlite3.Connection] = []
-    told = "last error: compaction finished"
+    told = "compaction: deferred, because of deferred"
 
     def lock(request: ModelRequest) -> None:
         if is_summary_request(request) and not locks:
