@@ -100,13 +100,13 @@ function cutNote(block) {
   return block.cut ? el("p", { class: "cut", text: `${count(block.cut)} more characters are not on this page.` }) : null;
 }
 
-/** Brings a message into view, whether it was built already or not. */
-function scrollToMessage(message, focus = false) {
+/** Brings a message into view, whether it was built already or not: moves as little as possible, or to its top ("start"). */
+function scrollToMessage(message, focus = false, block = "nearest") {
   const chunk = $("messages").children[Math.floor(message.index / CHUNK)];
   if (!chunk || $("messages").hidden) return;
   fillChunk(chunk);
   const target = $(`list-${message.id}`);
-  target.scrollIntoView({ block: "nearest" });
+  target.scrollIntoView({ block });
   const box = target.getBoundingClientRect();
   const frame = isNarrow() ? { top: 70, bottom: window.innerHeight } : $("list-pane").getBoundingClientRect();
   if (box.top < frame.top || box.bottom > frame.bottom) target.scrollIntoView({ block: "start" });

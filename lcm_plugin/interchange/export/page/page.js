@@ -64,7 +64,7 @@ function drawTimeline() {
       type: "button", tabindex: -1, class: seen ? "seen" : "", click: () => {
         showResults(false);
         chooseTab("list");
-        scrollToMessage(bin[0], true);
+        scrollToMessage(bin[0], true, "start");
       },
       "aria-label": `${span(from, from + step)}: ${plural(bin.length, "message")}`,
       title: `${span(from, from + step)}: ${plural(bin.length, "message")}`,
