@@ -247,8 +247,9 @@ class PostgresDialect(Dialect):
         return f"= ANY(:{name})"
 
     def ids_here(self, column: str, kind: str = "bigint") -> str:
-        # As a table, so that a generic plan looks a few ids up and does not read the conversation.
-        return f"conversation_id = :here AND {column} IN (SELECT unnest(:ids::{kind}[]))"
+        # As rows, so that the planner can only look each id up: by the conversation alone a generic plan would read
+        # all of a long one, which it takes to be of average length.
+        return f"(conversation_id, {column}) IN (SELECT :here::bigint, unnest(:ids::{kind}[]))"
 
     def given(self, name: str, kind: str = "bigint") -> str:
         return f"unnest(:{name}::{kind}[]) AS {name} (value)"
