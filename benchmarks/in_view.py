@@ -40,7 +40,7 @@ from recall import evidence_of
 from lcm_plugin import Engine, LcmConfig, LcmPlugin, Session, Turn
 from lcm_plugin.events import Event
 from lcm_plugin.messages.tokens import TokenCounter
-from lcm_plugin.recall.words import is_function_word
+from lcm_plugin.recall.query import is_function_word
 
 Message = dict[str, Any]
 SESSION = Session("agent:view:main")

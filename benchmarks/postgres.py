@@ -37,7 +37,7 @@ from lcm_plugin import Engine, LcmConfig, Session
 from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.plugin import LcmPlugin
 from lcm_plugin.recall.query import parse_query
-from lcm_plugin.recall.regexsearch import RegexSearch
+from lcm_plugin.recall.regex import RegexSearch
 from lcm_plugin.recall.textsearch import TextSearch
 from lcm_plugin.store.search import Filter
 from lcm_plugin.types import Turn

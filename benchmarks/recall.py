@@ -33,7 +33,7 @@ from typing import Any
 from locomo_messages import messages
 
 from lcm_plugin import Engine, LcmConfig, Session
-from lcm_plugin.recall.words import is_function_word
+from lcm_plugin.recall.query import is_function_word
 
 Ranking = Callable[["Question"], list[int]]
 TURNS_JOINED = 8

@@ -28,7 +28,7 @@ from corpus import Corpus
 from lcm_plugin import Engine, LcmConfig, Session
 from lcm_plugin.recall.catchup import index_all
 from lcm_plugin.recall.query import parse_query
-from lcm_plugin.recall.regexsearch import RegexSearch
+from lcm_plugin.recall.regex import RegexSearch
 from lcm_plugin.recall.textsearch import TextSearch
 from lcm_plugin.store.search import Filter
 

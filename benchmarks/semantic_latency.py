@@ -21,7 +21,7 @@ import numpy as np
 from corpus import Corpus
 
 from lcm_plugin import Engine, LcmConfig, Session
-from lcm_plugin.recall.embeddings import Embedder, find_model
+from lcm_plugin.recall.semantic import Embedder, find_model
 
 WIDTH, CANDIDATES, TRIES = 384, 400, 20
 MARKS = {6_000: 50.0, 100_000: 150.0}

@@ -30,6 +30,7 @@ from lcm_plugin.events import Listener
 from lcm_plugin.maintenance.hook_health import HookHealth
 from lcm_plugin.messages.parts import rebuild
 from lcm_plugin.messages.tokens import files_in
+from lcm_plugin.recall.tools import TOOL_NAMES
 from lcm_plugin.services import Services, build_services
 from lcm_plugin.sessions.access import Access
 from lcm_plugin.sessions.lifecycle import Pruned
@@ -261,8 +262,6 @@ class Engine:
         self._check_open()
         if not self.config.enabled or self.access(session) is Access.NONE:
             return ""
-        from lcm_plugin.recall.tools import TOOL_NAMES
-
         return recall_note(TOOL_NAMES)
 
     def context_items(self, session: Session) -> list[ContextItem]:
@@ -480,9 +479,7 @@ class Engine:
     def call_tool(self, session: Session, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Runs one of the recall tools; what goes wrong comes back as ``{"error": …}``."""
         self._check_open()
-        from lcm_plugin.recall.tools import call_tool
-
-        return call_tool(self, session, name, arguments)
+        return self.recall.call(session, name, arguments)
 
     def command(self, session: Session, text: str) -> CommandResult:
         """Answers a ``/lcm …`` chat command."""

@@ -35,11 +35,11 @@ from lcm_plugin.maintenance.resummarise import Rewriter
 from lcm_plugin.maintenance.sampling import Sampler
 from lcm_plugin.maintenance.summaries import SummaryHealth
 from lcm_plugin.messages.tokens import TokenCounter
-from lcm_plugin.recall.library import Library
 from lcm_plugin.recall.semantic import Semantics
 from lcm_plugin.recall.service import Recall
 from lcm_plugin.sessions.access import SessionGate
 from lcm_plugin.sessions.conversations import SessionDirectory
+from lcm_plugin.sessions.library import Library
 from lcm_plugin.sessions.lifecycle import Lifecycle
 from lcm_plugin.sessions.record import Record
 from lcm_plugin.sessions.subagents import Subagents

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from lcm_plugin.recall.library import Node
+from lcm_plugin.sessions.library import Node
 from lcm_plugin.store.records import Summary, message_ref
 from lcm_plugin.text import harmless
 

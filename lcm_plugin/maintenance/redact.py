@@ -17,7 +17,7 @@ from lcm_plugin.ingest.host_noise import StandingTexts
 from lcm_plugin.maintenance.redact_sweep import Redacted, Sweep, Tools
 from lcm_plugin.maintenance.redact_targets import NamedThings, Target
 from lcm_plugin.messages.tokens import TokenCounter
-from lcm_plugin.recall.refs import Ref
+from lcm_plugin.recall.scope import Ref
 from lcm_plugin.store.protocol import Reader, Store
 from lcm_plugin.store.records import Conversation, FileRecord
 

@@ -12,7 +12,7 @@ from lcm_plugin.errors import ConfigError, InputError
 from lcm_plugin.ingest.redaction import MARK, Redactor
 from lcm_plugin.messages.blocks import blocks_of, is_reasoning, with_blocks
 from lcm_plugin.messages.table import REASONING_KEYS
-from lcm_plugin.recall.refs import parse_refs
+from lcm_plugin.recall.scope import parse_refs
 from lcm_plugin.types import Message
 
 _ID = re.compile(r"sum_[0-9a-f]{16}|file_[0-9a-f]{16}|msg_\d{1,18}(?:-msg_\d{1,18})?", re.ASCII)

@@ -9,13 +9,11 @@ from typing import Any
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.errors import InputError
 from lcm_plugin.files.externalise import PayloadStore
-from lcm_plugin.recall.arguments import ExpandArguments
-from lcm_plugin.recall.describe import find_message, find_summary
+from lcm_plugin.recall.describe import Count, find_message, find_summary, message_view, summary_view
 from lcm_plugin.recall.query import parse_query
-from lcm_plugin.recall.refs import parse_refs
-from lcm_plugin.recall.scope import Grant, Scope
+from lcm_plugin.recall.scope import Grant, Scope, parse_refs
 from lcm_plugin.recall.textsearch import TextSearch
-from lcm_plugin.recall.views import Count, message_view, summary_view
+from lcm_plugin.recall.tools import ExpandArguments
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import StoredMessage, Summary
 from lcm_plugin.store.search import Filter

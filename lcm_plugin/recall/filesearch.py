@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from lcm_plugin.errors import LcmError
 from lcm_plugin.recall.match import Matcher, Span
 from lcm_plugin.recall.query import ParsedQuery
-from lcm_plugin.recall.regexsearch import RegexSearch
+from lcm_plugin.recall.regex import RegexSearch
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import FileRecord
 

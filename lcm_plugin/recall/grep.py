@@ -7,17 +7,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lcm_plugin.errors import InputError
-from lcm_plugin.recall.arguments import GrepArguments
-from lcm_plugin.recall.cursor import Cursor, decode, fingerprint
 from lcm_plugin.recall.filesearch import FilesFound, ReadFile, files_in, search_files
 from lcm_plugin.recall.query import ParsedQuery, any_of, inside_words, parse_query, words_only
 from lcm_plugin.recall.rank import Ranked
-from lcm_plugin.recall.regexsearch import RegexSearch
-from lcm_plugin.recall.results import Page, file_hit, row_hit
-from lcm_plugin.recall.scope import Scope, not_found
+from lcm_plugin.recall.regex import RegexSearch
+from lcm_plugin.recall.results import Cursor, Page, decode, file_hit, fingerprint, row_hit
+from lcm_plugin.recall.scope import Scope, not_found, parse_refs
 from lcm_plugin.recall.semantic import Semantics
 from lcm_plugin.recall.textsearch import TextSearch
 from lcm_plugin.recall.times import format_instant, parse_time
+from lcm_plugin.recall.tools import GrepArguments
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import FileRecord
 from lcm_plugin.store.search import Filter, RowKind
@@ -233,8 +232,6 @@ class Grep:
         return self._answer(hits, len(found.hits), not found.out_of_time and len(found.hits) <= limit, None)
 
     def _file_records(self) -> list[FileRecord]:
-        from lcm_plugin.recall.refs import parse_refs
-
         if not self.arguments.file_ids:
             return files_in(self.reader, self.scope.conversation_ids)
         records = []

@@ -26,9 +26,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lcm_plugin.recall.match import Matches
-from lcm_plugin.recall.query import MAX_CHARS, ParsedQuery
-from lcm_plugin.recall.schemas import TOOL_NAMES
-from lcm_plugin.recall.words import WORD, fold, is_function_word
+from lcm_plugin.recall.query import MAX_CHARS, WORD, ParsedQuery, fold, is_function_word
+from lcm_plugin.recall.tools import TOOL_NAMES
 from lcm_plugin.store.search import SearchRow, Stretch
 
 K1, B = 0.8, 0.8

@@ -1,15 +1,19 @@
-"""Hits as a model reads them."""
+"""Hits as a model reads them, and the cursor with which a search goes on."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from lcm_plugin.errors import InputError
 from lcm_plugin.recall.filesearch import LineHit
+from lcm_plugin.recall.match import make_snippet, shorten
 from lcm_plugin.recall.rank import Ranked
 from lcm_plugin.recall.scope import Scope
-from lcm_plugin.recall.snippet import make_snippet, shorten
 from lcm_plugin.recall.times import format_instant
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.search import Filter, RowKind, SearchRow
@@ -17,6 +21,7 @@ from lcm_plugin.store.search import Filter, RowKind, SearchRow
 SNIPPET_CHARS, CONTEXT_CHARS = 300, 160
 _HITS_AT_ONCE = 16
 MAX_CONTEXT_CHARS = 24_000
+_CURSOR_VERSION = 1
 
 
 @dataclass(slots=True)
@@ -126,3 +131,42 @@ def _neighbour(row: SearchRow) -> dict[str, Any]:
     if row.sender:
         shown["sender"] = row.sender
     return shown
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """``newest``: the highest row id per kind at the first page. ``position``: where each kind goes on."""
+
+    search: str
+    newest: Mapping[str, int]
+    position: Mapping[str, int]
+
+    def encode(self) -> str:
+        """The cursor as a text."""
+        raw = json.dumps(
+            [_CURSOR_VERSION, self.search, dict(self.newest), dict(self.position)], separators=(",", ":")
+        )
+        return base64.urlsafe_b64encode(raw.encode()).decode().rstrip("=")
+
+
+def fingerprint(search: Mapping[str, Any]) -> str:
+    """A short hash of what a search asks for."""
+    raw = json.dumps(search, sort_keys=True, default=str).encode("utf-8", "surrogatepass")
+    return hashlib.sha256(raw).hexdigest()[:16]
+
+
+def decode(text: str, search: str) -> Cursor:
+    """The cursor of a text; raises `InputError` when it is none or belongs to another search."""
+    try:
+        raw = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+        version, owner, newest, position = raw
+        cursor = Cursor(
+            str(owner),
+            {str(kind): int(value) for kind, value in newest.items()},
+            {str(kind): int(value) for kind, value in position.items()},
+        )
+    except (ValueError, TypeError, AttributeError) as error:
+        raise InputError("cursor is not one that lcm_grep returned") from error
+    if version != _CURSOR_VERSION or owner != search:
+        raise InputError("cursor belongs to another search; repeat its arguments or leave the cursor out")
+    return cursor

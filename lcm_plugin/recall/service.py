@@ -12,22 +12,22 @@ from lcm_plugin.events import EventBus, log_failure, logger
 from lcm_plugin.files.externalise import PayloadStore
 from lcm_plugin.messages.characters import storable
 from lcm_plugin.messages.convert import safe_repr
-from lcm_plugin.recall.arguments import (
-    DescribeArguments,
-    ExpandArguments,
-    ExpandQueryArguments,
-    GrepArguments,
-    check,
-)
 from lcm_plugin.recall.catchup import SECONDS, index_all, index_in_background, reset_index
 from lcm_plugin.recall.delegate import Delegate, Delegations
 from lcm_plugin.recall.describe import Describer
 from lcm_plugin.recall.expand import Expander
 from lcm_plugin.recall.filesearch import decode_text
 from lcm_plugin.recall.grep import Clockwork, Grep
-from lcm_plugin.recall.schemas import TOOL_NAMES
 from lcm_plugin.recall.scope import Grant, Scope, scope_of
 from lcm_plugin.recall.semantic import Semantics
+from lcm_plugin.recall.tools import (
+    TOOL_NAMES,
+    DescribeArguments,
+    ExpandArguments,
+    ExpandQueryArguments,
+    GrepArguments,
+    check,
+)
 from lcm_plugin.sessions.access import Access, SessionGate
 from lcm_plugin.store.protocol import Reader, Store
 from lcm_plugin.summarize.completers import Completions

@@ -12,10 +12,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from lcm_plugin.recall.match import Matcher
-from lcm_plugin.recall.query import ParsedQuery, Unit
+from lcm_plugin.recall.query import WORD, ParsedQuery, Unit
 from lcm_plugin.recall.rank import Candidate, Corpus, Ranked, by_recency_too, rank
 from lcm_plugin.recall.semantic import Semantics
-from lcm_plugin.recall.words import WORD
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.search import (
     Clause,

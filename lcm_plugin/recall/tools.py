@@ -1,19 +1,257 @@
-"""The recall tools: their schemas, and the call that answers them."""
+"""The recall tools as models see them (OpenAI function schemas, short enough to cost little in every call), and their
+arguments, checked. Names of arguments may be snake_case or camelCase.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any, Literal, TypeVar
 
-from lcm_plugin.recall.schemas import TOOL_NAMES, tool_schemas
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
 
-if TYPE_CHECKING:
-    from lcm_plugin.engine import Engine
-    from lcm_plugin.types import Session
+from lcm_plugin.errors import InputError
+from lcm_plugin.messages.characters import storable
+from lcm_plugin.messages.convert import safe_repr
 
-__all__ = ["TOOL_NAMES", "call_tool", "tool_schemas"]
+TOOL_NAMES = ("lcm_grep", "lcm_describe", "lcm_expand", "lcm_expand_query")
+GREP_LIMIT, GREP_MAX_LIMIT = 50, 200
+MAX_IDS = 50
+MAX_TIMEOUT_MS = 600_000
+# What both databases can hold.
+LARGEST = 2**63 - 1
+
+_CONVERSATION = {"type": "integer", "description": "Only this conversation."}
+_ALL = {
+    "type": "boolean",
+    "description": "Also other conversations, as far as this installation allows. Default: this session's own history.",
+}
+_IDS = {"type": "array", "items": {"type": "string"}}
 
 
-def call_tool(engine: Engine, session: Session, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """A tool's answer as a dict; what goes wrong is told in it, as ``error`` and ``error_code``."""
-    return engine.recall.call(session, name, arguments)
+def _as_list(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+Names = Annotated[list[str], BeforeValidator(_as_list)]
+
+
+class _Arguments(BaseModel):
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True)
+
+    conversation_id: int | None = Field(default=None, ge=1, le=LARGEST)
+    all_conversations: bool = False
+
+
+class GrepArguments(_Arguments):
+    """What ``lcm_grep`` takes."""
+
+    pattern: str
+    mode: Literal["full_text", "regex"] = "full_text"
+    scope: Literal["messages", "summaries", "both", "files"] = "messages"
+    file_ids: Names = Field(default_factory=list, max_length=MAX_IDS)
+    roles: Names | None = Field(default=None, max_length=20)
+    tool_name: str | None = None
+    since: str | None = None
+    before: str | None = None
+    limit: int = Field(default=GREP_LIMIT, ge=1, le=GREP_MAX_LIMIT)
+    sort: Literal["relevance", "recency", "hybrid"] = "relevance"
+    context: int = Field(default=1, ge=0, le=10)
+    cursor: str | None = None
+
+
+class DescribeArguments(_Arguments):
+    """What ``lcm_describe`` takes."""
+
+    id: Annotated[str | list[str], Field(max_length=4_000)]
+    offset: int = Field(default=0, ge=0, le=LARGEST)
+    token_cap: int | None = Field(default=None, ge=100, le=LARGEST)
+    start_line: int | None = Field(default=None, ge=1, le=LARGEST)
+    end_line: int | None = Field(default=None, ge=1, le=LARGEST)
+    start_byte: int | None = Field(default=None, ge=0, le=LARGEST)
+    end_byte: int | None = Field(default=None, ge=1, le=LARGEST)
+
+
+class ExpandArguments(_Arguments):
+    """What ``lcm_expand`` takes."""
+
+    summary_ids: Names = Field(default_factory=list, max_length=MAX_IDS)
+    query: str | None = None
+    depth: int = Field(default=1, ge=0, le=50)
+    include_messages: bool = True
+    token_cap: int | None = Field(default=None, ge=100, le=LARGEST)
+    offset: int = Field(default=0, ge=0, le=LARGEST)
+
+
+class ExpandQueryArguments(_Arguments):
+    """What ``lcm_expand_query`` takes."""
+
+    prompt: str = Field(min_length=1, max_length=8_000)
+    query: str | None = None
+    summary_ids: Names = Field(default_factory=list, max_length=MAX_IDS)
+    max_tokens: int = Field(default=2_000, ge=50, le=32_000)
+    token_cap: int | None = Field(default=None, ge=100, le=LARGEST)
+    timeout_ms: int | None = Field(default=None, ge=1, le=MAX_TIMEOUT_MS)
+
+
+_Model = TypeVar("_Model", bound=_Arguments)
+
+
+def check(model: type[_Model], tool: str, arguments: object) -> _Model:
+    """The arguments as a record; raises `InputError` naming the argument, its value and what is allowed."""
+    if not isinstance(arguments, Mapping):
+        raise InputError(f"{tool}: arguments must be an object, not {type(arguments).__name__}")
+    given = {name: _searchable(value) for name, value in arguments.items() if value is not None}
+    try:
+        return model.model_validate(given)
+    except ValidationError as error:
+        raise InputError(f"{tool}: {_explain(error, model)}") from error
+
+
+def _explain(error: ValidationError, model: type[_Arguments]) -> str:
+    lines = []
+    for item in error.errors():
+        name = ".".join(str(part) for part in item["loc"])
+        if item["type"] == "extra_forbidden":
+            lines.append(f"unknown argument {name!r}; known are {', '.join(model.model_fields)}")
+        elif item["type"] == "missing":
+            lines.append(f"argument {name!r} is missing")
+        else:
+            lines.append(f"{name} = {safe_repr(item['input'], 80)}: {item['msg']}")
+    return "; ".join(lines)
+
+
+def _searchable(value: object) -> object:
+    """A text or texts without what no stored text holds: NUL and lone surrogates."""
+    if isinstance(value, list):
+        return [storable(item) if isinstance(item, str) else item for item in value]
+    return storable(value) if isinstance(value, str) else value
+
+
+def tool_schemas() -> list[dict[str, Any]]:
+    """All four tools."""
+    return [_grep(), _describe(), _expand(), _expand_query()]
+
+
+def _grep() -> dict[str, Any]:
+    return _tool(
+        "lcm_grep",
+        "Search the stored conversation, also what was summarised away. Ask in plain words or as a question; "
+        "results are ranked, best first, with ids to read on with lcm_describe.",
+        {
+            "pattern": {
+                "type": "string",
+                "description": 'Words (any of them, any form), "exact phrases", identifiers as written; or a regex.',
+            },
+            "mode": _choice(
+                "full_text", "regex", about="regex is RE2, newest first, case-sensitive unless (?i)."
+            ),
+            "scope": _choice(
+                "messages", "summaries", "both", "files", about="files: text moved out of messages."
+            ),
+            "file_ids": _IDS | {"description": "Search in these files."},
+            "roles": _IDS | {"description": "user, assistant, tool, system."},
+            "tool_name": {"type": "string", "description": "Only calls and results of this tool."},
+            "since": {"type": "string", "description": "ISO 8601, or 2h, 7d, yesterday. Inclusive."},
+            "before": {"type": "string", "description": "Likewise, exclusive."},
+            "sort": _choice("relevance", "recency", "hybrid"),
+            "limit": {"type": "integer", "minimum": 1, "maximum": 200, "default": 50},
+            "context": {
+                "type": "integer",
+                "minimum": 0,
+                "maximum": 10,
+                "default": 1,
+                "description": "Turns shown round each hit.",
+            },
+            "cursor": {
+                "type": "string",
+                "description": "next_cursor of the page before; repeat the other arguments.",
+            },
+            "conversation_id": _CONVERSATION,
+            "all_conversations": _ALL,
+        },
+        ["pattern"],
+    )
+
+
+def _describe() -> dict[str, Any]:
+    return _tool(
+        "lcm_describe",
+        "Read one stored thing word for word by its id: a message (msg_…), a summary (sum_…) with its sources, "
+        "or a file (file_…). Long ones come in pages: go on with next_offset.",
+        {
+            "id": {
+                "type": "string",
+                "description": "An id, several, a range msg_3-msg_9, or a copied reference.",
+            },
+            "offset": {"type": "integer", "minimum": 0, "description": "Where to go on."},
+            "token_cap": {"type": "integer", "minimum": 100},
+            "start_line": {"type": "integer", "minimum": 1, "description": "Files: lines, both included."},
+            "end_line": {"type": "integer", "minimum": 1},
+            "start_byte": {"type": "integer", "minimum": 0, "description": "Files: bytes, as base64."},
+            "end_byte": {"type": "integer", "minimum": 1},
+            "all_conversations": _ALL,
+        },
+        ["id"],
+    )
+
+
+def _expand() -> dict[str, Any]:
+    return _tool(
+        "lcm_expand",
+        "Open summaries: the summaries or messages they were made of, word for word. Costs context; "
+        "to get a question answered use lcm_expand_query.",
+        {
+            "summary_ids": _IDS,
+            "query": {"type": "string", "description": "Instead of ids: opens the summaries that fit best."},
+            "depth": {"type": "integer", "minimum": 0, "default": 1, "description": "Levels down."},
+            "include_messages": {"type": "boolean", "default": True},
+            "token_cap": {"type": "integer", "minimum": 100},
+            "offset": {"type": "integer", "minimum": 0, "description": "next_offset of the page before."},
+            "conversation_id": _CONVERSATION,
+            "all_conversations": _ALL,
+        },
+        [],
+    )
+
+
+def _expand_query() -> dict[str, Any]:
+    return _tool(
+        "lcm_expand_query",
+        "Have a question answered from the stored history by a helper that reads it for you. Returns an answer "
+        "with cited ids and short quotes; costs little context.",
+        {
+            "prompt": {"type": "string", "description": "The question."},
+            "query": {"type": "string", "description": "Words to search for first; default: the question."},
+            "summary_ids": _IDS | {"description": "Where to begin."},
+            "max_tokens": {
+                "type": "integer",
+                "minimum": 50,
+                "default": 2000,
+                "description": "Length of the answer.",
+            },
+            "token_cap": {"type": "integer", "minimum": 100, "description": "What the helper may read."},
+            "timeout_ms": {"type": "integer", "minimum": 1},
+            "conversation_id": _CONVERSATION,
+            "all_conversations": _ALL,
+        },
+        ["prompt"],
+    )
+
+
+def _tool(name: str, description: str, properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
+    parameters = {
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": False,
+    }
+    return {
+        "type": "function",
+        "function": {"name": name, "description": description, "parameters": parameters},
+    }
+
+
+def _choice(default: str, *others: str, about: str = "") -> dict[str, Any]:
+    choice: dict[str, Any] = {"type": "string", "enum": [default, *others], "default": default}
+    return choice | {"description": about} if about else choice

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lcm_plugin.cli.replay.proof import prove
-from lcm_plugin.recall.library import Walked
+from lcm_plugin.sessions.library import Walked
 
 ROWS = [{"role": "user", "content": text} for text in ("one", "two", "two", "drei ☂", "\ud83d lone")]
 

@@ -44,8 +44,8 @@ ELSEWHERE = {
     "summary_model": "summarize/test_completers.py",
     "summary_provider": "summarize/test_completers.py",
     "fallback_models": "summarize/test_completers.py",
-    "semantic_search": "recall/test_semantics.py",
-    "semantic_model_dir": "recall/test_semantics.py",
+    "semantic_search": "recall/test_semantic.py",
+    "semantic_model_dir": "recall/test_semantic.py",
 }
 HERE: set[str] = set()
 

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lcm_plugin.errors import InputError
-from lcm_plugin.recall.regex import compile_regex, required_condition
-from lcm_plugin.recall.regexsearch import RegexSearch
+from lcm_plugin.recall.regex import RegexSearch, compile_regex, required_condition
 from lcm_plugin.store.search import AllOf, AnyOf, Condition, Substring
 
 

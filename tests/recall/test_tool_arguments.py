@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from messages import assistant, call, result, user
 
 from lcm_plugin import Engine, Session
-from lcm_plugin.recall.arguments import (
+from lcm_plugin.recall.tools import (
     DescribeArguments,
     ExpandArguments,
     ExpandQueryArguments,

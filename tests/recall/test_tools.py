@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 
 from lcm_plugin import Engine, Session
-from lcm_plugin.recall.arguments import (
+from lcm_plugin.recall.delegate import DELEGATE_RULES
+from lcm_plugin.recall.tools import (
+    TOOL_NAMES,
     DescribeArguments,
     ExpandArguments,
     ExpandQueryArguments,
     GrepArguments,
+    tool_schemas,
 )
-from lcm_plugin.recall.prompts import DELEGATE_RULES
-from lcm_plugin.recall.tools import TOOL_NAMES, tool_schemas
 
 pytestmark = pytest.mark.both_stores
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from lcm_plugin.messages.blocks import is_instruction
-from lcm_plugin.recall.library import Walked
+from lcm_plugin.sessions.library import Walked
 from lcm_plugin.types import Message
 
 

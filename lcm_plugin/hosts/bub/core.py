@@ -19,7 +19,7 @@ from lcm_plugin.forks import FreshLocks, join
 from lcm_plugin.hookspecs import hookimpl
 from lcm_plugin.hosts.bub.tape import Entry, missing_ids, newest_ids, unseen
 from lcm_plugin.maintenance.hook_health import EVERYWHERE
-from lcm_plugin.recall.schemas import tool_schemas
+from lcm_plugin.recall.tools import tool_schemas
 from lcm_plugin.types import Completer, Context, Message, Reset, Session, Turn
 
 if TYPE_CHECKING:

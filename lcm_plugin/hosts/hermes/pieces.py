@@ -21,7 +21,7 @@ from lcm_plugin.types import Message, Session
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
-    from lcm_plugin.recall.library import Library
+    from lcm_plugin.sessions.library import Library
 
 _MOST_BREAKS = 64
 _LAST = float("inf")

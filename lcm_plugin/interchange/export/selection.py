@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from lcm_plugin.errors import NotFound
-from lcm_plugin.recall.library import Library
 from lcm_plugin.sessions.globs import matches
+from lcm_plugin.sessions.library import Library
 from lcm_plugin.store.records import Conversation
 
 EVERYTHING = "**"

@@ -10,7 +10,7 @@ from imported_store import Imported, asides, words
 from peer_databases import CLAW, LONG, Peer, add_claw_message, add_claw_summary, claw_database
 
 from lcm_plugin.messages.parts import rebuild
-from lcm_plugin.recall.library import Node
+from lcm_plugin.sessions.library import Node
 
 KEY = "agent:main:telegram:42"
 

@@ -10,7 +10,7 @@ from messages import assistant, user
 
 from lcm_plugin import Engine, LcmConfig, Session
 from lcm_plugin.errors import ConfigError
-from lcm_plugin.recall.embeddings import PIECE_CHARS, Embedder, find_model, split
+from lcm_plugin.recall.semantic import PIECE_CHARS, Embedder, find_model, split
 
 KEY = Session("agent:main:main")
 TALK = [

@@ -5,9 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lcm_plugin.recall.match import Matcher
+from lcm_plugin.recall.match import Matcher, make_snippet
 from lcm_plugin.recall.query import parse_query
-from lcm_plugin.recall.snippet import make_snippet
 
 
 def snippet(pattern: str, text: str, width: int = 80) -> str:
