@@ -11,6 +11,7 @@ from typing import Any
 
 import hypothesis
 import pytest
+from clock import Clock
 from databases import FreshDatabase, RawDatabase, open_raw
 from postgres_server import EmptySchemas, running_server
 
@@ -26,21 +27,6 @@ os.environ["XDG_DATA_HOME"] = _DATA_HOME.name
 hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
 hypothesis.settings.register_profile("here", deadline=None)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "here")
-
-START = 1_780_000_000_000
-
-
-class Clock:
-    """A clock that moves only when told to. Times are ms."""
-
-    def __init__(self, now: int = START) -> None:
-        self.now = now
-
-    def __call__(self) -> int:
-        return self.now
-
-    def forward(self, ms: int) -> None:
-        self.now += ms
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""Talk of a wanted size, a clock that a test moves, and models for compaction tests."""
+"""Talk of a wanted size, and models for compaction tests."""
 
 from __future__ import annotations
 
@@ -47,19 +47,6 @@ def tool_turn(number: int, calls: int, tokens: int) -> list[Message]:
             result(f"c{number}-{step}", text_of(tokens, 1_000 * number + step)),
         ]
     return talk
-
-
-class Clock:
-    """Milliseconds that only a test moves."""
-
-    def __init__(self) -> None:
-        self.now = 1_700_000_000_000
-
-    def __call__(self) -> int:
-        return self.now
-
-    def advance(self, seconds: float) -> None:
-        self.now += int(seconds * 1000)
 
 
 class Model:

@@ -191,9 +191,11 @@ def test_control_c_ends_quietly(tmp_path: Path) -> None:
         # A test run in the background ignores Ctrl-C, and its children would inherit that.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    time.sleep(1.5)
+    assert child.stdin is not None
+    child.stdin.write(b"\n" * 200_000)  # more than a pipe holds: written once it reads
+    child.stdin.flush()
     os.kill(child.pid, signal.SIGINT)
-    output, complaints = child.communicate(timeout=30)
+    output, complaints = child.communicate()
     assert child.returncode == 130
     assert output == b""
     assert complaints == b""

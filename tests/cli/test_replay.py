@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from fakes.shell import Done, program, run_here, run_program
+from waiting import eventually
 
 INCIDENT = Path(__file__).resolve().parents[2] / "examples" / "incident.jsonl"
 
@@ -79,7 +80,8 @@ def test_killed_at_any_point_it_goes_on_and_stores_every_message_once(tmp_path: 
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        wait_for_more_messages(database, stored[-1] if stored else 0, running)
+        before = stored[-1] if stored else 0
+        eventually(lambda: running.poll() is not None or message_count(database) > before)  # noqa: B023
         time.sleep(lucky.uniform(0, 0.3))
         running.send_signal(signal.SIGKILL)
         assert running.wait() == -signal.SIGKILL
@@ -97,15 +99,6 @@ def message_count(database: Path) -> int:
             return connection.execute("select count(*) from messages").fetchone()[0]
     except sqlite3.OperationalError:
         return 0
-
-
-def wait_for_more_messages(database: Path, before: int, running: subprocess.Popen[bytes]) -> None:
-    """Until the run has stored something new, or has ended."""
-    deadline = time.monotonic() + 60
-    while running.poll() is None and time.monotonic() < deadline:
-        if database.exists() and message_count(database) > before:
-            return
-        time.sleep(0.02)
 
 
 def test_standard_input_and_several_files_are_one_session(tmp_path: Path) -> None:

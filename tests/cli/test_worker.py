@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from messages import user
@@ -49,11 +48,15 @@ def test_a_worker_works_off_a_debt_and_ends(tmp_path: Path) -> None:
 def test_a_worker_that_waits_ends_on_sigterm(tmp_path: Path) -> None:
     Engine.open(LcmConfig(database=str(tmp_path / "lcm.db"))).close()
     running = subprocess.Popen(
-        [*COMMAND, "--poll", "0.1", "-d", str(tmp_path / "lcm.db")], stdout=subprocess.PIPE, text=True
+        [*COMMAND, "--poll", "0.1", "--metrics-port", "0", "-d", str(tmp_path / "lcm.db")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
-    time.sleep(3)
+    assert running.stderr is not None
+    assert running.stderr.readline().startswith("metrics: ")
     assert running.poll() is None
     running.send_signal(signal.SIGTERM)
-    output, _ = running.communicate(timeout=20)
+    output, _ = running.communicate()
     assert running.returncode == 0
     assert "nothing was due" in output

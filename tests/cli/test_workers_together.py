@@ -10,7 +10,7 @@ import sys
 import time
 import urllib.request
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from fakes.answers import summary_of
 from fakes.model_server import ModelServer, Reply
 from invariants import assert_sound
 from messages import user
+from waiting import eventually
 
 from lcm_plugin import Engine, LcmConfig, Session
 
@@ -98,19 +99,12 @@ def owe(engine: Engine, count: int, *, checks: bool) -> list[str]:
     return numbers
 
 
-def until(condition: Callable[[], object], seconds: float = 30.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it never came true"
-        time.sleep(0.05)
-
-
 def test_three_workers_share_what_is_owed_and_do_each_job_once(url: str, workers: Workers) -> None:
     with Engine.open(LcmConfig(database=url, **SETTINGS)) as engine:
         numbers = owe(engine, 18, checks=True)
         for _ in range(3):
             workers.start("--metrics-port", "0")
-        until(lambda: len(workers.found(CHECKED)) >= 18 and len(workers.found(COMPACTED)) >= 18)
+        eventually(lambda: len(workers.found(CHECKED)) >= 18 and len(workers.found(COMPACTED)) >= 18)
         scraped = []
         for number in range(3):
             (address,) = re.findall(r"metrics: (\S+)", workers.printed(number))
@@ -142,13 +136,13 @@ def test_what_a_killed_worker_held_is_done_by_another_at_once(url: str, workers:
             "OPENAI_API_KEY": "none",
         }
         first = workers.start(**summaries)
-        until(lambda: model.requests)
+        eventually(lambda: model.requests)
         first.kill()
         first.wait()
         slow = False
         begun = time.monotonic()
         workers.start()
-        until(lambda: workers.found(COMPACTED) == [number], seconds=20)
+        eventually(lambda: workers.found(COMPACTED) == [number])
         assert time.monotonic() - begun < 15  # the lease itself would have lasted 30 s
         workers.stop()
         assert "1 compactions" in workers.printed(1)
@@ -162,12 +156,12 @@ def test_a_check_of_a_killed_worker_is_done_by_another_at_once(url: str, workers
         assert held.stdout is not None
         assert held.stdout.readline() == b"held\n"
         workers.start()
-        until(lambda: workers.found(COMPACTED) == [number])
+        eventually(lambda: workers.found(COMPACTED) == [number])
         time.sleep(0.5)
         assert workers.found(CHECKED) == []
         held.kill()
         held.communicate()
-        until(lambda: workers.found(CHECKED) == [number], seconds=10)
+        eventually(lambda: workers.found(CHECKED) == [number])
         workers.stop()
 
 
@@ -175,7 +169,7 @@ def test_a_worker_ends_after_the_job_at_hand_and_leaves_the_rest_owed(url: str, 
     with Engine.open(LcmConfig(database=url, **SETTINGS)) as engine:
         numbers = owe(engine, 12, checks=False)
         workers.start()
-        until(lambda: workers.found(COMPACTED))
+        eventually(lambda: workers.found(COMPACTED))
         workers.stop()
         with engine.store.read() as reader:
             owed = [str(debt.conversation_id) for debt in reader.due_debts(engine.clock())]

@@ -6,15 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from clock import Clock
 from invariants import assert_sound
-from small_talk import Clock
 
 from lcm_plugin import Engine, LcmConfig, Session
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 @pytest.fixture

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from clock import Clock
 from invariants import assert_sound
 from messages import assistant, user
-from small_talk import Clock, GatedModel, Model, turns
+from small_talk import GatedModel, Model, turns
 
 from lcm_plugin import Engine, LcmConfig, Session
 from lcm_plugin.compaction.background import Background

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from clock import Clock
 from messages import assistant, call, result, user
-from small_talk import Clock, Model, text_of, tool_turn, turns
+from small_talk import Model, text_of, tool_turn, turns
 
 from lcm_plugin import Engine, Session
 from lcm_plugin.errors import ModelAuthError
@@ -98,7 +99,7 @@ def test_d4_an_overhead_larger_than_the_window_does_not_compact_again_and_again(
         engine.ingest(session, turns(1, start=100 + number))
         engine.compact(session, budget=4_000, overhead_tokens=3_950)
         calls.append(len(model.calls))
-        clock.advance(5)
+        clock.forward(5_000)
     assert calls[-1] == calls[5], f"calls after each turn: {calls}"
     assert engine.compact(session, budget=4_000, overhead_tokens=3_950).reason in (
         Reason.BUDGET_UNREACHABLE,
@@ -129,7 +130,7 @@ def test_d5_the_same_no_op_is_not_tried_again_until_something_changed(
     assert engine.compact(session).reason is Reason.NOTHING_ELIGIBLE
     again = engine.evaluate(session)
     assert (again.due, again.reason) == (False, Reason.NOTHING_ELIGIBLE)
-    clock.advance(60)
+    clock.forward(60_000)
     assert engine.compact(session).passes == 0
     engine.ingest(session, turns(10, start=50))
     assert engine.evaluate(session).due

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from clock import Clock
 from invariants import assert_sound
-from small_talk import Clock, GatedModel, Model, turns
+from small_talk import GatedModel, Model, turns
+from waiting import eventually
 
 from lcm_plugin import Engine, LcmConfig, Session
 from lcm_plugin.compaction import scheduler
@@ -43,7 +45,7 @@ def test_a_dead_holders_lease_expires_and_the_work_goes_on(
     engine.ingest(session, turns(20))
     assert Lease.take(engine.store, 1, clock) is not None  # its holder dies here
     assert engine.compact(session, force=True).reason is Reason.LOCKED
-    clock.advance(LEASE_MS / 1000 + 1)
+    clock.forward(LEASE_MS + 1_000)
     assert engine.compact(session, force=True).compacted
 
 
@@ -60,10 +62,8 @@ def test_a_live_holder_keeps_its_lease_through_a_call_longer_than_the_lease(
     assert model.asked.wait(10)
     for _ in range(6):
         before = debt_of(engine).lease_until
-        clock.advance(0.06)
-        deadline = time.monotonic() + 5
-        while debt_of(engine).lease_until <= before and time.monotonic() < deadline:
-            time.sleep(0.01)
+        clock.forward(60)
+        eventually(lambda: debt_of(engine).lease_until > before)  # noqa: B023 - waited for here
         assert engine.compact(session, force=True).reason is Reason.LOCKED
     model.gate.set()
     thread.join(20)
@@ -116,7 +116,7 @@ def test_after_vain_passes_nothing_is_tried_before_the_next_time(
     engine.ingest(session, [{"role": "user", "content": "ok again"}])
     resting = engine.evaluate(session)
     assert (resting.due, resting.reason) == (False, Reason.NO_PROGRESS)
-    clock.advance(61)
+    clock.forward(61_000)
     assert engine.evaluate(session).due
     engine.ingest(session, turns(10))
     assert engine.compact(session).compacted
@@ -138,7 +138,7 @@ def test_used_up_summary_calls_hold_back_what_can_wait_until_the_window_ends(
     engine.ingest(session, turns(2, start=90))
     waiting = engine.evaluate(session, budget)
     assert (waiting.due, waiting.reason) == (False, Reason.CALLS_USED_UP)
-    clock.advance(601)
+    clock.forward(601_000)
     assert engine.compact(session, budget=budget).passes == 1
     assert len(model.calls) == 3
 
@@ -214,12 +214,9 @@ def test_an_idle_worker_waits_and_takes_what_becomes_due(open_engine: Open, sess
     engine.ingest(session, turns(40))
     with engine.store.write() as writer:
         writer.request_compaction(1, "over_threshold", 3_000, engine.clock())
-    deadline = time.monotonic() + 20
-    while engine.evaluate(session, 3_000).due and time.monotonic() < deadline:
-        time.sleep(0.02)
+    eventually(lambda: not engine.evaluate(session, 3_000).due)
     stop.set()
-    thread.join(20)
-    assert not engine.evaluate(session, 3_000).due
+    thread.join()
 
 
 def test_a_later_turn_of_any_session_starts_what_others_owe(

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
+from clock import Clock
 from databases import FreshDatabase
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -19,7 +20,7 @@ from hypothesis.stateful import (
 )
 from invariants import broken_invariants
 from messages import assistant, call, result, user
-from small_talk import Clock, Model, text_of
+from small_talk import Model, text_of
 
 from lcm_plugin import Engine, LcmConfig, Session
 from lcm_plugin.compaction.leases import LEASE_MS
@@ -133,7 +134,7 @@ class Interleavings(RuleBasedStateMachine):
         try:
             one.compact(self.session, force=True)
         except _Crash:
-            self.clock.advance(LEASE_MS / 1000 + 1)
+            self.clock.forward(LEASE_MS + 1_000)
         self.model.meanwhile = []
 
     @rule(depth=st.sampled_from([-1, 0, 1, 2]))
@@ -157,7 +158,7 @@ class Interleavings(RuleBasedStateMachine):
 
     @rule(seconds=st.integers(1, 4_000))
     def time_passes(self, seconds: int) -> None:
-        self.clock.advance(seconds)
+        self.clock.forward(seconds * 1000)
 
     @invariant()
     def everything_holds(self) -> None:

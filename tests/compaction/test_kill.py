@@ -8,9 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from clock import Clock
 from invariants import assert_sound
 from kill_child import SESSION, SETTINGS
-from small_talk import Clock, Model, turns
+from small_talk import Model, turns
 
 from lcm_plugin import Engine, LcmConfig
 

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from clock import Clock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from messages import user
-from small_talk import Clock, Model, turns
+from small_talk import Model, turns
 
 from lcm_plugin import Engine, LcmConfig, Session
 from lcm_plugin.compaction.overflow import FORMS, Refusal, refusal_of

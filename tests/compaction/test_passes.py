@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from clock import Clock
 from databases import RawDatabase
-from small_talk import Clock, Model
+from small_talk import Model
+from waiting import eventually
 
 from lcm_plugin import CompletionRequest, Engine, Session
 from lcm_plugin.types import Reason
@@ -75,8 +76,6 @@ def test_a_verdict_that_could_not_be_written_gives_the_lease_back_when_it_can(
     assert engine.compact(SESSION).reason is Reason.DEFERRED
     assert engine.compact(SESSION).reason is not Reason.DONE
     other.let_go()
-    end = time.monotonic() + 10
-    while time.monotonic() < end and engine.compact(SESSION).reason is Reason.LOCKED:
-        time.sleep(0.05)
+    eventually(lambda: engine.compact(SESSION).reason is not Reason.LOCKED)
     clock.now += 6_000
     assert engine.compact(SESSION).compacted

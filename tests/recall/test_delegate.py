@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from fakes.model_server import Calls, Failure, ModelServer, Reply
 from messages import assistant, user
+from waiting import eventually
 
 from lcm_plugin import CompletionRequest, CompletionResult, Engine, Session
 
@@ -230,8 +231,7 @@ def test_a_second_question_of_the_session_fails_at_once(
     slow: list[dict[str, Any]] = []
     thread = threading.Thread(target=lambda: slow.append(asked()))
     thread.start()
-    while not server.requests and thread.is_alive():
-        time.sleep(0.01)
+    eventually(lambda: server.requests or not thread.is_alive())
     started = time.monotonic()
     second = asked()
     assert time.monotonic() - started < 1.0

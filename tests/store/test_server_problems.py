@@ -6,7 +6,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
@@ -18,6 +17,7 @@ from messages import user
 from old_server import server_of_version
 from postgres_server import PostgresServer, _run
 from tcp_proxy import TcpProxy
+from waiting import eventually
 
 from lcm_plugin import Engine, LcmConfig, Session
 from lcm_plugin.errors import StoreBusy, StoreError, StoreUnavailable
@@ -51,10 +51,8 @@ class Standby(PostgresServer):
         """Until it has all that the other one has."""
         with psycopg.connect(primary.url) as source, psycopg.connect(self.url, autocommit=True) as copy:
             target = source.execute("SELECT pg_current_wal_insert_lsn()").fetchone()
-            end = time.monotonic() + 10
-            while copy.execute("SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", target).fetchone() != (True,):
-                assert time.monotonic() < end
-                time.sleep(0.02)
+            there = "SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn"
+            eventually(lambda: copy.execute(there, target).fetchone() == (True,))
 
     def _make(self, hba: str | None) -> None:
         source = ["-h", "127.0.0.1", "-p", str(self._primary.port), "-U", "postgres"]

@@ -4,26 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
+from clock import Clock
 
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.errors import ModelAuthError, ModelRateLimited, ModelTimeout
 from lcm_plugin.summarize.guards import FORCED_CALLS, CircuitBreaker, MemoryGuards, SpendGuard
 
 MINUTE = 60_000
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1_000_000
-
-    def __call__(self) -> int:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 def breaker(clock: Clock) -> CircuitBreaker:

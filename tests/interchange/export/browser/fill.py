@@ -11,6 +11,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
+from clock import Clock
 from fakes.shell import run_here
 from messages import assistant, call, result, user
 from small_talk import turns
@@ -27,15 +28,6 @@ SETTINGS: dict[str, Any] = {
     "condensed_min_fanout": 2,
 }
 MAIN = Session("agent:main:main", "run-1")
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1_780_000_000_000
-
-    def __call__(self) -> int:
-        self.now += 47_000
-        return self.now
 
 
 def picture() -> str:
@@ -99,7 +91,7 @@ def main(folder: Path) -> None:
         name = fill.__name__
         settings = SETTINGS if fill is not long else {"leaf_chunk_tokens": 8_000, "leaf_target_tokens": 300}
         database = folder / f"{name}.db"
-        with Engine.open(LcmConfig(database=str(database), **settings), clock=Clock()) as engine:
+        with Engine.open(LcmConfig(database=str(database), **settings), clock=Clock(step=47_000)) as engine:
             fill(engine)
         done = run_here("export", "-o", folder / f"{name}.html", "--database", database)
         if done.returncode:
