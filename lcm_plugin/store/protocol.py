@@ -380,3 +380,13 @@ def iterate_messages(reader: Reader, conversation_id: int, page: int = 500) -> I
     while rows := reader.messages(conversation_id, after_seq=after, limit=page):
         yield from rows
         after = rows[-1].head.seq
+
+
+def iterate_items(
+    reader: Reader, conversation_id: int, *, after: int = 0, raw: bool = False, page: int = 500
+) -> Iterator[Item]:
+    """The context items after an ordinal in order, in bounded memory; with ``raw`` only those of messages."""
+    read = reader.oldest_raw_items if raw else reader.oldest_items
+    while rows := read(conversation_id, after=after, limit=page):
+        yield from rows
+        after = rows[-1].ordinal

@@ -18,9 +18,8 @@ KINDS = (Kind.TEXT, Kind.REASONING, Kind.CALL, Kind.RESULT)
 TRANSLATORS = {
     "hosts/openai_agents/items.py",
     "hosts/openai_agents/shown.py",
-    "interchange/importers/codex.py",
-    "interchange/importers/codex_items.py",
-    "interchange/importers/hermes.py",
+    "interchange/importers/sources/codex.py",
+    "interchange/importers/sources/hermes.py",
 }
 
 

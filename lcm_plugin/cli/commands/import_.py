@@ -28,9 +28,9 @@ from lcm_plugin.text import plural
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
-    from lcm_plugin.interchange.importers.importing import Source
+    from lcm_plugin.interchange.importers.importing import SourceFile
     from lcm_plugin.interchange.importers.native import NativeReport
-    from lcm_plugin.interchange.importers.report import FileReport, LaneReport
+    from lcm_plugin.interchange.importers.report import ConversationReport, FileReport
 
 _MOST_SESSIONS = 20
 _MOST_FILES = 5
@@ -78,7 +78,7 @@ def import_(
     """Bring in histories of other tools, with their times, branches, sub-agents and summaries.
 
     Says first what it would do; --apply does it. Files are only read. Running it again stores what is new since, and
-    goes on where a killed run stopped. Turned-away branches of an edited chat become archived conversations of the
+    goes on where a killed run stopped. Abandoned branches of an edited chat become archived conversations of the
     same session. No model is called; what must be compacted is owed and done by `lcm worker` or the next turn.
 
     Examples: `lcm import ~/.claude/projects` · `lcm import conversations.zip --apply` ·
@@ -155,7 +155,7 @@ def _foreign(
     return reports, unknown
 
 
-def _load(engine: Engine, sources: Sequence[Source], session: str, total: int) -> list[FileReport]:
+def _load(engine: Engine, sources: Sequence[SourceFile], session: str, total: int) -> list[FileReport]:
     from lcm_plugin.interchange.importers.importing import load
 
     done: list[FileReport] = []
@@ -172,9 +172,9 @@ def _advance(update: Callable[[int], None], before: int, done: int) -> None:
 
 def _check_session(session: str, reports: Sequence[FileReport]) -> None:
     """One key takes one session, over all files."""
-    from lcm_plugin.interchange.importers.keys import Keys
+    from lcm_plugin.interchange.importers.report import Keys
 
-    names = {lane.session for report in reports for lane in report.lanes}
+    names = {one.session for report in reports for one in report.conversations}
     Keys("", session).check(names)
 
 
@@ -216,7 +216,7 @@ def _print_many(reports: Sequence[FileReport], *, applied: bool) -> None:
             report.format,
             f"{report.total('new'):,}",
             f"{report.total('known'):,}",
-            f"{len(report.lanes):,}",
+            f"{len(report.conversations):,}",
             f"{report.broken_count:,}",
         )
         for report in reports
@@ -231,8 +231,8 @@ def _print_report(report: FileReport, *, applied: bool) -> None:
     print_text(f"{report.path} ({report.format})")
     print_pairs(_totals([report], applied=applied))
     rows = [
-        (lane.kind, lane.key, f"{lane.new:,}", f"{lane.known:,}", moment(lane.latest), lane.title)
-        for lane in report.lanes
+        (one.kind, one.key, f"{one.new:,}", f"{one.known:,}", moment(one.latest), one.title)
+        for one in report.conversations
     ]
     print_table(
         ("kind", "session key", "new", "known", "until", "title"), rows[:_MOST_SESSIONS], yields="title"
@@ -246,16 +246,16 @@ def _totals(reports: Sequence[FileReport], *, applied: bool) -> list[tuple[str, 
     def total(name: str) -> int:
         return sum(report.total(name) for report in reports)
 
-    lanes = [lane for report in reports for lane in report.lanes]
-    begins = [lane.earliest for lane in lanes if lane.earliest is not None]
-    ends = [lane.latest for lane in lanes if lane.latest is not None]
+    conversations = [one for report in reports for one in report.conversations]
+    begins = [one.earliest for one in conversations if one.earliest is not None]
+    ends = [one.latest for one in conversations if one.latest is not None]
     pairs = [
         (
             "stored" if applied else "would store",
             f"{total('new'):,} rows, {total('hidden'):,} of them records beside the talk",
         ),
         ("known", f"{total('known'):,} rows are here already"),
-        ("conversations", _kinds(lanes)),
+        ("conversations", _kinds(conversations)),
         ("summaries", f"{total('summaries'):,}"),
         ("tokens", f"{total('tokens'):,}"),
         ("from", moment(min(begins, default=None))),
@@ -273,12 +273,12 @@ def _totals(reports: Sequence[FileReport], *, applied: bool) -> list[tuple[str, 
 def _print_remarks(report: FileReport) -> None:
     for broken in report.broken:
         print_text(f"  {report.place(broken)}")
-    for lane in report.lanes:
-        for note in lane.notes:
-            print_text(f"  {lane.key}: {note}")
+    for one in report.conversations:
+        for note in one.notes:
+            print_text(f"  {one.key}: {note}")
 
 
-def _kinds(lanes: Sequence[LaneReport]) -> str:
-    counts = Counter(lane.kind for lane in lanes)
+def _kinds(conversations: Sequence[ConversationReport]) -> str:
+    counts = Counter(one.kind for one in conversations)
     told = [plural(counts[kind], kind) for kind in ("session", "branch", "sub-agent") if counts[kind]]
     return ", ".join(told) or "none"

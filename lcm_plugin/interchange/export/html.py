@@ -19,8 +19,8 @@ from typing import Any
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.files.externalise import PayloadStore
 from lcm_plugin.interchange.export.pictures import Pictures
-from lcm_plugin.interchange.export.views import Block, blocks_of, items_of, messages_of, summaries_of
-from lcm_plugin.store.protocol import Reader
+from lcm_plugin.interchange.export.views import Block, blocks_of, summaries_of
+from lcm_plugin.store.protocol import Reader, iterate_items, iterate_messages
 from lcm_plugin.store.records import Conversation, StoredMessage, Summary
 from lcm_plugin.text import harmless
 
@@ -114,7 +114,7 @@ def _write_conversation(
 ) -> int:
     write(f'<script type="application/json" id="conversation-{conversation_id}">{{"messages":['.encode())
     comma = b""
-    for stored in messages_of(reader, conversation_id):
+    for stored in iterate_messages(reader, conversation_id):
         write(comma + _harmless(_compact(_message(stored, pictures))))
         comma = b",\n"
         done += 1
@@ -124,7 +124,7 @@ def _write_conversation(
     for view in summaries_of(reader, conversation_id):
         write(comma + _harmless(_compact(_summary(view.summary, view.sources))))
         comma = b",\n"
-    items = [[item.ref, item.tokens] for item in items_of(reader, conversation_id)]
+    items = [[item.ref, item.tokens] for item in iterate_items(reader, conversation_id)]
     write(b'],"context":' + _harmless(_compact(items)) + b"}</script>\n")
     return done
 

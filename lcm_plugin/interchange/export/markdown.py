@@ -17,11 +17,9 @@ from lcm_plugin.interchange.export.views import (
     blocks_of,
     first_line,
     indented_json,
-    items_of,
-    messages_of,
     summaries_of,
 )
-from lcm_plugin.store.protocol import Reader
+from lcm_plugin.store.protocol import Reader, iterate_items, iterate_messages
 from lcm_plugin.store.records import Conversation, Item, StoredMessage
 from lcm_plugin.text import fenced, harmless, inline
 
@@ -92,7 +90,7 @@ def _conversation(reader: Reader, row: Conversation, clock: _Clock, now: int) ->
     yield from _summaries(reader, number, clock)
     yield "## Messages\n\n"
     day = ""
-    for stored in messages_of(reader, number):
+    for stored in iterate_messages(reader, number):
         date = f"{clock.at(stored.head.created_at):%A, %d %B %Y}"
         if date != day:
             yield f"**{date}**\n\n"
@@ -103,7 +101,7 @@ def _conversation(reader: Reader, row: Conversation, clock: _Clock, now: int) ->
 def _time_line(reader: Reader, number: int, clock: _Clock) -> Iterator[str]:
     """How many messages each day has."""
     days: dict[str, int] = {}
-    for stored in messages_of(reader, number):
+    for stored in iterate_messages(reader, number):
         date = f"{clock.at(stored.head.created_at):%Y-%m-%d}"
         days[date] = days.get(date, 0) + 1
     yield "## Time line\n\n| day | messages |\n|---|---|\n"
@@ -115,7 +113,7 @@ def _time_line(reader: Reader, number: int, clock: _Clock) -> Iterator[str]:
 def _context(reader: Reader, number: int) -> Iterator[str]:
     yield "## Context\n\nWhat the model is given, in this order:\n\n"
     run: list[Item] = []
-    for item in items_of(reader, number):
+    for item in iterate_items(reader, number):
         if item.message is not None:
             run.append(item)
             continue

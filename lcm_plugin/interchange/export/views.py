@@ -10,10 +10,9 @@ from typing import Literal
 
 from lcm_plugin.messages.sendable import parse_json
 from lcm_plugin.store.protocol import Reader
-from lcm_plugin.store.records import Item, Part, StoredMessage, Summary
+from lcm_plugin.store.records import Part, StoredMessage, Summary
 
 BlockKind = Literal["text", "reasoning", "call", "result", "file", "other"]
-_PAGE = 500
 _SOURCES_AT_ONCE = 200
 
 
@@ -51,22 +50,6 @@ def summaries_of(reader: Reader, conversation_id: int) -> Iterator[SummaryView]:
         for row in rows:
             yield SummaryView(row, tuple(sources.get(row.summary_id, ())))
         after = rows[-1].summary_id
-
-
-def items_of(reader: Reader, conversation_id: int) -> Iterator[Item]:
-    """The active context, in order."""
-    after = 0
-    while rows := reader.oldest_items(conversation_id, after=after, limit=_PAGE):
-        yield from rows
-        after = rows[-1].ordinal
-
-
-def messages_of(reader: Reader, conversation_id: int) -> Iterator[StoredMessage]:
-    """Every message, in order, in bounded memory."""
-    after = 0
-    while rows := reader.messages(conversation_id, after_seq=after, limit=_PAGE):
-        yield from rows
-        after = rows[-1].head.seq
 
 
 def first_line(text: str, length: int = 80) -> str:

@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from lcm_plugin.errors import InputError
-from lcm_plugin.interchange.importers import (
+from lcm_plugin.interchange.importers.json_files import json_objects
+from lcm_plugin.interchange.importers.packed import unpacked
+from lcm_plugin.interchange.importers.records import Record
+from lcm_plugin.interchange.importers.sources import (
     chatgpt,
     claude_code,
     codex,
@@ -19,14 +21,9 @@ from lcm_plugin.interchange.importers import (
     openai,
     openclaw,
 )
-from lcm_plugin.interchange.importers.json_array import array_elements
-from lcm_plugin.interchange.importers.lines import LineFile, decode_object
-from lcm_plugin.interchange.importers.packed import unpacked
-from lcm_plugin.interchange.importers.records import Record
 from lcm_plugin.store.foreign import ForeignDatabase, is_sqlite
 
 _MOST_LINES = 20
-_MAX_DOCUMENT = 64 * 1024 * 1024
 SUFFIXES = frozenset({".jsonl", ".json", ".zip", ".db", ".sqlite", ".sqlite3"})
 
 
@@ -54,7 +51,8 @@ FORMATS = {
 }
 _DATABASES = (hermes_lcm, lossless_claw, hermes)
 # The first that recognises a file has it: OpenAI's messages have the least to be known by.
-_FILES = (openclaw, codex, chatgpt, claude_code, openai)
+_LINES = (openclaw, codex, chatgpt, claude_code, openai)
+_DOCUMENTS = (chatgpt, openai)
 
 
 def check_file(path: Path) -> None:
@@ -77,34 +75,12 @@ def _recognised(path: Path) -> Format | None:
         return FORMATS[found.NAME] if found else None
     if chatgpt.holds_export(path):
         return FORMATS[chatgpt.NAME]
-    for value in _first_values(path):
-        for module in _FILES:
-            if module.recognises(value, path):
-                return FORMATS[module.NAME]
+    for line in islice(json_objects(path), _MOST_LINES):
+        on_lines = line.offset >= 0
+        if not line.error:
+            for module in _LINES if on_lines else _DOCUMENTS:
+                if module.recognises(line.value, path):
+                    return FORMATS[module.NAME]
+        if not on_lines:
+            break
     return None
-
-
-def _first_values(path: Path) -> Iterator[Any]:
-    """What a file's first lines hold; what it holds as a whole when its lines are no values."""
-    with LineFile(path) as lines:
-        for line in islice(lines, _MOST_LINES):
-            if line.number == 1 and line.error:
-                # An array, or an object spread over lines.
-                yield from _whole(path)
-            elif not line.error:
-                yield line.value
-
-
-def _whole(path: Path) -> Iterator[Any]:
-    with path.open("rb") as file:
-        head = file.read(4_096).removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
-    if head == b"[":
-        with path.open("rb") as file:
-            try:
-                yield [next(array_elements(file, str(path)))]
-            except (InputError, StopIteration):
-                return
-    elif head == b"{" and path.stat().st_size <= _MAX_DOCUMENT:
-        value, error = decode_object(path.read_bytes().removeprefix(b"\xef\xbb\xbf"))
-        if not error:
-            yield value

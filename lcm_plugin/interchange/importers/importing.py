@@ -1,7 +1,8 @@
-"""An import as a whole: look the files over, then store what is new of them, then record what is owed."""
+"""Imports files: surveys them, stores what is new, and records the compaction that is owed."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,22 +10,18 @@ from typing import Literal
 
 from lcm_plugin.engine import Engine
 from lcm_plugin.errors import InputError
-from lcm_plugin.interchange.importers.branches import turn_away
+from lcm_plugin.interchange.importers.branches import hide_branch
+from lcm_plugin.interchange.importers.conversation_writer import ConversationWriter
 from lcm_plugin.interchange.importers.formats import FORMATS, SUFFIXES, Format, check_file, format_of
-from lcm_plugin.interchange.importers.keys import Keys
-from lcm_plugin.interchange.importers.lane_writer import LaneWriter
 from lcm_plugin.interchange.importers.packed import plain_name, unpacked
 from lcm_plugin.interchange.importers.records import (
     Broken,
-    Entry,
-    Fold,
-    Lane,
-    Node,
+    ConversationRecord,
     Record,
     Repeat,
-    Standing,
+    SourceConversation,
 )
-from lcm_plugin.interchange.importers.report import FileReport, LaneReport
+from lcm_plugin.interchange.importers.report import ConversationReport, FileReport, Keys
 from lcm_plugin.interchange.importers.survey import Survey
 from lcm_plugin.recall.catchup import index_all
 from lcm_plugin.sessions.access import Access
@@ -36,32 +33,32 @@ _MOST_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceFile:
     """A file and the format it is read as."""
 
     path: Path
     format: Format
 
     def records(self) -> Iterator[Record]:
-        """What the file holds, unpacked if it is compressed."""
+        """The file's records, unpacked if it is compressed."""
         with unpacked(self.path) as plain:
             yield from self.format.read(plain)
 
 
-def find_sources(paths: Sequence[str], format_name: str = AUTO) -> tuple[list[Source], list[str]]:
+def find_sources(paths: Sequence[str], format_name: str = AUTO) -> tuple[list[SourceFile], list[str]]:
     """The files to import, and those of a folder that no format knows. Raises `InputError`.
 
     A folder stands for all files below it that a format knows.
     """
     if format_name != AUTO and format_name not in FORMATS:
         raise InputError(f"unknown format {format_name!r}: one of {AUTO}, {', '.join(FORMATS)}")
-    sources: list[Source] = []
+    sources: list[SourceFile] = []
     unknown: list[str] = []
     for given in map(Path, paths):
         for path in _files_below(given) if given.is_dir() else [given]:
             found = format_of(path) if format_name == AUTO else _named(path, format_name)
             if found is not None:
-                sources.append(Source(path, found))
+                sources.append(SourceFile(path, found))
             elif given.is_dir():
                 unknown.append(str(path))
             else:
@@ -74,29 +71,25 @@ def find_sources(paths: Sequence[str], format_name: str = AUTO) -> tuple[list[So
 
 
 def look_over(
-    source: Source,
+    source: SourceFile,
     template: str = "",
     engine: Engine | None = None,
     count: Callable[[Message], int] | None = None,
 ) -> FileReport:
-    """What an import of a file would store, nothing is written.
+    """The report of an import that writes nothing.
 
-    ``engine`` tells what is stored already, None that nothing is. ``count`` counts a message's tokens, which costs
-    most; None leaves it out.
+    ``engine`` finds out what is stored already; None means that nothing is. ``count`` counts a message's tokens,
+    which costs most; None leaves it out.
     """
     report = FileReport(str(source.path), source.format.name)
     keys = Keys(source.format.name, template)
     names: set[str] = set()
-    survey: Survey | None = None
-    for record in source.records():
-        if isinstance(record, Lane):
-            if survey:
-                survey.close()
-            names.add(record.name)
-            survey = Survey(_report_of(report, keys, record), record, source.format.name, engine, count)
-        elif not _told(record, report) and survey:
+    for conversation, records in _conversations(source.records(), report):
+        names.add(conversation.name)
+        one = report.begin(conversation, keys)
+        survey = Survey(one, conversation, source.format.name, engine, count)
+        for record in records:
             survey.take(record)
-    if survey:
         survey.close()
     keys.check(names)
     return report
@@ -104,7 +97,7 @@ def look_over(
 
 def load(
     engine: Engine,
-    source: Source,
+    source: SourceFile,
     template: str = "",
     *,
     progress: Callable[[int], None] = lambda done: None,
@@ -112,30 +105,30 @@ def load(
     """Stores what is new of a file. ``progress`` takes how many rows are done. Safe to repeat, also after a kill."""
     report = FileReport(str(source.path), source.format.name)
     keys = Keys(source.format.name, template)
-    mains: dict[str, tuple[int, LaneReport]] = {}
-    away: dict[str, set[int]] = {}
+    mains: dict[str, tuple[int, ConversationReport]] = {}
+    abandoned: dict[str, set[int]] = {}
     done = 0
     default_at = source.path.stat().st_mtime_ns // 1_000_000
-    for lane, records in _lanes(source.records(), report):
-        one = _report_of(report, keys, lane)
-        if engine.gate.access_of_key(one.key) is not Access.FULL:
-            one.note(f"{one.key} is {engine.gate.access_of_key(one.key)}: nothing of it is stored")
-            _pass_over(records)
+    for conversation, records in _conversations(source.records(), report):
+        name, one = conversation.name, report.begin(conversation, keys)
+        access = engine.gate.access_of_key(one.key)
+        if access is not Access.FULL:
+            one.note(f"{one.key} is {access}: nothing of it is stored")
             continue
-        main, _ = mains.get(lane.name, (None, None))
-        with LaneWriter(engine, source.format.name, lane, one, main, default_at) as writer:
+        main, _ = mains.get(name, (None, None))
+        with ConversationWriter(engine, source.format.name, conversation, one, main, default_at) as writer:
             for record in records:
-                _take(writer, record)
+                writer.add(record)
                 progress(done + one.records)
-        if not lane.branch and not lane.sub and writer.conversation_id is not None:
-            mains[lane.name] = (writer.conversation_id, one)
-        if writer.turned_away:
-            away.setdefault(lane.name, set()).update(writer.turned_away)
+        if not conversation.branch and not conversation.sub and writer.conversation_id is not None:
+            mains[name] = (writer.conversation_id, one)
+        if writer.abandoned:
+            abandoned.setdefault(name, set()).update(writer.abandoned)
         _record_debt(engine, one)
         done += one.records
         progress(done)
-    for name, seqs in away.items():
-        _turn_away(engine, *mains[name], seqs)
+    for name, seqs in abandoned.items():
+        _hide_branch(engine, *mains[name], seqs)
     return report
 
 
@@ -155,62 +148,44 @@ def fill_index(engine: Engine, stop: Callable[[], bool] = lambda: False) -> int:
     return index_all(engine.store, engine.events, stop=stop)
 
 
-def _lanes(records: Iterator[Record], report: FileReport) -> Iterator[tuple[Lane, Iterator[Record]]]:
-    """Each lane with its records, which must be taken before the next lane."""
-    pending: list[Lane] = []
+def _conversations(
+    records: Iterator[Record], report: FileReport
+) -> Iterator[tuple[SourceConversation, Iterator[ConversationRecord]]]:
+    """Each conversation with its records; those that the caller leaves are skipped."""
+    pending: list[SourceConversation] = []
 
-    def until_next() -> Iterator[Record]:
+    def until_next() -> Iterator[ConversationRecord]:
         for record in records:
-            if isinstance(record, Lane):
+            if isinstance(record, SourceConversation):
                 pending.append(record)
                 return
-            if not _told(record, report):
+            if isinstance(record, Broken):
+                report.add_broken(record)
+            elif isinstance(record, Repeat):
+                report.repeats[record.kind] += 1
+            else:
                 yield record
 
-    _pass_over(until_next())
-    while pending:
-        yield pending.pop(), until_next()
+    rest = until_next()
+    while True:
+        deque(rest, maxlen=0)
+        if not pending:
+            return
+        rest = until_next()
+        yield pending.pop(), rest
 
 
-def _turn_away(engine: Engine, conversation_id: int, report: LaneReport, seqs: set[int]) -> None:
+def _hide_branch(engine: Engine, conversation_id: int, report: ConversationReport, seqs: set[int]) -> None:
     with engine.store.write() as writer:
-        count = turn_away(writer, conversation_id, seqs, engine.clock())
+        count = hide_branch(writer, conversation_id, seqs, engine.clock())
     if count:
         report.note(
             f"{count} messages left the context: the session went another way; they stay in its conversation"
         )
 
 
-def _take(writer: LaneWriter, record: Record) -> None:
-    if isinstance(record, Entry):
-        writer.add(record)
-    elif isinstance(record, Fold):
-        writer.fold(record)
-    elif isinstance(record, Node):
-        writer.add_node(record)
-    elif isinstance(record, Standing):
-        writer.add_standing(record)
-
-
-def _told(record: Record, report: FileReport) -> bool:
-    """Notes what is no part of a lane."""
-    if isinstance(record, Broken):
-        report.add_broken(record)
-    elif isinstance(record, Repeat):
-        report.repeats[record.kind] += 1
-    else:
-        return False
-    return True
-
-
-def _report_of(report: FileReport, keys: Keys, lane: Lane) -> LaneReport:
-    one = LaneReport.of(lane, keys.of(lane), keys.of_parent(lane))
-    report.lanes.append(one)
-    return one
-
-
-def _record_debt(engine: Engine, report: LaneReport) -> None:
-    """What the context now exceeds is owed, so that a worker or the next turn compacts it; no model is called."""
+def _record_debt(engine: Engine, report: ConversationReport) -> None:
+    """Records that a compaction is due, for a worker or the next turn; no model is called."""
     if not report.new or report.conversation_id is None:
         return
     with engine.store.read() as reader:
@@ -232,8 +207,3 @@ def _files_below(folder: Path) -> Iterator[Path]:
 def _named(path: Path, format_name: str) -> Format:
     check_file(path)
     return FORMATS[format_name]
-
-
-def _pass_over(records: Iterator[Record]) -> None:
-    for _ in records:
-        pass

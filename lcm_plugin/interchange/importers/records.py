@@ -1,24 +1,26 @@
-"""What a file of another tool says, as one stream of records.
+"""The records that an importer reads from a file of another tool, as one stream.
 
-An importer yields lanes one after the other; what follows a `Lane` belongs to it until the next one.
+It yields conversations one after the other; what follows a `SourceConversation` belongs to it until the next one.
 Times are milliseconds since the epoch, None where the source gives none.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, TypeAlias
 
+from lcm_plugin.errors import InputError
+from lcm_plugin.store.lineage import depths_from_lineage
 from lcm_plugin.store.records import PART_TYPES
 from lcm_plugin.types import Message
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
-    """A conversation of the source: a session, a sub-agent's session (``sub``) or a turned-away ``branch``.
+class SourceConversation:
+    """A session of the source, a sub-agent's session (``sub``), or an abandoned ``branch`` of one.
 
     ``name`` is the source's own id of the session and ``key`` the session key, where the source has one.
     ``parent`` is the session that a sub-agent worked for, as name or key. Only one conversation of a key is
@@ -38,7 +40,7 @@ class Lane:
 
     @property
     def source_id(self) -> str:
-        """What tells this lane from all others of its source, the same in every run."""
+        """The id of this conversation in its source, the same in every run."""
         return self.name + (f"/{self.sub}" if self.sub else "") + (f"#{self.branch}" if self.branch else "")
 
 
@@ -60,25 +62,25 @@ class Entry:
 
     @property
     def host_id(self) -> str:
-        """The id under which the row is stored: as `ingest.identity.host_id_of` makes it."""
-        return stored_id(str(self.message["role"]), self.id)
+        """The id under which the row is stored: as `messages.identity.host_id_of` makes it."""
+        text = f"{self.message['role']}:{self.id}"
+        return text.encode("utf-8", "replace").decode().replace("\x00", "\ufffd")
 
 
 @dataclass(frozen=True, slots=True)
-class Fold:
+class ImportedCompaction:
     """A summary that a compaction of the source made of all before it, up to and with ``through``.
 
-    ``entry`` is the source's record; it is stored as it is when there is nothing to fold.
+    ``entry`` is the source's record; it is stored as it is when there is nothing to replace.
     """
 
     text: str
     through: str
     entry: Entry
-    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class SummaryNode:
     """A summary of a source that keeps a DAG. ``sources`` are stored ids of messages, or ids of nodes.
 
     ``fallback`` marks a text that was written because a model failed.
@@ -95,15 +97,15 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """What the source's own context holds, as stored ids and node ids; what is missing was pruned there."""
+class ActiveContext:
+    """The source's own context, as stored ids and node ids; what is missing was pruned there."""
 
     ids: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """Something that cannot be read. ``line`` counts from 1; 0 where lines mean nothing."""
+    """A place that cannot be read. ``line`` counts from 1; 0 where lines mean nothing."""
 
     line: int
     reason: str
@@ -111,17 +113,13 @@ class Broken:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """A record that says again what another one says, and is left out for that."""
+    """A record that repeats another one and is left out."""
 
     kind: str
 
 
-Record: TypeAlias = Lane | Entry | Fold | Node | Standing | Broken | Repeat
-
-
-def stored_id(role: str, source_id: str) -> str:
-    """The id of a row from its role and the source's id of it."""
-    return f"{role}:{source_id}".encode("utf-8", "replace").decode().replace("\x00", "\ufffd")
+ConversationRecord: TypeAlias = Entry | ImportedCompaction | SummaryNode | ActiveContext
+Record: TypeAlias = SourceConversation | ConversationRecord | Broken | Repeat
 
 
 def aside(
@@ -133,7 +131,7 @@ def aside(
 
 
 def content_id(place: int | str, value: Any) -> str:
-    """An id for a record without one: its place in an append-only file and what it says."""
+    """An id for a record without one: its place in an append-only file and a hash of its content."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
     return f"{place}:{blake2b(text.encode('utf-8', 'surrogatepass'), digest_size=8).hexdigest()}"
 
@@ -143,3 +141,13 @@ def rest_of(record: Mapping[str, Any], *used: str) -> dict[str, Any]:
     return {
         key: value for key, value in record.items() if key not in used and value not in (None, "", [], {})
     }
+
+
+def node_depths(
+    lineage: Mapping[str, Sequence[str]], leaves: Set[str], rows: Mapping[str, Mapping[str, Any]]
+) -> tuple[dict[str, int], str]:
+    """Each node's depth by the nodes that it was made from; where these form a loop the stored depths, and why."""
+    try:
+        return depths_from_lineage(lineage, frozenset(leaves)), ""
+    except InputError as error:
+        return {key: int(row["depth"] or 0) for key, row in rows.items()}, str(error)

@@ -1,19 +1,22 @@
-"""What an import found and did, for people and programs."""
+"""The report of an import, and the session keys under which its conversations are kept."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from lcm_plugin.interchange.importers.records import Broken, Lane
+from lcm_plugin.errors import InputError
+from lcm_plugin.interchange.importers.records import Broken, SourceConversation
 
+ID = "{id}"
 _MOST_BROKEN = 100
 _MOST_NOTES = 50
 
 
 @dataclass(slots=True)
-class LaneReport:
+class ConversationReport:
     """One conversation of the source. ``new`` and ``known`` count its rows, ``hidden`` those no model is shown."""
 
     key: str
@@ -33,10 +36,11 @@ class LaneReport:
     notes: list[str] = field(default_factory=list)
 
     @classmethod
-    def of(cls, lane: Lane, key: str, parent: str = "") -> LaneReport:
-        """An empty report about a lane."""
-        kind = "branch" if lane.branch else "sub-agent" if lane.sub or lane.parent else "session"
-        return cls(key, lane.source_id, kind, lane.name, lane.title, parent)
+    def of(cls, source: SourceConversation, keys: Keys) -> ConversationReport:
+        """An empty report about a conversation."""
+        kind = "branch" if source.branch else "sub-agent" if source.sub or source.parent else "session"
+        key, parent = keys.of(source), keys.of_parent(source)
+        return cls(key, source.source_id, kind, source.name, source.title, parent)
 
     @property
     def records(self) -> int:
@@ -65,10 +69,16 @@ class FileReport:
 
     path: str
     format: str
-    lanes: list[LaneReport] = field(default_factory=list)
+    conversations: list[ConversationReport] = field(default_factory=list)
     broken: list[Broken] = field(default_factory=list)
     broken_count: int = 0
     repeats: Counter[str] = field(default_factory=Counter)
+
+    def begin(self, source: SourceConversation, keys: Keys) -> ConversationReport:
+        """Adds an empty report about a conversation."""
+        one = ConversationReport.of(source, keys)
+        self.conversations.append(one)
+        return one
 
     def add_broken(self, broken: Broken) -> None:
         """Notes a place that cannot be read."""
@@ -82,12 +92,12 @@ class FileReport:
         return f"{where}: {broken.reason}"
 
     def total(self, name: str) -> int:
-        """The sum of a count over all lanes."""
-        return sum(getattr(lane, name) for lane in self.lanes)
+        """The sum of a count over all conversations."""
+        return sum(getattr(one, name) for one in self.conversations)
 
     @property
     def records(self) -> int:
-        """Rows of all lanes, new and known."""
+        """Rows of all conversations, new and known."""
         return self.total("records")
 
     def as_dict(self) -> dict[str, Any]:
@@ -103,5 +113,36 @@ class FileReport:
             "broken": [self.place(one) for one in self.broken],
             "broken_count": self.broken_count,
             "repeats": dict(self.repeats),
-            "sessions": [lane.as_dict() for lane in self.lanes],
+            "sessions": [one.as_dict() for one in self.conversations],
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Makes session keys. ``{id}`` in the ``template`` that a person gave is the source's session id."""
+
+    format: str
+    template: str = ""
+
+    def of(self, source: SourceConversation) -> str:
+        """A conversation's key: as asked for, else the source's own, else one of the format and its id."""
+        base = self._base(source.name, source.key)
+        return f"{base}:sub:{source.sub}" if source.sub else base
+
+    def of_parent(self, source: SourceConversation) -> str:
+        """The key of the session for which a sub-agent worked; empty when it is none."""
+        return self._base(source.parent, source.parent if source.key else "") if source.parent else ""
+
+    def check(self, names: Iterable[str]) -> None:
+        """Raises `InputError` when one key is asked for and there is more than one session."""
+        count = len(set(names))
+        if self.template and ID not in self.template and count > 1:
+            raise InputError(
+                f"--session {self.template!r} is one key, and there are {count} sessions to import: "
+                f"put {ID} into it, or leave it out"
+            )
+
+    def _base(self, name: str, own: str) -> str:
+        if self.template:
+            return self.template.replace(ID, name)
+        return own or f"agent:{self.format}:{name}"

@@ -1,14 +1,19 @@
-"""Counting what a lane of a source holds, before anything is stored."""
+"""Counts what a conversation of a source holds, before anything is stored."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from lcm_plugin.engine import Engine
-from lcm_plugin.interchange.importers.places import find_imported
-from lcm_plugin.interchange.importers.records import Entry, Fold, Lane, Node, Record
-from lcm_plugin.interchange.importers.report import LaneReport
-from lcm_plugin.interchange.importers.rows import head_entry
+from lcm_plugin.interchange.importers.entry_rows import head_entry
+from lcm_plugin.interchange.importers.records import (
+    Entry,
+    ImportedCompaction,
+    Record,
+    SourceConversation,
+    SummaryNode,
+)
+from lcm_plugin.interchange.importers.report import ConversationReport
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.types import Message
 
@@ -16,12 +21,12 @@ _BATCH = 500
 
 
 class Survey:
-    """Counts one lane's rows, and which of them are stored already."""
+    """Counts one conversation's rows, and which of them are stored already."""
 
     def __init__(
         self,
-        report: LaneReport,
-        lane: Lane,
+        report: ConversationReport,
+        source: SourceConversation,
         format_name: str,
         engine: Engine | None,
         count: Callable[[Message], int] | None,
@@ -31,16 +36,16 @@ class Survey:
         self._count = count
         self._ids: list[str] = []
         self._members: list[int] = []
-        report.seen_at(lane.started_at)
+        report.seen_at(source.started_at)
         if engine is not None:
-            head = head_entry(format_name, lane, report.parent).host_id
+            head = head_entry(format_name, source, report.parent).host_id
             with engine.store.read() as reader:
-                self._members = _members(reader, report, head, lane)
+                self._members = _members(reader, report, head, source)
 
     def take(self, record: Record) -> None:
         """Counts a record."""
-        entry = record.entry if isinstance(record, Fold) else record
-        if isinstance(record, (Fold, Node)):
+        entry = record.entry if isinstance(record, ImportedCompaction) else record
+        if isinstance(record, (ImportedCompaction, SummaryNode)):
             self._report.summaries += 1
         if not isinstance(entry, Entry):
             return
@@ -54,7 +59,7 @@ class Survey:
             self.close()
 
     def close(self) -> None:
-        """Asks the store about what has gathered."""
+        """Looks up which of the counted rows are stored already."""
         if self._engine is not None and self._members and self._ids:
             with self._engine.store.read() as reader:
                 known = len(reader.known_host_ids(self._members, self._ids))
@@ -63,9 +68,9 @@ class Survey:
         self._ids = []
 
 
-def _members(reader: Reader, report: LaneReport, head: str, lane: Lane) -> list[int]:
-    own = find_imported(reader, report.key, head)
+def _members(reader: Reader, report: ConversationReport, head: str, source: SourceConversation) -> list[int]:
+    own = reader.conversation_holding(report.key, head)
     found = [own.conversation_id] if own else []
-    if lane.branch:
+    if source.branch:
         found += [row.conversation_id for row in reader.lane(report.key) if row.active]
     return found

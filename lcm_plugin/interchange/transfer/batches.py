@@ -37,7 +37,5 @@ def batches(rows: Iterator[TableRow]) -> Iterator[list[TableRow]]:
 
 def by_table(batch: list[TableRow]) -> Iterator[tuple[Table, list[Row]]]:
     """A batch's runs of rows of one table."""
-    for name, group in groupby(batch, key=lambda pair: pair[0].name):
-        pairs = list(group)
-        assert name == pairs[0][0].name
-        yield pairs[0][0], [row for _, row in pairs]
+    for table, group in groupby(batch, key=lambda pair: pair[0]):
+        yield table, [row for _, row in group]

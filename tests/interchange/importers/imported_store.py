@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lcm_plugin import Engine, Session
-from lcm_plugin.interchange.importers.importing import Source, find_sources, load
+from lcm_plugin.interchange.importers.importing import SourceFile, find_sources, load
 from lcm_plugin.interchange.importers.report import FileReport
 from lcm_plugin.messages.parts import rebuild
 from lcm_plugin.store.protocol import iterate_messages
@@ -25,11 +25,11 @@ class Imported:
         (source,), _ = find_sources([str(path)], format_name)
         return self.bring_source(source, template)
 
-    def bring_source(self, source: Source, template: str = "") -> FileReport:
+    def bring_source(self, source: SourceFile, template: str = "") -> FileReport:
         report = load(self.engine, source, template)
         found = self.engine.check()
         assert found.ok, found.findings
-        for lane in report.lanes:
+        for lane in report.conversations:
             # Assembly checks itself against the rules of all providers.
             assert not self.engine.assemble(Session(lane.key), 100_000).over_budget
         return report

@@ -30,7 +30,7 @@ def test_the_shown_branch_is_live_and_every_other_is_archived(
         "How long may it stay?",
     ]
     assert sorted(imported.archived(KEY)) == [["Not yet."], ["Thanks, bye"]]
-    assert report.lanes[0].title == "Bread"
+    assert report.conversations[0].title == "Bread"
     assert words(imported.active("agent:chatgpt:6957-tea")) == ["Green or black?"]
 
 
@@ -88,7 +88,7 @@ def test_an_export_that_is_cut_short_keeps_what_came_before(
     report = imported.bring(path)
     assert report.broken_count == 1
     assert "item 2" in report.broken[0].reason
-    assert [lane.key for lane in report.lanes if lane.kind == "session"] == [KEY]
+    assert [lane.key for lane in report.conversations if lane.kind == "session"] == [KEY]
 
 
 def test_one_chat_saved_alone_is_recognised(

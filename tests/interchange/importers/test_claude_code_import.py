@@ -23,7 +23,7 @@ def test_the_live_branch_is_the_conversation(imported: Imported, fixture_file: F
     assert "Rewrite everything in Rust" not in spoken
 
 
-def test_the_turned_away_branch_is_archived_and_found(imported: Imported, fixture_file: FixtureFile) -> None:
+def test_the_abandoned_branch_is_archived_and_found(imported: Imported, fixture_file: FixtureFile) -> None:
     imported.bring(fixture_file("claude-code.jsonl"))
     assert imported.archived(KEY) == [["Rewrite everything in Rust", "That would take a while."]]
     (hit,) = imported.engine.call_tool(Session(KEY), "lcm_grep", {"pattern": "Rust"})["hits"]
@@ -153,7 +153,7 @@ def test_a_branch_that_cannot_come_back_is_told(imported: Imported, tmp_path: Pa
     with path.open("a") as file:
         file.write(line("d", "b", "three", 4))
     report = imported.bring(path)
-    assert "1 message of the live branch left outside" in report.lanes[0].notes[0]
+    assert "1 message of the live branch left outside" in report.conversations[0].notes[0]
 
 
 def test_messages_that_a_compaction_kept_and_wrote_again_stay_on_the_live_branch(
@@ -201,8 +201,8 @@ def test_a_sub_agents_own_file_joins_its_session(imported: Imported, tmp_path: P
     path = tmp_path / "agent-7f.jsonl"
     path.write_text(json.dumps(record) + "\n")
     report = imported.bring(path)
-    assert [lane.key for lane in report.lanes] == ["agent:claude-code:main-session:sub:7f"]
-    assert report.lanes[0].parent == "agent:claude-code:main-session"
+    assert [lane.key for lane in report.conversations] == ["agent:claude-code:main-session:sub:7f"]
+    assert report.conversations[0].parent == "agent:claude-code:main-session"
 
 
 def test_a_record_whose_parent_is_lost_goes_on_from_the_one_before(

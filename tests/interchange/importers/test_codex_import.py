@@ -69,8 +69,8 @@ def test_a_compaction_is_a_leaf_and_rolled_back_turns_are_a_branch(
 
 def test_a_spawned_thread_names_its_parent(imported: Imported, fixture_file: FixtureFile) -> None:
     report = imported.bring(fixture_file("codex.jsonl"))
-    assert report.lanes[0].kind == "sub-agent"
-    assert report.lanes[0].parent == "agent:codex:019a-root"
+    assert report.conversations[0].kind == "sub-agent"
+    assert report.conversations[0].parent == "agent:codex:019a-root"
     kind, head = asides(imported.active(KEY))[0]
     assert kind == "subtask"
     assert head["record"]["git"] == {"branch": "main"}

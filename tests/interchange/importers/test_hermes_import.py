@@ -11,7 +11,7 @@ from peer_databases import HERMES, HERMES_LCM, LONG, Peer
 
 from lcm_plugin import Session
 from lcm_plugin.hosts.hermes.lanes import new_key as host_key
-from lcm_plugin.interchange.importers.hermes import new_key
+from lcm_plugin.interchange.importers.sources.hermes import new_key
 from lcm_plugin.messages.parts import rebuild
 
 
@@ -74,7 +74,7 @@ def test_what_was_compacted_or_taken_back_is_archived(imported: Imported, tmp_pa
 
 def test_tools_reasoning_times_and_unknown_roles_are_kept(imported: Imported, tmp_path: Path) -> None:
     report = imported.bring(state_db(tmp_path / "state.db"))
-    rows = {str(row.head.host_id): row for row in imported.rows(report.lanes[0].conversation_id or 0)}
+    rows = {str(row.head.host_id): row for row in imported.rows(report.conversations[0].conversation_id or 0)}
     made = rebuild(rows["assistant:2"])
     assert made["reasoning_content"] == "look first"
     assert rows["assistant:2"].head.calls == rows["tool:3"].head.answers == ("c1",)
@@ -86,7 +86,7 @@ def test_tools_reasoning_times_and_unknown_roles_are_kept(imported: Imported, tm
 
 def test_a_sub_agents_session_names_its_parent(imported: Imported, tmp_path: Path) -> None:
     report = imported.bring(state_db(tmp_path / "state.db"))
-    lane = next(lane for lane in report.lanes if lane.session == "s3")
+    lane = next(lane for lane in report.conversations if lane.session == "s3")
     assert lane.kind == "sub-agent"
     assert lane.parent == host_key("", "cli", "s1")
     assert words(imported.active(host_key("", "subagent", "s3"))) == ["measure it"]

@@ -173,7 +173,7 @@ def test_what_an_import_leaves_over_the_threshold_is_owed(
     (source,), _ = find_sources([str(path)])
     report = load(engine, source)
     with engine.store.read() as reader:
-        debt = reader.debt(report.lanes[0].conversation_id or 0)
+        debt = reader.debt(report.conversations[0].conversation_id or 0)
     assert debt is not None
     assert debt.state == "pending"
     assert not calls

@@ -105,7 +105,7 @@ def test_summaries_that_cannot_stand_are_kept_as_records(imported: Imported, tmp
     assert "under another summary" in kept["sum_d"]
     assert "not named" in kept["sum_e"]
     assert "different depths" in kept["sum_f"]
-    assert any("sum_d" in note for note in report.lanes[0].notes)
+    assert any("sum_d" in note for note in report.conversations[0].notes)
     assert imported.troubles() == []
 
 
@@ -117,7 +117,7 @@ def test_a_summary_that_is_not_smaller_stands_and_is_told(imported: Imported, tm
     peer.add("summary_messages", summary_id="sum_x", message_id=1, ordinal=0)
     peer.done()
     report = imported.bring(tmp_path / "claw.db")
-    assert any("not smaller" in note for note in report.lanes[0].notes)
+    assert any("not smaller" in note for note in report.conversations[0].notes)
     assert imported.troubles() == ["summary_oversize"]
 
 

@@ -63,12 +63,12 @@ def test_a_session_that_lives_here_is_left_alone(imported: Imported, fixture_fil
     imported.engine.ingest(session, [{"role": "user", "content": "live"}])
     report = imported.bring(fixture_file("openai.jsonl"), "agent:main:main")
     assert [message["content"] for message in imported.engine.messages(session)] == ["live"]
-    assert "has an active conversation of its own" in report.lanes[0].notes[0]
+    assert "has an active conversation of its own" in report.conversations[0].notes[0]
     assert "Book a table" in imported.archived("agent:main:main")[0]
     again = imported.bring(fixture_file("openai.jsonl"), "agent:main:main")
     assert again.total("new") == 0
     (hit,) = imported.engine.call_tool(session, "lcm_grep", {"pattern": "table"})["hits"]
-    assert hit["conversation_id"] == report.lanes[0].conversation_id
+    assert hit["conversation_id"] == report.conversations[0].conversation_id
 
 
 def test_a_host_goes_on_where_the_import_ended(imported: Imported, fixture_file: FixtureFile) -> None:

@@ -44,7 +44,7 @@ def test_a_name_that_stands_for_the_session_loses_the_suffix_of_the_compression(
     imported: Imported, fixture_file: FixtureFile, tmp_path: Path
 ) -> None:
     report = imported.bring(compressed("zst", fixture_file("openai.jsonl"), tmp_path))
-    assert [lane.key for lane in report.lanes] == ["agent:openai:openai"]
+    assert [lane.key for lane in report.conversations] == ["agent:openai:openai"]
 
 
 def test_a_folder_is_searched_for_compressed_files_too(fixture_file: FixtureFile, tmp_path: Path) -> None:

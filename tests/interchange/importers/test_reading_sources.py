@@ -20,9 +20,8 @@ from lcm_plugin import Engine
 from lcm_plugin.errors import InputError
 from lcm_plugin.interchange.importers.formats import format_of
 from lcm_plugin.interchange.importers.importing import check_broken, find_sources, look_over
-from lcm_plugin.interchange.importers.json_array import array_elements
-from lcm_plugin.interchange.importers.lines import LineFile
-from lcm_plugin.interchange.importers.tree import Tree
+from lcm_plugin.interchange.importers.json_files import LineFile, array_elements
+from lcm_plugin.interchange.importers.sources.tree import Tree
 from lcm_plugin.store.foreign import ForeignDatabase
 
 FixtureFile = Callable[[str], Path]
@@ -179,7 +178,7 @@ def test_a_database_in_use_is_read_with_what_its_log_holds(imported: Imported, t
     writer.execute("UPDATE conversations SET session_key = 'agent:main:renamed'")
     report = imported.bring(path)
     writer.close()
-    assert report.lanes[0].key == "agent:main:renamed"
+    assert report.conversations[0].key == "agent:main:renamed"
 
 
 def test_a_database_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:
@@ -225,5 +224,5 @@ def test_an_ignored_session_is_not_stored(
     imported = Imported(open_engine("ignored", ignore_session_patterns=["agent:openai:**"]))
     report = imported.bring(fixture_file("openai.jsonl"))
     assert report.total("new") == 0
-    assert "is ignored" in report.lanes[0].notes[0]
+    assert "is ignored" in report.conversations[0].notes[0]
     assert not list(imported.engine.library.conversations())

@@ -6,28 +6,29 @@ leaves are edits and regenerated answers. Calls of ChatGPT's own tools have no i
 
 from __future__ import annotations
 
+import base64
+import mimetypes
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
 from lcm_plugin.errors import InputError
-from lcm_plugin.interchange.importers.chatgpt_content import Assets, content_of, is_call
-from lcm_plugin.interchange.importers.json_array import array_elements
-from lcm_plugin.interchange.importers.records import Broken, Entry, Lane, Record, aside, rest_of
-from lcm_plugin.interchange.importers.tree import Tree
+from lcm_plugin.interchange.importers.json_files import array_elements
+from lcm_plugin.interchange.importers.records import Broken, Entry, Record, SourceConversation, aside, rest_of
+from lcm_plugin.interchange.importers.sources.tree import Tree
 from lcm_plugin.messages.identity import told_time
 from lcm_plugin.types import Message
 
 NAME = "chatgpt"
 MEMBER = "conversations.json"
 _ROLES = frozenset({"user", "assistant", "system", "tool"})
+_MAX_ASSET_BYTES = 64 * 1024 * 1024
+_POINTERS = ("file-service://", "sediment://")
 
 
 def recognises(first: Any, path: Path) -> bool:
     """Whether a file whose first value is this is of this format."""
-    if isinstance(first, list):
-        first = first[0] if first else None
     return isinstance(first, dict) and isinstance(first.get("mapping"), dict)
 
 
@@ -44,7 +45,7 @@ def read(path: Path) -> Iterator[Record]:
     """The records of an export."""
     if not zipfile.is_zipfile(path):
         with path.open("rb") as file:
-            yield from _conversations(file, str(path), Assets())
+            yield from _conversations(file, str(path), _Assets())
         return
     with zipfile.ZipFile(path) as archive:
         member = next((name for name in archive.namelist() if Path(name).name == MEMBER), None)
@@ -52,10 +53,10 @@ def read(path: Path) -> Iterator[Record]:
             yield Broken(0, f"there is no {MEMBER} in the archive")
             return
         with archive.open(member) as file:
-            yield from _conversations(file, f"{path}/{member}", Assets(archive))
+            yield from _conversations(file, f"{path}/{member}", _Assets(archive))
 
 
-def _conversations(file: IO[bytes], name: str, assets: Assets) -> Iterator[Record]:
+def _conversations(file: IO[bytes], name: str, assets: _Assets) -> Iterator[Record]:
     number = 0
     try:
         for number, value in enumerate(array_elements(file, name), 1):
@@ -67,9 +68,9 @@ def _conversations(file: IO[bytes], name: str, assets: Assets) -> Iterator[Recor
         yield Broken(0, f"{error} (item {number + 1})")
 
 
-def _conversation(value: Mapping[str, Any], number: int, assets: Assets) -> Iterator[Record]:
+def _conversation(value: Mapping[str, Any], number: int, assets: _Assets) -> Iterator[Record]:
     mapping = {str(key): node for key, node in value["mapping"].items() if isinstance(node, dict)}
-    order = sorted(mapping, key=lambda key: told_order(mapping[key]))
+    order = sorted(mapping, key=lambda key: _written_at(mapping[key]))
     tree = Tree()
     for key in _parents_first(mapping, order):
         parent = mapping[key].get("parent")
@@ -79,7 +80,7 @@ def _conversation(value: Mapping[str, Any], number: int, assets: Assets) -> Iter
     path = tree.path(leaf) if tree.ids else []
     name = str(value.get("conversation_id") or value.get("id") or f"item-{number}")
     started, title = told_time({"time": value.get("create_time")}), value.get("title")
-    yield Lane(
+    yield SourceConversation(
         name,
         title=title if isinstance(title, str) else "",
         started_at=started,
@@ -90,11 +91,13 @@ def _conversation(value: Mapping[str, Any], number: int, assets: Assets) -> Iter
         said = [tree.ids[at] for at in chain if mapping[tree.ids[at]].get("message")]
         if said:
             fork = tree.parents[chain[0]] or ""
-            yield Lane(name, branch=said[0], live=False, started_at=started, about={"branch_of": fork})
+            yield SourceConversation(
+                name, branch=said[0], live=False, started_at=started, about={"branch_of": fork}
+            )
             yield from (_record(key, mapping, assets) for key in said)
 
 
-def told_order(node: Mapping[str, Any]) -> float:
+def _written_at(node: Mapping[str, Any]) -> float:
     """When a node was written, for ordering; nodes without a time come first."""
     message = node.get("message")
     at = message.get("create_time") if isinstance(message, dict) else None
@@ -113,7 +116,7 @@ def _parents_first(mapping: Mapping[str, Mapping[str, Any]], order: list[str]) -
         yield from reversed(waiting)
 
 
-def _record(key: str, mapping: Mapping[str, Mapping[str, Any]], assets: Assets) -> Record:
+def _record(key: str, mapping: Mapping[str, Mapping[str, Any]], assets: _Assets) -> Record:
     message = mapping[key]["message"]
     author = message.get("author") if isinstance(message, dict) else None
     if not isinstance(author, dict) or author.get("role") not in _ROLES:
@@ -122,13 +125,13 @@ def _record(key: str, mapping: Mapping[str, Mapping[str, Any]], assets: Assets) 
     about = rest_of(message, "author", "content", "create_time")
     metadata = message.get("metadata")
     unseen = isinstance(metadata, dict) and bool(metadata.get("is_visually_hidden_from_conversation"))
-    content, reasoning, raw = content_of(message.get("content"), assets)
+    content, reasoning, raw = _content_of(message.get("content"), assets)
     if raw:
         about["content"] = raw
     shown: Message = {"role": role, "content": content}
     if reasoning:
         shown["reasoning_content"] = reasoning
-    if role == "assistant" and is_call(message):
+    if role == "assistant" and _is_call(message):
         call = {"name": str(message["recipient"]), "arguments": content if isinstance(content, str) else ""}
         shown = {**shown, "content": None, "tool_calls": [{"id": key, "type": "function", "function": call}]}
     elif role == "tool":
@@ -150,9 +153,87 @@ def _call_above(key: str, mapping: Mapping[str, Mapping[str, Any]]) -> str:
         message = mapping[at].get("message")
         author = message.get("author") if isinstance(message, dict) else None
         role = author.get("role") if isinstance(author, dict) else None
-        if isinstance(message, dict) and role == "assistant" and is_call(message):
+        if isinstance(message, dict) and role == "assistant" and _is_call(message):
             return at
         if role != "tool":
             break
         at = mapping[at].get("parent")
     return ""
+
+
+class _Assets:
+    """Images and files that lie in an export beside its conversations."""
+
+    def __init__(self, archive: zipfile.ZipFile | None = None) -> None:
+        self._archive = archive
+        self._members = {Path(info.filename).name: info for info in archive.infolist()} if archive else {}
+
+    def data_url(self, pointer: str) -> str | None:
+        """A file's bytes as a data URL; None when the export does not hold it."""
+        name = next((pointer.removeprefix(head) for head in _POINTERS if pointer.startswith(head)), "")
+        found = next((info for file, info in self._members.items() if name and file.startswith(name)), None)
+        if self._archive is None or found is None or found.file_size > _MAX_ASSET_BYTES:
+            return None
+        mime = mimetypes.guess_type(found.filename)[0] or "application/octet-stream"
+        return f"data:{mime};base64,{base64.b64encode(self._archive.read(found)).decode()}"
+
+
+def _is_call(message: Mapping[str, Any]) -> bool:
+    """Whether an assistant's message goes to a tool and not to the user."""
+    return message.get("recipient") not in (None, "all")
+
+
+def _content_of(content: Any, assets: _Assets) -> tuple[Any, str, dict[str, Any]]:
+    """A message's content, its reasoning, and the source's content where these do not say all of it.
+
+    Content of an unknown type comes back as one block of the type ``agent``.
+    """
+    if not isinstance(content, dict):
+        return ("" if content is None else content), "", {}
+    kind, parts = content.get("content_type"), content.get("parts")
+    if kind in ("thoughts", "reasoning_recap"):
+        return "", _reasoning(content), content
+    if isinstance(parts, list):
+        if all(isinstance(part, str) for part in parts):
+            text = "\n".join(parts)
+            more = {key: value for key, value in content.items() if key not in ("content_type", "parts")}
+            return text, "", content if more or len(parts) > 1 else {}
+        return [_block(part, assets) for part in parts], "", content
+    for key in ("text", "result", "user_instructions"):
+        if isinstance(content.get(key), str):
+            more = {name: value for name, value in content.items() if name != key}
+            return content[key], "", more
+    return [{"type": "agent", "content": content}], "", {}
+
+
+def _reasoning(content: Mapping[str, Any]) -> str:
+    thoughts = content.get("thoughts")
+    if not isinstance(thoughts, list):
+        return str(content.get("content") or "")
+    lines = [
+        "\n".join(str(thought[key]) for key in ("summary", "content") if thought.get(key))
+        for thought in thoughts
+        if isinstance(thought, dict)
+    ]
+    return "\n\n".join(lines)
+
+
+def _block(part: Any, assets: _Assets) -> Any:
+    if isinstance(part, str):
+        return {"type": "text", "text": part}
+    if not isinstance(part, dict):
+        return {"type": "text", "text": f"[{type(part).__name__}]"}
+    pointer = part.get("asset_pointer")
+    if isinstance(pointer, str):
+        url = assets.data_url(pointer)
+        kind = str(part.get("content_type", ""))
+        if url is not None and "image" in kind:
+            return {"type": "image_url", "image_url": {"url": url}}
+        if url is not None:
+            return {"type": "file", "file": {"file_data": url, "filename": pointer}}
+        return {"type": "text", "text": f"[{kind.replace('_', ' ')}: {pointer}]"}
+    text = part.get("text")
+    return {
+        "type": "text",
+        "text": text if isinstance(text, str) else f"[{part.get('content_type', 'part')}]",
+    }

@@ -12,26 +12,29 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from lcm_plugin.interchange.importers.blocks import from_openclaw
-from lcm_plugin.interchange.importers.lines import LineFile
+from lcm_plugin.interchange.importers.json_files import LineFile
 from lcm_plugin.interchange.importers.records import (
     Broken,
     Entry,
-    Fold,
-    Lane,
+    ImportedCompaction,
     Record,
     Repeat,
+    SourceConversation,
     aside,
     content_id,
     rest_of,
 )
-from lcm_plugin.interchange.importers.tree import Tree
+from lcm_plugin.interchange.importers.sources.tree import Tree
+from lcm_plugin.messages.blocks import awaits_answer
 from lcm_plugin.messages.identity import told_time
+from lcm_plugin.types import Message
 
 NAME = "openclaw"
 _PART_TYPES = {"compaction": "compaction", "branch_summary": "compaction", "leaf": "snapshot"}
 _MAX_INDEX_BYTES = 64 * 1024 * 1024
 _ENVELOPE = ("type", "id", "parentId", "message")
+_ROLES = frozenset({"user", "assistant", "system", "developer", "tool"})
+Extras = tuple[tuple[str, Mapping[str, Any]], ...]
 
 
 def recognises(first: Any, path: Path) -> bool:
@@ -40,7 +43,7 @@ def recognises(first: Any, path: Path) -> bool:
 
 
 def read(path: Path) -> Iterator[Record]:
-    """The records of a file: the live branch, then the turned-away ones."""
+    """The records of a file: the live branch, then the abandoned ones."""
     with LineFile(path) as lines:
         tree, speaks, header = Tree(), set[int](), dict[str, Any]()
         loose: list[tuple[int, int]] = []
@@ -67,31 +70,22 @@ def read(path: Path) -> Iterator[Record]:
         tree.link_lost(range(len(tree.ids)))
         name = str(header.get("id") or path.stem)
         live = set(tree.path(tree.index[leaf])) if leaf in tree.index else set()
-        chains = list(tree.branches(live, set(range(len(tree.ids))) - live))
-        silent = {at for chain in chains if not speaks & set(chain) for at in chain}
+        shown, branches = tree.split(live, set(range(len(tree.ids))), speaks)
         parent_session = str(header.get("parentSession") or "")
-        yield Lane(
+        yield SourceConversation(
             name,
             key=_key_of(path, name),
             started_at=told_time(header),
             parent=Path(parent_session).stem if parent_session else "",
             about=rest_of(header, "type", "id", "timestamp"),
         )
-        yield from _records(lines, tree, sorted(live | silent))
+        yield from _records(lines, tree, shown)
         for number, offset in loose:
             record = lines.at(offset)
             yield aside(content_id(number, record), "agent", record, told_time(record), f"line {number}")
-        for chain in chains:
-            if chain[0] not in silent:
-                fork = tree.parents[chain[0]] or ""
-                yield Lane(
-                    name,
-                    branch=tree.ids[chain[0]],
-                    key=_key_of(path, name),
-                    live=False,
-                    about={"branch_of": fork},
-                )
-                yield from _records(lines, tree, sorted(chain))
+        for members in branches:
+            yield tree.branch_of(members[0], name, key=_key_of(path, name))
+            yield from _records(lines, tree, members)
 
 
 def _links(record: Mapping[str, Any], number: int, previous: str | None) -> tuple[str, str | None]:
@@ -113,7 +107,7 @@ def _records(lines: LineFile, tree: Tree, members: list[int]) -> Iterator[Record
         if record.get("type") == "compaction" and isinstance(record.get("summary"), str):
             through = before.get(str(record.get("firstKeptEntryId")), last)
             if through:
-                yield Fold(record["summary"], through, entry)
+                yield ImportedCompaction(record["summary"], through, entry)
             else:
                 yield entry
         else:
@@ -159,3 +153,81 @@ def _key_of(path: Path, name: str) -> str:
         if isinstance(about, dict) and about.get("sessionId") == name:
             return str(key)
     return ""
+
+
+def from_openclaw(message: Mapping[str, Any]) -> tuple[Message, Extras, str | None]:
+    """A message as models take it, its other data, and who wrote it."""
+    role = str(message["role"])
+    sender = _sender(message)
+    if role in ("toolResult", "tool"):
+        shown: Message = {
+            "role": "tool",
+            "tool_call_id": str(message.get("toolCallId") or message.get("tool_call_id") or ""),
+            "content": _content(message.get("content")),
+        }
+        if name := message.get("toolName") or message.get("tool_name"):
+            shown["name"] = name
+        used: tuple[str, ...] = ("role", "toolCallId", "tool_call_id", "toolName", "tool_name", "content")
+    elif role == "bashExecution" and "command" in message:
+        shown = {"role": "user", "content": _shell(message)}
+        used = ("role", "command", "output")
+    else:
+        shown = {"role": role if role in _ROLES else "user", "content": _content(message.get("content"))}
+        used = ("content",) if role not in _ROLES else ("role", "content")
+        for key in ("tool_calls", "reasoning_content", "name"):
+            if key in message:
+                shown[key] = message[key]
+                used = (*used, key)
+    about = rest_of(message, *used)
+    return shown, (("agent", about),) if about else (), sender
+
+
+def _content(content: Any) -> Any:
+    if isinstance(content, list):
+        return [_block(block) if isinstance(block, dict) else block for block in content]
+    return content if content is not None else ""
+
+
+def _block(block: dict[str, Any]) -> dict[str, Any]:
+    kind = block.get("type")
+    if kind and awaits_answer(block):
+        arguments = block.get("arguments", block.get("input", {}))
+        if isinstance(arguments, str):
+            arguments = _decoded(arguments)
+        rest = rest_of(block, "type", "id", "name", "arguments", "input")
+        return {
+            "type": "tool_use",
+            "id": block.get("id") or block.get("call_id") or "",
+            "name": block.get("name", ""),
+            "input": arguments,
+            **rest,
+        }
+    if kind == "thinking" and "thinkingSignature" in block:
+        rest = {key: value for key, value in block.items() if key != "thinkingSignature"}
+        return {**rest, "signature": block["thinkingSignature"]}
+    if kind == "image" and isinstance(block.get("data"), str):
+        source = {"type": "base64", "media_type": block.get("mimeType", ""), "data": block["data"]}
+        return {"type": "image", "source": source, **rest_of(block, "type", "data", "mimeType")}
+    return block
+
+
+def _decoded(arguments: str) -> Any:
+    try:
+        value = json.loads(arguments)
+    except (ValueError, RecursionError):
+        return {"arguments": arguments}
+    return value if isinstance(value, dict) else {"arguments": value}
+
+
+def _shell(message: Mapping[str, Any]) -> str:
+    return f"$ {message.get('command', '')}\n{message.get('output', '')}"
+
+
+def _sender(message: Mapping[str, Any]) -> str | None:
+    for key in ("senderName", "senderId", "sender"):
+        value = message.get(key)
+        if isinstance(value, dict):
+            value = value.get("name") or value.get("id")
+        if isinstance(value, (str, int)) and value != "":
+            return str(value)
+    return None

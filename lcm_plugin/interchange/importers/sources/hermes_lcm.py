@@ -10,12 +10,19 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from lcm_plugin.errors import InputError
-from lcm_plugin.interchange.importers.hermes import chat_message, decoded, new_key
-from lcm_plugin.interchange.importers.records import Broken, Entry, Lane, Node, Record, aside, rest_of
+from lcm_plugin.interchange.importers.records import (
+    Broken,
+    Entry,
+    Record,
+    SourceConversation,
+    SummaryNode,
+    aside,
+    node_depths,
+    rest_of,
+)
+from lcm_plugin.interchange.importers.sources.hermes import ROLES, chat_message, decoded, new_key
 from lcm_plugin.messages.identity import told_time
 from lcm_plugin.store.foreign import ForeignDatabase
-from lcm_plugin.store.lineage import depths_from_lineage
 
 NAME = "hermes-lcm"
 _MESSAGE = (
@@ -26,7 +33,6 @@ _NODE = (
     "node_id", "depth", "summary", "token_count", "source_token_count", "source_ids", "source_type", "created_at",
     "earliest_at", "latest_at", "expand_hint",
 )  # fmt: skip
-_ROLES = frozenset({"user", "assistant", "system", "tool", "developer"})
 
 
 def recognises_database(database: ForeignDatabase) -> bool:
@@ -51,7 +57,7 @@ def read(path: Path) -> Iterator[Record]:
 def _session(database: ForeignDatabase, session_id: str, first: Mapping[str, Any]) -> Iterator[Record]:
     where = {"session_id": session_id}
     platform = "" if first["source"] in (None, "unknown") else str(first["source"])
-    yield Lane(
+    yield SourceConversation(
         session_id,
         key=new_key("", platform, session_id),
         started_at=told_time({"time": first["timestamp"]}),
@@ -68,20 +74,9 @@ def _session(database: ForeignDatabase, session_id: str, first: Mapping[str, Any
 
 def _entry(row: Mapping[str, Any]) -> Entry:
     source_id, at = str(row["store_id"]), told_time({"time": row["timestamp"]})
-    if row["role"] not in _ROLES:
+    if row["role"] not in ROLES:
         return aside(source_id, "agent", rest_of(row, "store_id"), at)
-    about = rest_of(
-        row,
-        "store_id",
-        "session_id",
-        "role",
-        "content",
-        "tool_call_id",
-        "tool_calls",
-        "tool_name",
-        "timestamp",
-    )
-    about = {key: value for key, value in about.items() if value}
+    about = {name: row[name] for name in ("source", "pinned") if row[name]}
     return Entry(source_id, chat_message(row), at, extras=(("agent", about),) if about else ())
 
 
@@ -95,13 +90,9 @@ def _nodes(
     over_nodes = {key: row["source_type"] == "nodes" for key, row in rows.items()}
     ids = {key: [str(one) for one in _listed(row["source_ids"])] for key, row in rows.items()}
     lineage = {key: ids[key] if over_nodes[key] else [] for key in rows}
-    try:
-        depths = depths_from_lineage(
-            lineage, frozenset(key for key, nodes in over_nodes.items() if not nodes)
-        )
-    except InputError as error:
-        yield Broken(0, f"session {where['session_id']}: {error}")
-        depths = {key: int(row["depth"] or 0) for key, row in rows.items()}
+    depths, broken = node_depths(lineage, {key for key in rows if not over_nodes[key]}, rows)
+    if broken:
+        yield Broken(0, f"session {where['session_id']}: {broken}")
     for key, row in rows.items():
         if over_nodes[key]:
             sources = tuple(ids[key])
@@ -109,7 +100,7 @@ def _nodes(
             sources = tuple(stored.get(int(one), f"missing:{one}") for one in ids[key] if one.isdigit())
         hint = str(row["expand_hint"] or "")
         text = str(row["summary"] or "")
-        yield Node(
+        yield SummaryNode(
             key,
             depths[key],
             f"{text}\n\n{hint}" if hint and hint not in text else text,

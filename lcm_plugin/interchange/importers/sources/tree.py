@@ -1,7 +1,7 @@
-"""Which records of a tree are live, and what the turned-away branches are.
+"""Splits the tree of an edited chat into its live branch and the abandoned ones.
 
 Agents that let a person edit or go back append to one file: each record names the one before it. The live
-branch leads from the newest leaf to the root. All else belongs to branches; each record lies in one of them.
+branch leads from the newest leaf to the root; each other record lies in one abandoned branch.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from lcm_plugin.interchange.importers.records import SourceConversation
+
 
 @dataclass(slots=True)
 class Tree:
-    """Records by id, in file order, in compact form. ``offsets`` say where each one can be read again."""
+    """Records by id, in file order, in compact form. ``offsets`` find each one in its file."""
 
     index: dict[str, int] = field(default_factory=dict)
     ids: list[str] = field(default_factory=list)
@@ -23,7 +25,7 @@ class Tree:
     numbers: array[int] = field(default_factory=lambda: array("q"))
 
     def add(self, record_id: str, parent: str | None, offset: int, number: int) -> bool:
-        """Notes a record; false for an id that is known already, whose first record counts."""
+        """Adds a record; false for an id that is known already, whose first record counts."""
         if record_id in self.index:
             return False
         self.index[record_id] = len(self.ids)
@@ -52,6 +54,11 @@ class Tree:
             if lost or (parent is not None and parent >= at):
                 self.parents[at] = self.ids[before]
 
+    def branch_of(self, first: int, name: str, key: str = "") -> SourceConversation:
+        """The abandoned branch of a session that begins with a record."""
+        about = {"branch_of": self.parents[first] or ""}
+        return SourceConversation(name, branch=self.ids[first], key=key, live=False, about=about)
+
     def path(self, leaf: int) -> list[int]:
         """Positions from the root to a leaf. A cycle ends the path."""
         found: list[int] = []
@@ -62,6 +69,17 @@ class Tree:
             found.append(at)
             at = self.parent_of(at)
         return found[::-1]
+
+    def split(
+        self, live: set[int], members: set[int], speaking: set[int]
+    ) -> tuple[list[int], list[list[int]]]:
+        """The live records in file order, and the abandoned branches.
+
+        A branch without a ``speaking`` record is none of its own: it hangs beside the live one.
+        """
+        chains = list(self.branches(live, members))
+        beside = {at for chain in chains if not speaking & set(chain) for at in chain}
+        return sorted(live | beside), [sorted(chain) for chain in chains if chain[0] not in beside]
 
     def branches(self, live: set[int], members: set[int]) -> Iterator[list[int]]:
         """The chains of ``members`` that are not live, each from its first record to its leaf.

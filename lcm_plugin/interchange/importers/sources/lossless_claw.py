@@ -1,24 +1,34 @@
 """lossless-claw's database (``~/.openclaw/lcm.db``), with its DAG.
 
 A message's blocks stand in its parts, each with the original block in its metadata. ``summary_parents`` names the
-summaries that one was made from. Times are UTC without a zone.
+summaries that one was made from. Times are UTC without a zone. Files that were moved out of the messages come back
+in as file blocks; only those below the database's folder are read, since a database must not name any other file.
 """
 
 from __future__ import annotations
 
+import base64
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from lcm_plugin.errors import InputError
-from lcm_plugin.interchange.importers.blocks import from_openclaw
-from lcm_plugin.interchange.importers.files import attached
-from lcm_plugin.interchange.importers.records import Broken, Entry, Lane, Node, Record, Standing, rest_of
+from lcm_plugin.interchange.importers.records import (
+    ActiveContext,
+    Broken,
+    Entry,
+    Record,
+    SourceConversation,
+    SummaryNode,
+    node_depths,
+    rest_of,
+)
+from lcm_plugin.interchange.importers.sources.openclaw import from_openclaw
 from lcm_plugin.messages.blocks import answers_another
 from lcm_plugin.messages.identity import told_time
 from lcm_plugin.store.foreign import ForeignDatabase
-from lcm_plugin.store.lineage import depths_from_lineage
+from lcm_plugin.types import Message
 
 NAME = "lossless-claw"
 _CONVERSATION = (
@@ -33,6 +43,8 @@ _PART = (
 )  # fmt: skip
 _SUMMARY = ("summary_id", "kind", "depth", "content", "created_at", "model", "file_ids", "token_count")
 _FILE = ("file_id", "file_name", "mime_type", "byte_size", "storage_uri")
+_REFERENCE = re.compile(r"\bfile_[0-9a-f]{16}\b")
+_MAX_FILE_BYTES = 256 * 1024 * 1024
 _EARLY_MARK, _LATE_MARKS = "[LCM fallback summary", ("[LCM fallback summary", "[Truncated from ")
 
 
@@ -57,11 +69,11 @@ def read(path: Path) -> Iterator[Record]:
 def _conversation(database: ForeignDatabase, row: Mapping[str, Any]) -> Iterator[Record]:
     conversation = row["conversation_id"]
     where = {"conversation_id": conversation}
-    yield Lane(
+    yield SourceConversation(
         f"{row['session_id']}:{conversation}",
         key=str(row["session_key"] or ""),
         title=str(row["title"] or ""),
-        started_at=_time(row["created_at"]),
+        started_at=told_time({"time": row["created_at"]}),
         live=row["active"] in (None, 1),
         whole=True,
         about=rest_of(row, "title", "created_at"),
@@ -75,7 +87,7 @@ def _conversation(database: ForeignDatabase, row: Mapping[str, Any]) -> Iterator
         stored[message["message_id"]] = entry.host_id
         yield entry
     yield from _nodes(database, where, stored)
-    yield from _standing(database, where, stored)
+    yield from _active_context(database, where, stored)
 
 
 def _nodes(
@@ -87,22 +99,18 @@ def _nodes(
     }
     links = {summary_id: _sources(database, summary_id, stored) for summary_id in rows}
     lineage = {summary_id: nodes for summary_id, (nodes, _) in links.items()}
-    try:
-        depths = depths_from_lineage(
-            lineage, frozenset(key for key, (nodes, _) in links.items() if not nodes)
-        )
-    except InputError as error:
-        yield Broken(0, f"conversation {where['conversation_id']}: {error}")
-        depths = {key: int(row["depth"] or 0) for key, row in rows.items()}
+    depths, broken = node_depths(lineage, {key for key in rows if not lineage[key]}, rows)
+    if broken:
+        yield Broken(0, f"conversation {where['conversation_id']}: {broken}")
     for summary_id, row in rows.items():
         nodes, messages = links[summary_id]
         text = str(row["content"] or "")
-        yield Node(
+        yield SummaryNode(
             str(summary_id),
             depths[summary_id],
             text,
             tuple(nodes) or tuple(messages),
-            _time(row["created_at"]),
+            told_time({"time": row["created_at"]}),
             "" if row["model"] in (None, "unknown") else str(row["model"]),
             fallback=text.startswith(_EARLY_MARK) or any(mark in text[-80:] for mark in _LATE_MARKS),
             about=rest_of(row, "content", "summary_id"),
@@ -122,13 +130,13 @@ def _sources(
     )
 
 
-def _standing(
+def _active_context(
     database: ForeignDatabase, where: Mapping[str, Any], stored: Mapping[int, str]
 ) -> Iterator[Record]:
     columns = ("message_id", "summary_id")
     rows = list(database.rows("context_items", columns, order=("ordinal",), where=where))
     if rows:
-        yield Standing(
+        yield ActiveContext(
             frozenset(
                 str(row["summary_id"]) if row["message_id"] is None else stored.get(row["message_id"], "")
                 for row in rows
@@ -139,7 +147,7 @@ def _standing(
 def _entry(database: ForeignDatabase, row: Mapping[str, Any], files: Mapping[str, Any]) -> Entry:
     where = {"message_id": row["message_id"]}
     parts = list(database.rows("message_parts", _PART, order=("ordinal",), where=where))
-    metadata = [_json(part["metadata"]) for part in parts]
+    metadata = [_json_object(part["metadata"]) for part in parts]
     told = metadata[0] if metadata else {}
     blocks = [block for part, about in zip(parts, metadata, strict=True) if (block := _block(part, about))]
     if row["role"] == "tool":
@@ -150,15 +158,15 @@ def _entry(database: ForeignDatabase, row: Mapping[str, Any], files: Mapping[str
         shown["reasoning_content"] = told["topLevelReasoningContent"]
     about = rest_of(row, "seq", "role", "content", "created_at")
     about |= rest_of(told, "raw", "rawType", "toolCallId", "toolName", "topLevelReasoningContent")
-    sender = _json(row["openclaw_sender_metadata"])
+    sender = _json_object(row["openclaw_sender_metadata"])
     name = sender.get("name") or sender.get("username") or sender.get("id")
-    shown, missing = attached(shown, files, database.path.parent)
+    shown, missing = _attached(shown, files, database.path.parent)
     if missing:
         about["missing_files"] = missing
     return Entry(
         str(row["transcript_entry_id"] or f"lossless-claw-{row['message_id']}"),
         shown,
-        _time(row["created_at"]),
+        told_time({"time": row["created_at"]}),
         sender=str(name) if name else None,
         extras=(*extras, ("agent", about)),
     )
@@ -200,7 +208,7 @@ def _block(part: Mapping[str, Any], about: Mapping[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def _json(text: Any) -> dict[str, Any]:
+def _json_object(text: Any) -> dict[str, Any]:
     try:
         value = json.loads(text) if isinstance(text, str) else None
     except (ValueError, RecursionError):
@@ -208,5 +216,51 @@ def _json(text: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _time(text: Any) -> int | None:
-    return told_time({"time": text})
+def _attached(
+    message: Message, files: Mapping[str, Mapping[str, Any]], folder: Path
+) -> tuple[Message, list[str]]:
+    """The message with the files that its texts refer to, and the ids of those that are gone."""
+    if not files:
+        return message, []
+    wanted = [ref for ref in dict.fromkeys(_REFERENCE.findall(_texts(message))) if ref in files]
+    found = {
+        ref: data
+        for ref in wanted
+        if (data := _bytes(str(files[ref]["storage_uri"] or ""), folder)) is not None
+    }
+    missing = [ref for ref in wanted if ref not in found]
+    if not found:
+        return message, missing
+    content = message["content"]
+    blocks = list(content) if isinstance(content, list) else [{"type": "text", "text": content}]
+    blocks += [_file_block(ref, files[ref], data) for ref, data in found.items()]
+    return {**message, "content": blocks}, missing
+
+
+def _file_block(ref: str, about: Mapping[str, Any], data: bytes) -> dict[str, Any]:
+    mime = about["mime_type"] or "application/octet-stream"
+    url = f"data:{mime};base64,{base64.b64encode(data).decode()}"
+    return {"type": "file", "file": {"filename": about["file_name"] or ref, "file_data": url}}
+
+
+def _bytes(uri: str, folder: Path) -> bytes | None:
+    path = Path(uri.removeprefix("file://")).expanduser()
+    try:
+        real = (path if path.is_absolute() else folder / path).resolve(strict=True)
+        if (
+            not real.is_relative_to(folder.resolve())
+            or not real.is_file()
+            or real.stat().st_size > _MAX_FILE_BYTES
+        ):
+            return None
+        return real.read_bytes()
+    except (OSError, ValueError):
+        return None
+
+
+def _texts(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Mapping):
+        return "\n".join(_texts(item) for item in value.values())
+    return "\n".join(_texts(item) for item in value) if isinstance(value, list) else ""

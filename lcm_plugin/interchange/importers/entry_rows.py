@@ -1,4 +1,4 @@
-"""Rows from a source's entries: redacted, taken apart and counted as a host's messages are."""
+"""Makes rows of a source's entries: redacted, split into parts and counted as a host's messages are."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lcm_plugin.engine import Engine
 from lcm_plugin.ingest.host_noise import StandingTexts
 from lcm_plugin.ingest.redaction import Redactor
 from lcm_plugin.ingest.rows import PreparedRow, RowMaker, incoming_of
-from lcm_plugin.interchange.importers.records import Entry, Lane, aside
+from lcm_plugin.interchange.importers.records import Entry, SourceConversation, aside
 from lcm_plugin.messages.blocks import Call, calls_of
 from lcm_plugin.messages.convert import to_message
 from lcm_plugin.store.records import Part
@@ -20,13 +20,13 @@ _KNOWN_CALLS = 512
 
 
 class EntryRows:
-    """Makes rows for one lane; remembers its newest calls, so that results know their tool's name."""
+    """Makes rows for one conversation; remembers its newest calls, which give results their tool's name."""
 
     def __init__(self, engine: Engine, key: str) -> None:
         config = engine.config
         self._maker = RowMaker(engine.counter, engine.payloads)
         self._redactor = Redactor(config.redact_patterns)
-        self._standing = StandingTexts(config.host_note_patterns, config.control_message_patterns)
+        self._noise = StandingTexts(config.host_note_patterns, config.control_message_patterns)
         self._key = key
         self._calls: OrderedDict[str, Call] = OrderedDict()
 
@@ -36,16 +36,16 @@ class EntryRows:
         self._calls |= {call.id: call for call in calls_of(message) if call.id}
         while len(self._calls) > _KNOWN_CALLS:
             self._calls.popitem(last=False)
-        made = self._maker.make(message, incoming_of(message, self._standing), self._key, at, self._calls)
+        prepared = self._maker.make(message, incoming_of(message, self._noise), self._key, at, self._calls)
         row = replace(
-            made.row,
+            prepared.row,
             created_at=at,
             host_id=entry.host_id,
-            hidden=made.row.hidden or entry.hidden,
-            sender=made.row.sender or entry.sender,
-            parts=(*made.row.parts, *self._extras(entry, len(made.row.parts))),
+            hidden=prepared.row.hidden or entry.hidden,
+            sender=prepared.row.sender or entry.sender,
+            parts=(*prepared.row.parts, *self._extras(entry, len(prepared.row.parts))),
         )
-        return replace(made, row=row)
+        return replace(prepared, row=row)
 
     def text(self, text: str) -> str:
         """A summary's text as it may be stored."""
@@ -61,18 +61,18 @@ class EntryRows:
         ]
 
 
-def head_entry(format_name: str, lane: Lane, parent: str) -> Entry:
-    """The first row of an imported conversation: where it comes from. It is how a later run finds it."""
-    told = {
+def head_entry(format_name: str, source: SourceConversation, parent: str) -> Entry:
+    """The first row of an imported conversation: its origin, by which a later run finds it."""
+    values = {
         "format": format_name,
-        "source_id": lane.source_id,
-        "session": lane.name,
-        "sub_agent": lane.sub,
-        "branch": lane.branch,
+        "source_id": source.source_id,
+        "session": source.name,
+        "sub_agent": source.sub,
+        "branch": source.branch,
         "parent_session_key": parent,
-        "title": lane.title,
-        **lane.about,
+        "title": source.title,
+        **source.about,
     }
     kind = "subtask" if parent else "agent"
-    about = {key: value for key, value in told.items() if value not in (None, "", {}, [])}
-    return aside(f"import:{format_name}:{lane.source_id}", kind, about, lane.started_at)
+    about = {key: value for key, value in values.items() if value not in (None, "", {}, [])}
+    return aside(f"import:{format_name}:{source.source_id}", kind, about, source.started_at)

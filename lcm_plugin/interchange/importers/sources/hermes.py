@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from lcm_plugin.interchange.importers.records import Entry, Lane, Record, aside, rest_of
+from lcm_plugin.interchange.importers.records import Entry, Record, SourceConversation, aside, rest_of
 from lcm_plugin.messages.identity import told_time
 from lcm_plugin.store.foreign import ForeignDatabase
 from lcm_plugin.types import Message
@@ -27,7 +27,7 @@ _MESSAGE = (
     "finish_reason", "reasoning", "reasoning_content", "reasoning_details", "codex_reasoning_items",
     "codex_message_items", "platform_message_id", "observed", "active", "compacted", "api_content",
 )  # fmt: skip
-_ROLES = frozenset({"user", "assistant", "system", "tool", "developer"})
+ROLES = frozenset({"user", "assistant", "system", "tool", "developer"})
 _JSON = ("reasoning_details", "codex_reasoning_items", "codex_message_items")
 _MAX_CHAIN = 1_000
 _BRANCHED, _DELEGATED = "_branched_from", "_delegate_from"
@@ -99,7 +99,7 @@ def _session(
     name, key, parent = str(session["id"]), keys[session["id"]], session["parent_session_id"]
     works_for = parent and not _goes_on(session, sessions) and _BRANCHED not in str(session["model_config"])
     started = told_time({"time": session["started_at"]})
-    yield Lane(
+    yield SourceConversation(
         name,
         key=key,
         title=str(session["title"] or ""),
@@ -114,7 +114,7 @@ def _session(
             if _branch_of(row) != branch:
                 continue
             if not begun:
-                yield Lane(name, branch=branch, key=key, live=False, started_at=started)
+                yield SourceConversation(name, branch=branch, key=key, live=False, started_at=started)
                 begun = True
             yield _entry(row)
 
@@ -127,7 +127,7 @@ def _branch_of(row: Mapping[str, Any]) -> str:
 
 def _entry(row: Mapping[str, Any]) -> Record:
     source_id, at = str(row["id"]), told_time({"time": row["timestamp"]})
-    if row["role"] not in _ROLES:
+    if row["role"] not in ROLES:
         return aside(source_id, "agent", rest_of(row, "id"), at)
     message = chat_message(row)
     if row["reasoning_content"] or row["reasoning"]:

@@ -13,19 +13,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lcm_plugin.interchange.importers.lines import LineFile
+from lcm_plugin.interchange.importers.json_files import LineFile
 from lcm_plugin.interchange.importers.records import (
     Broken,
     Entry,
-    Fold,
-    Lane,
+    ImportedCompaction,
     Record,
     Repeat,
+    SourceConversation,
     aside,
     content_id,
     rest_of,
 )
-from lcm_plugin.interchange.importers.tree import Tree
+from lcm_plugin.interchange.importers.sources.tree import Tree
 from lcm_plugin.messages.identity import told_time
 
 NAME = "claude-code"
@@ -56,7 +56,7 @@ def recognises(first: Any, path: Path) -> bool:
 
 @dataclass(slots=True)
 class _Index:
-    """What a first pass over a file finds: the tree, and what decides which records belong together."""
+    """The result of a first pass over a file: the tree, and the ids that keep records together."""
 
     tree: Tree = field(default_factory=Tree)
     main: list[int] = field(default_factory=list)
@@ -73,31 +73,26 @@ class _Index:
 
 
 def read(path: Path) -> Iterator[Record]:
-    """The records of a file: the live branch, the turned-away ones, then the sub-agents."""
+    """The records of a file: the live branch, the abandoned ones, then the sub-agents."""
     with LineFile(path) as lines:
         index = _Index()
-        yield from _look_over(lines, index)
+        yield from _first_pass(lines, index)
         index.tree.link_lost(index.main)
         name = index.session if path.stem.startswith("agent-") and index.session else path.stem
         live = _live(index)
-        stray = {at for at in index.main if at not in live}
-        chains = list(index.tree.branches(live, stray))
-        # What hangs beside the live branch and says nothing is no branch of its own.
-        silent = {at for chain in chains if not index.speaks & set(chain) for at in chain}
+        shown, branches = index.tree.split(live, set(index.main), index.speaks)
         if index.main or index.loose:
-            yield Lane(name, title=_title(index, live), started_at=index.started_at)
-            yield from _records(lines, index, sorted(live | silent), index.loose)
-        for chain in chains:
-            if chain[0] not in silent:
-                fork = index.tree.parents[chain[0]] or ""
-                yield Lane(name, branch=index.tree.ids[chain[0]], live=False, about={"branch_of": fork})
-                yield from _records(lines, index, sorted(chain), ())
+            yield SourceConversation(name, title=_title(index, live), started_at=index.started_at)
+            yield from _records(lines, index, shown, index.loose)
+        for members in branches:
+            yield index.tree.branch_of(members[0], name)
+            yield from _records(lines, index, members, ())
         for agent, members in index.agents.items():
-            yield Lane(name, sub=agent, parent=name)
+            yield SourceConversation(name, sub=agent, parent=name)
             yield from _records(lines, index, members, ())
 
 
-def _look_over(lines: LineFile, index: _Index) -> Iterator[Record]:
+def _first_pass(lines: LineFile, index: _Index) -> Iterator[Record]:
     for line in lines:
         record = line.value
         if line.error:
@@ -116,14 +111,14 @@ def _look_over(lines: LineFile, index: _Index) -> Iterator[Record]:
         if record.get("isCompactSummary") and parent is None and index.main:
             parent = index.tree.ids[index.main[-1]]
         if index.tree.add(uuid, parent if isinstance(parent, str) else None, line.offset, line.number):
-            _note(index, len(index.tree.ids) - 1, record)
+            _index_record(index, len(index.tree.ids) - 1, record)
         elif lines.at(index.tree.offsets[index.tree.index[uuid]]) == record:
             yield Repeat("line seen before")
         else:
             index.loose.append((line.number, line.offset))
 
 
-def _note(index: _Index, at: int, record: Mapping[str, Any]) -> None:
+def _index_record(index: _Index, at: int, record: Mapping[str, Any]) -> None:
     if record.get("isSidechain"):
         above = index.tree.parent_of(at)
         agent = str(
@@ -153,7 +148,7 @@ def _ids(message: Mapping[str, Any], kind: str, key: str) -> Iterator[str]:
 
 
 def _live(index: _Index) -> set[int]:
-    """The newest record's path, and what was said beside it at the same time.
+    """The path to the newest record, and the records written beside it at the same time.
 
     Calls that were made at once each have a result of their own line, and only one of them is on the path.
     """
@@ -197,7 +192,7 @@ def _records(
         if record.get("subtype") == "compact_boundary":
             kept_from = _first_kept(record)
         if record.get("isCompactSummary") and last:
-            yield Fold(_text(entry.message), before.get(kept_from, last), entry)
+            yield ImportedCompaction(_text(entry.message), before.get(kept_from, last), entry)
             before.clear()
             kept_from = ""
         else:

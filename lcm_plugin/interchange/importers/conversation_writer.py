@@ -1,0 +1,308 @@
+"""Stores one conversation of a source: in batches, each row once, under the source's ids and times.
+
+No progress is written down. A row's id says whether it is stored, so a run that was killed goes on where it stopped
+and a file that grew adds what is new. The rows of a conversation whose summaries follow (`SourceConversation.whole`)
+are stored in one transaction with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+
+from lcm_plugin.engine import Engine
+from lcm_plugin.errors import InputError, StoreConflict
+from lcm_plugin.ingest.rows import PreparedRow, append_rows
+from lcm_plugin.interchange.importers.branches import has_hidden_branch, restore_branch
+from lcm_plugin.interchange.importers.entry_rows import EntryRows, head_entry
+from lcm_plugin.interchange.importers.records import (
+    ActiveContext,
+    ConversationRecord,
+    Entry,
+    ImportedCompaction,
+    SourceConversation,
+    SummaryNode,
+)
+from lcm_plugin.interchange.importers.report import ConversationReport
+from lcm_plugin.interchange.importers.summaries import SummaryImporter, compactable
+from lcm_plugin.store.protocol import Reader, Writer
+from lcm_plugin.store.records import ArchiveCause, Conversation, Item
+from lcm_plugin.text import plural
+from lcm_plugin.types import Session
+
+_EARLIER: ArchiveCause = "rollover"
+_BRANCH: ArchiveCause = "session-end"
+_MOST_ENTRIES = 500
+_MOST_CHARACTERS = 4_000_000
+
+
+class ConversationWriter:
+    """Writes one conversation. ``main`` is the live conversation that a branch left, ``default_at`` the time of a
+    source that names none.
+
+    ``abandoned`` are the seqs of a branch's messages that an earlier run stored in the live conversation.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        format_name: str,
+        source: SourceConversation,
+        report: ConversationReport,
+        main: int | None,
+        default_at: int,
+    ) -> None:
+        self._engine = engine
+        self._source = source
+        self._report = report
+        self._main = main if source.branch else None
+        self._rows = EntryRows(engine, report.key)
+        self._head = head_entry(format_name, source, report.parent)
+        self._summaries = SummaryImporter(engine, format_name, source.source_id, report, self._rows)
+        self._at = default_at if source.started_at is None else source.started_at
+        self._timed = source.started_at is not None
+        self._batch: list[Entry] = []
+        self._characters = 0
+        self._nodes: list[SummaryNode] = []
+        self._contexts: list[ActiveContext] = []
+        self.abandoned: set[int] = set()
+        self._has_hidden_branch = False
+        self._live: list[int] = []
+        self._conversation: Conversation | None = None
+        self._created = False
+        self._stack = ExitStack()
+        self._writer: Writer | None = None
+
+    def __enter__(self) -> ConversationWriter:
+        if self._source.whole:
+            self._writer = self._stack.enter_context(self._engine.store.write())
+        with self._reading() as reader:
+            self._conversation = reader.conversation_holding(self._report.key, self._head.host_id)
+            if self._conversation is not None and not self._source.branch:
+                self._has_hidden_branch = has_hidden_branch(reader, self._conversation.conversation_id)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if kind is None:
+            try:
+                self._finish()
+            except BaseException as failure:
+                self._stack.__exit__(type(failure), failure, failure.__traceback__)
+                raise
+        self._stack.__exit__(kind, error, error.__traceback__ if error else None)
+
+    @property
+    def conversation_id(self) -> int | None:
+        """The conversation that holds the rows; None as long as none is stored."""
+        return self._conversation.conversation_id if self._conversation else None
+
+    def add(self, record: ConversationRecord) -> None:
+        """Takes a record. Entries are stored with the next batch, nodes when all messages are stored."""
+        if isinstance(record, ImportedCompaction):
+            self._add_compaction(record)
+        elif isinstance(record, SummaryNode):
+            self._nodes.append(record)
+        elif isinstance(record, ActiveContext):
+            self._contexts.append(record)
+        else:
+            self._batch.append(record)
+            self._characters += _size(record.message.get("content"))
+            if len(self._batch) >= _MOST_ENTRIES or self._characters >= _MOST_CHARACTERS:
+                self._flush()
+
+    def _flush(self) -> None:
+        entries = list({entry.host_id: entry for entry in self._batch}.values())
+        self._batch, self._characters = [], 0
+        if not entries:
+            return
+        self._begin_at(entries)
+        with self._reading() as reader:
+            fresh = self._unknown(reader, entries)
+        prepared = self._prepare(fresh)
+        if not prepared:
+            return
+        with self._writing() as writer:
+            conversation = self._open(writer)
+            # Another import of the same file may have been faster.
+            ids = [str(item.row.host_id) for item in prepared]
+            known = writer.known_host_ids([conversation.conversation_id], ids)
+            new = [item for item in prepared if item.row.host_id not in known]
+            self._append(writer, new)
+            self._report.known += len(prepared) - len(new)
+
+    def _add_compaction(self, compaction: ImportedCompaction) -> None:
+        """Puts a compaction's summary in the place of what it replaced, as far as that stands raw here."""
+        self._flush()
+        entry = compaction.entry
+        with self._reading() as reader:
+            if not self._unknown(reader, [entry]):
+                return
+            items = self._replaced_items(reader, compaction)
+        if items:
+            try:
+                with self._writing() as writer:
+                    self._publish(writer, compaction, items, self._time_of(entry))
+                return
+            except StoreConflict:
+                self._report.note(f"{entry.place}: its messages were compacted here meanwhile")
+        # Shown only where it summarises messages that were never in this source.
+        self._batch.append(entry if items is None else replace(entry, hidden=True))
+        self._flush()
+
+    def _replaced_items(self, reader: Reader, compaction: ImportedCompaction) -> tuple[Item, ...] | None:
+        """The raw items that a compaction replaced; None when nothing came before it."""
+        if self._conversation is None:
+            return None
+        conversation_id = self._conversation.conversation_id
+        heads = reader.heads_with_host_ids(conversation_id, [compaction.through])
+        through = heads.get(compaction.through)
+        return compactable(reader, conversation_id, through.seq) if through else None
+
+    def _publish(
+        self, writer: Writer, compaction: ImportedCompaction, items: tuple[Item, ...], at: int
+    ) -> None:
+        entry = compaction.entry
+        node = SummaryNode(entry.id, 0, compaction.text, ())
+        publication = self._summaries.publication(writer, self._open(writer), node, items, at)
+        if (
+            publication.summary.content.strip()
+            and publication.item_tokens < publication.summary.source_tokens
+        ):
+            self._summaries.publish(writer, publication)
+            reference = {"type": "compaction", "summary_id": publication.summary.summary_id}
+            entry = replace(entry, message={"role": entry.message["role"], "content": [reference]})
+        else:
+            self._report.note(f"{entry.place}: the summary is not smaller than its source, which stays")
+        self._append(writer, self._prepare([replace(entry, hidden=True)]))
+
+    def _finish(self) -> None:
+        self._flush()
+        if self._nodes:
+            with self._writing() as writer:
+                conversation = self._open(writer)
+                left = self._summaries.insert(writer, conversation, self._nodes, self._at)
+                if self._created:
+                    self._summaries.prune(writer, conversation, self._contexts, self._at)
+                self._append(writer, self._prepare(left))
+        if self._has_hidden_branch:
+            self._restore_branch()
+        found = self._conversation
+        if found is not None and found.active and not self._source.live and not self._source.branch:
+            with self._writing() as writer:
+                writer.archive(found.conversation_id, _EARLIER, self._at)
+        self._report.conversation_id = self.conversation_id
+
+    def _unknown(self, reader: Reader, entries: list[Entry]) -> list[Entry]:
+        """The entries that are not stored yet; remembers which of a branch's are in the live conversation."""
+        ids = [entry.host_id for entry in entries]
+        known = set[str]()
+        if self._conversation is not None:
+            stored = reader.heads_with_host_ids(self._conversation.conversation_id, ids)
+            known = set(stored)
+            if self._has_hidden_branch:
+                self._live += [head.message_id for head in stored.values()]
+        if self._main is not None:
+            in_main = reader.heads_with_host_ids(self._main, ids)
+            self.abandoned |= {head.seq for head in in_main.values()}
+            known |= in_main.keys()
+        for entry in entries:
+            if entry.host_id in known:
+                self._report.known += 1
+                self._report.seen_at(entry.at)
+                self._at = entry.at or self._at
+        return [entry for entry in entries if entry.host_id not in known]
+
+    def _prepare(self, entries: list[Entry]) -> list[PreparedRow]:
+        prepared = []
+        for entry in entries:
+            try:
+                prepared.append(self._rows.make(entry, self._time_of(entry)))
+            except InputError as error:
+                self._report.note(f"not stored: {error}")
+        return prepared
+
+    def _begin_at(self, entries: list[Entry]) -> None:
+        """Entries before the first one with a time get its time."""
+        first = next((entry.at for entry in entries if entry.at is not None), None)
+        if first is not None and not self._timed:
+            self._at, self._timed = first, True
+
+    def _time_of(self, entry: Entry) -> int:
+        """An entry's time; that of the one before it when the source gives none."""
+        self._at = self._at if entry.at is None else entry.at
+        self._report.seen_at(self._at)
+        return self._at
+
+    def _open(self, writer: Writer) -> Conversation:
+        """The conversation as it is now; created with its head when there is none yet."""
+        key, head_id = self._report.key, self._head.host_id
+        known = self._conversation
+        found = (
+            writer.conversation(known.conversation_id) if known else writer.conversation_holding(key, head_id)
+        )
+        if found is None:
+            head = self._rows.make(self._head, self._report.earliest or self._at)
+            at = head.row.created_at
+            created = self._create(writer, Session(key, self._source.name), at)
+            append_rows(writer, created, [head], at)
+            self._created = True
+            found = writer.conversation(created.conversation_id)
+        assert found is not None
+        self._conversation = found
+        return found
+
+    def _create(self, writer: Writer, session: Session, at: int) -> Conversation:
+        if self._source.branch:
+            return writer.open_archived(session, _BRANCH, at)
+        if self._source.live:
+            if writer.find_conversation(Session(session.key)) is None:
+                return writer.open_conversation(session, at)
+            self._report.note(
+                f"{session.key} has an active conversation of its own: kept as an earlier one of the same key"
+            )
+        return writer.open_archived(session, _EARLIER, at)
+
+    def _append(self, writer: Writer, prepared: list[PreparedRow]) -> None:
+        if not prepared:
+            return
+        append_rows(writer, self._open(writer), prepared, self._at)
+        for item in prepared:
+            self._report.new += 1
+            self._report.hidden += item.row.hidden
+            self._report.tokens += item.row.item_tokens
+
+    def _restore_branch(self) -> None:
+        """Messages of the live branch are outside the context where an earlier run took them for abandoned."""
+        assert self._conversation is not None
+        with self._writing() as writer:
+            left = restore_branch(writer, self._conversation.conversation_id, self._live, self._at)
+        if left:
+            self._report.note(
+                f"{plural(left, 'message')} of the live branch left outside the context, which changed since"
+            )
+
+    @contextmanager
+    def _reading(self) -> Iterator[Reader]:
+        if self._writer is not None:
+            yield self._writer
+        else:
+            with self._engine.store.read() as reader:
+                yield reader
+
+    @contextmanager
+    def _writing(self) -> Iterator[Writer]:
+        if self._writer is not None:
+            yield self._writer
+        else:
+            with self._engine.store.write() as writer:
+                yield writer
+
+
+def _size(content: object) -> int:
+    """About how many characters a content takes."""
+    if isinstance(content, str):
+        return len(content)
+    if isinstance(content, dict):
+        return sum(map(_size, content.values()))
+    return sum(map(_size, content)) if isinstance(content, list) else 8
