@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lcm_plugin.version import VERSION
+
 if TYPE_CHECKING:
     from lcm_plugin.config import LcmConfig
     from lcm_plugin.engine import Engine
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
     from lcm_plugin.plugin import LcmPlugin
     from lcm_plugin.types import CompletionRequest, CompletionResult, Context, Reset, Session, Turn, Usage
 
-__version__ = "0.1.0"
+__version__ = VERSION
 __all__ = [
     "AsyncMemory",
     "CompletionRequest",

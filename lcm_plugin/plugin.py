@@ -278,7 +278,7 @@ class LcmPlugin(forks.FreshLocks):
 
     def _report(self, hook: str, session: Session, error: BaseException) -> None:
         try:
-            lane, kind = session.key or session.id, type(error).__name__
+            lane, kind = session.name, type(error).__name__
             if isinstance(error, (StoreError, ConfigError)):
                 logger.warning("lcm %s failed for session %r: %s: %s", hook, lane, kind, error)
             else:
@@ -361,7 +361,7 @@ def register(
 def next_context(engine: Engine, turn: Turn) -> Context:
     """The context of a turn whose messages are stored; compaction that is due then goes on behind it."""
     if turn_budget(turn) is None:
-        engine.note_assumed_window(turn.model)
+        engine.budgets.note_assumed(turn.model)
     decision = _make_room(engine, turn)
     context = engine.assemble(
         turn.session, turn_budget(turn), turn.overhead_tokens, turn.prompt, model=turn.model, run=turn.run

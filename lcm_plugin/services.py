@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lcm_plugin.assembly.assembler import Assembler
+from lcm_plugin.assembly.contexts import Contexts
 from lcm_plugin.assembly.render import Renderer
 from lcm_plugin.compaction.background import Background
 from lcm_plugin.compaction.calibration import Calibration
 from lcm_plugin.compaction.service import Compaction
-from lcm_plugin.compaction.windows import Windows
+from lcm_plugin.compaction.windows import Budgets, Windows
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.events import EventBus
 from lcm_plugin.files.describe import ProseWriter
@@ -25,6 +26,7 @@ from lcm_plugin.ingest.redaction import Redactor
 from lcm_plugin.maintenance.backup import files_beside
 from lcm_plugin.maintenance.check import Checker
 from lcm_plugin.maintenance.doctor import Doctor
+from lcm_plugin.maintenance.idle import IdleWork
 from lcm_plugin.maintenance.jobs import IntegrityJobs
 from lcm_plugin.maintenance.prune import Retention
 from lcm_plugin.maintenance.recent_warnings import Troubles
@@ -41,6 +43,7 @@ from lcm_plugin.sessions.access import SessionGate
 from lcm_plugin.sessions.conversations import SessionDirectory
 from lcm_plugin.sessions.library import Library
 from lcm_plugin.sessions.lifecycle import Lifecycle
+from lcm_plugin.sessions.notices import SessionNotices
 from lcm_plugin.sessions.record import Record
 from lcm_plugin.sessions.subagents import Subagents
 from lcm_plugin.sessions.withdrawal import Withdrawals
@@ -59,9 +62,9 @@ class Services:
 
     events: EventBus
     troubles: Troubles
+    notices: SessionNotices
     counter: TokenCounter
-    gate: SessionGate
-    directory: SessionDirectory
+    sessions: SessionDirectory
     payloads: PayloadStore
     summarizer: Summarizer
     library: Library
@@ -69,19 +72,20 @@ class Services:
     background: Background
     calibration: Calibration
     windows: Windows
+    budgets: Budgets
     recount: Recount
     ingestor: Ingestor
     arrivals: Arrivals
     subagents: Subagents
     recall: Recall
     lifecycle: Lifecycle
-    assembler: Assembler
+    contexts: Contexts
     compaction: Compaction
     doctor: Doctor
     integrity_jobs: IntegrityJobs
+    idle: IdleWork
     retention: Retention
     redaction: Callable[[Store], Redaction]
-    read_part: Callable[[Part], str]
     stop_sampling: Callable[[], None]
 
 
@@ -95,102 +99,163 @@ def build_services(
     """The services over one store. Nothing is read or started here.
 
     Those ``before`` knew another database under the same store: what they remember of its rows is dropped, while
-    listeners, background threads and the newest warnings go on.
+    listeners, background threads, notices and the newest warnings go on.
     """
-    counter = TokenCounter()
-    if before is None:
-        events, troubles = EventBus(), Troubles(clock)
-        background = Background(failed=events.job_failed)
-        events.subscribe(troubles.note)
-    else:
-        events, background, troubles = before.events, before.background, before.troubles
-        before.stop_sampling()
-    gate = SessionGate(config)
-    payloads = PayloadStore(config, counter.text, payload_folder(config, store))
-    guards = StoredGuards(store)
-    summarizer = Summarizer(config, counter, events, completer, guards, clock)
-    completions = summarizer.completions
-    calibration = Calibration(StoredGuards(store))
-    windows = Windows(StoredGuards(store), clock)
-
-    def read_part(part: Part) -> str:
-        with store.read() as reader:
-            return payloads.read_part(reader, part)
-
-    def payloads_of(of: Store) -> PayloadStore:
-        own = files_beside(of.location)
-        return PayloadStore(config, counter.text, own) if own.root.is_dir() else payloads
-
-    prose = ProseWriter(
-        store, payloads, FileProse(config, counter, completions, events), events, background.submit
-    )
+    base = _Base(config, store, clock, *_lasting(clock, before))
+    counter, events, background, payloads = base.counter, base.events, base.background, base.payloads
+    summarizer = Summarizer(config, counter, events, completer, StoredGuards(store), clock)
+    calibration, windows = Calibration(StoredGuards(store)), Windows(StoredGuards(store), clock)
+    budgets = Budgets(config, windows, events)
     withdrawals = Withdrawals(counter, config.timezone)
-    standing = StandingTexts(config.host_note_patterns, config.control_message_patterns)
-    intake = Intake(Redactor(config.redact_patterns), standing)
-    ingestor = Ingestor(
+    intake = Intake(Redactor(config.redact_patterns), base.standing)
+    ingestor = _ingestor(base, summarizer, intake, withdrawals)
+    library = Library(store, base.read_part)
+    subagents = Subagents(store, base.gate, ingestor, events, base.read_part, config.bootstrap_tokens)
+    compaction = Compaction(
+        config,
         store,
+        base.sessions,
+        summarizer,
         counter,
-        payloads,
-        intake,
+        calibration,
+        windows,
+        budgets,
+        background,
         events,
         clock,
-        withdrawals,
-        prune_heartbeats=config.prune_heartbeat_ok,
-        standing=standing,
-        files_stored=prose.stored,
     )
-    directory, library = SessionDirectory(store, gate), Library(store, read_part)
-    subagents = Subagents(store, gate, ingestor, events, read_part, config.bootstrap_tokens)
-    compaction = Compaction(
-        config, store, summarizer, counter, calibration, windows, background, events, clock
-    )
-    health = SummaryHealth(store, counter, config, compaction.summary_target)
-    rewriter = Rewriter(store, summarizer, counter, health, compaction.summary_target, config.timezone, clock)
-    checker, repairer = Checker(store, payloads, health), Repairer(store, rewriter, payloads.folder, clock)
-    doctor = Doctor(store, checker, repairer, events, clock, lambda: background.closing)
+    assembler = Assembler(Renderer(counter, config.timezone, base.read_part), counter, events)
+    recall = _recall(base, summarizer, subagents)
+    recount = Recount(store, counter, events, config.timezone)
+    doctor = _doctor(base, summarizer, compaction)
     jobs = IntegrityJobs(store, doctor, events, clock)
     return Services(
         events=events,
-        troubles=troubles,
+        troubles=base.troubles,
+        notices=base.notices,
         counter=counter,
-        gate=gate,
-        directory=directory,
+        sessions=base.sessions,
         payloads=payloads,
         summarizer=summarizer,
         library=library,
-        record=Record(store, directory, library.whole, withdrawals, clock),
+        record=Record(store, base.sessions, library.whole, withdrawals, clock),
         background=background,
         calibration=calibration,
         windows=windows,
-        recount=Recount(store, counter, events, config.timezone),
+        budgets=budgets,
+        recount=recount,
         ingestor=ingestor,
-        arrivals=Arrivals(store, directory, intake),
+        arrivals=Arrivals(store, base.sessions, intake),
         subagents=subagents,
-        recall=Recall(
-            config,
-            store,
-            gate,
-            payloads,
-            completions,
-            counter.text,
-            events,
-            clock,
-            Semantics(store, events, enabled=config.semantic_search, folder=config.semantic_model_dir),
-            subagents.granted,
+        recall=recall,
+        lifecycle=Lifecycle(store, base.sessions, events, clock, config.new_session_retain_depth),
+        contexts=Contexts(
+            config, store, base.sessions, assembler, budgets, calibration, base.notices, events
         ),
-        lifecycle=Lifecycle(store, events, clock),
-        assembler=Assembler(Renderer(counter, config.timezone, read_part), counter, events),
         compaction=compaction,
         doctor=doctor,
         integrity_jobs=jobs,
+        idle=IdleWork(background, recall.catch_up, recount, jobs),
         retention=Retention(store, payloads, events, clock),
-        # Of the database itself, or of a copy of it.
-        redaction=lambda of: Redaction(
-            of, payloads_of(of), counter, standing, events, clock, config.timezone
-        ),
-        read_part=read_part,
-        stop_sampling=events.subscribe(Sampler(checker, jobs, background, events, clock).note),
+        redaction=base.redaction,
+        stop_sampling=events.subscribe(Sampler(doctor.checker, jobs, background, events, clock).note),
     )
+
+
+def _lasting(
+    clock: Callable[[], int], before: Services | None
+) -> tuple[EventBus, Troubles, Background, SessionNotices]:
+    """What outlives the services of one database."""
+    if before is not None:
+        before.stop_sampling()
+        return before.events, before.troubles, before.background, before.notices
+    events, troubles = EventBus(), Troubles(clock)
+    events.subscribe(troubles.note)
+    return events, troubles, Background(failed=events.job_failed), SessionNotices()
+
+
+class _Base:
+    """What most services need."""
+
+    def __init__(
+        self,
+        config: LcmConfig,
+        store: Store,
+        clock: Callable[[], int],
+        events: EventBus,
+        troubles: Troubles,
+        background: Background,
+        notices: SessionNotices,
+    ) -> None:
+        self.config = config
+        self.store = store
+        self.clock = clock
+        self.events = events
+        self.troubles = troubles
+        self.background = background
+        self.notices = notices
+        self.counter = TokenCounter()
+        self.standing = StandingTexts(config.host_note_patterns, config.control_message_patterns)
+        self.gate = SessionGate(config)
+        self.sessions = SessionDirectory(store, self.gate)
+        self.payloads = PayloadStore(config, self.counter.text, payload_folder(config, store))
+
+    def read_part(self, part: Part) -> str:
+        """The text of a part, also of one that was moved out of its message."""
+        with self.store.read() as reader:
+            return self.payloads.read_part(reader, part)
+
+    def redaction(self, store: Store) -> Redaction:
+        """Redacts the database itself or a copy of it, each with the files that belong to it."""
+        own = files_beside(store.location)
+        payloads = PayloadStore(self.config, self.counter.text, own) if own.root.is_dir() else self.payloads
+        return Redaction(
+            store, payloads, self.counter, self.standing, self.events, self.clock, self.config.timezone
+        )
+
+
+def _ingestor(base: _Base, summarizer: Summarizer, intake: Intake, withdrawals: Withdrawals) -> Ingestor:
+    prose = FileProse(base.config, base.counter, summarizer.completions, base.events)
+    writer = ProseWriter(base.store, base.payloads, prose, base.events, base.background.submit)
+    return Ingestor(
+        base.store,
+        base.sessions,
+        base.counter,
+        base.payloads,
+        intake,
+        base.events,
+        base.clock,
+        withdrawals,
+        prune_heartbeats=base.config.prune_heartbeat_ok,
+        standing=base.standing,
+        files_stored=writer.stored,
+    )
+
+
+def _recall(base: _Base, summarizer: Summarizer, subagents: Subagents) -> Recall:
+    config, store, events = base.config, base.store, base.events
+    semantics = Semantics(store, events, enabled=config.semantic_search, folder=config.semantic_model_dir)
+    return Recall(
+        config,
+        store,
+        base.gate,
+        base.payloads,
+        summarizer.completions,
+        base.counter.text,
+        events,
+        base.clock,
+        semantics,
+        subagents.granted,
+    )
+
+
+def _doctor(base: _Base, summarizer: Summarizer, compaction: Compaction) -> Doctor:
+    config, store, counter, target = base.config, base.store, base.counter, compaction.summary_target
+    health = SummaryHealth(store, counter, config, target)
+    rewriter = Rewriter(store, summarizer, counter, health, target, config.timezone, base.clock)
+    checker = Checker(store, base.payloads, health)
+    repairer = Repairer(store, rewriter, base.payloads.folder, base.clock)
+    return Doctor(store, checker, repairer, base.events, base.clock, lambda: base.background.closing)
 
 
 def payload_folder(config: LcmConfig, store: Store) -> FileFolder | None:

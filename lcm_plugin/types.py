@@ -28,6 +28,11 @@ class Session:
     key: str
     id: str | None = None
 
+    @property
+    def name(self) -> str:
+        """The key, or the id of a session that has no key; empty for one that has neither."""
+        return self.key or self.id or ""
+
 
 @dataclass(frozen=True, slots=True)
 class Usage:

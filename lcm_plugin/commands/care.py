@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from lcm_plugin.commands.facade import EngineFacade
 from lcm_plugin.commands.texts import DEFERRED, DONE, FAILED, NOOP, size
 from lcm_plugin.config import checked_budget
 from lcm_plugin.errors import ConfigError
@@ -14,9 +14,6 @@ from lcm_plugin.sessions.access import Access
 from lcm_plugin.store.open import is_server
 from lcm_plugin.text import inline, plural
 from lcm_plugin.types import CommandResult, CompactionResult, Reason, Session
-
-if TYPE_CHECKING:
-    from lcm_plugin.engine import Engine
 
 _SPACE_FACTOR = 1.2
 _DEFERRED = frozenset({Reason.LOCKED, Reason.DEFERRED, Reason.CALLS_USED_UP, Reason.CANCELLED})
@@ -28,7 +25,7 @@ _SENTENCES = {
 }
 
 
-def compact(engine: Engine, session: Session, words: list[str]) -> CommandResult:
+def compact(engine: EngineFacade, session: Session, words: list[str]) -> CommandResult:
     """Compacts as far as it goes, for a budget if one is given; ``undo`` takes the last compaction back."""
     if engine.access(session) is Access.READ_ONLY:
         return CommandResult("This session is stateless: nothing of it may be written.", {"outcome": NOOP})
@@ -56,7 +53,7 @@ def compact(engine: Engine, session: Session, words: list[str]) -> CommandResult
     return CommandResult(text, data, ok=outcome != FAILED)
 
 
-def undo(engine: Engine, session: Session, words: list[str]) -> CommandResult:
+def undo(engine: EngineFacade, session: Session, words: list[str]) -> CommandResult:
     """Takes the last ``/new`` or compaction back, whichever came later."""
     restored = engine.undo_new(session)
     if not restored and (answer := _undo_compaction(engine, session)).data["outcome"] == DONE:
@@ -72,7 +69,7 @@ def undo(engine: Engine, session: Session, words: list[str]) -> CommandResult:
     return CommandResult(text, {"outcome": NOOP, "restored": 0})
 
 
-def backup(engine: Engine, session: Session, words: list[str]) -> CommandResult:
+def backup(engine: EngineFacade, session: Session, words: list[str]) -> CommandResult:
     """Copies the database beside it, under a name with the time."""
     if is_server(engine.store.location):
         return CommandResult(
@@ -89,7 +86,7 @@ def backup(engine: Engine, session: Session, words: list[str]) -> CommandResult:
     return CommandResult(f"Done: a checked copy is at `{target}`.", {"outcome": DONE, "path": target})
 
 
-def _undo_compaction(engine: Engine, session: Session) -> CommandResult:
+def _undo_compaction(engine: EngineFacade, session: Session) -> CommandResult:
     result = engine.undo_compaction(session)
     data = {"outcome": NOOP if result.refusal else DONE, **asdict(result)}
     if result.refusal:

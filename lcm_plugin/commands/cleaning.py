@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from lcm_plugin.commands.facade import EngineFacade
 from lcm_plugin.commands.texts import DONE, FAILED, NOOP, size
 from lcm_plugin.errors import InputError
 from lcm_plugin.maintenance.lanes import USUAL_KINDS, LaneKind, Selection
@@ -19,9 +19,6 @@ from lcm_plugin.recall.scope import within_reach
 from lcm_plugin.store.open import is_server
 from lcm_plugin.text import inline, plural
 from lcm_plugin.types import CommandResult, Session
-
-if TYPE_CHECKING:
-    from lcm_plugin.engine import Engine
 
 CONFIRMATION = "delete"
 MOST_WORDS = 20
@@ -39,7 +36,7 @@ class _Asked:
     words: list[str] = field(default_factory=list)
 
 
-def prune(engine: Engine, session: Session, words: list[str]) -> CommandResult:
+def prune(engine: EngineFacade, session: Session, words: list[str]) -> CommandResult:
     """Removes what is old, or as much as it takes to get below a size."""
     asked = _read(words)
     if asked.words:
@@ -49,7 +46,7 @@ def prune(engine: Engine, session: Session, words: list[str]) -> CommandResult:
     return _run(engine, session, asked, USUAL_KINDS)
 
 
-def clean(engine: Engine, session: Session, words: list[str]) -> CommandResult:
+def clean(engine: EngineFacade, session: Session, words: list[str]) -> CommandResult:
     """Removes archived, empty and abandoned lanes, of all classes or of those that are named."""
     asked = _read(words)
     kinds = set()
@@ -62,9 +59,9 @@ def clean(engine: Engine, session: Session, words: list[str]) -> CommandResult:
     return _run(engine, session, asked, frozenset(kinds) or frozenset(LaneKind))
 
 
-def _run(engine: Engine, session: Session, asked: _Asked, kinds: frozenset[LaneKind]) -> CommandResult:
+def _run(engine: EngineFacade, session: Session, asked: _Asked, kinds: frozenset[LaneKind]) -> CommandResult:
     with engine.store.read() as reader:
-        key = engine.gate.key_of(session, reader)
+        key = engine.sessions.key_of(session, reader)
         reach = frozenset(within_reach(reader, key, engine.config.recall_scope))
     age, most = asked.values.get("--older-than"), asked.values.get("--max-size")
     selection = Selection(
@@ -89,7 +86,7 @@ def _run(engine: Engine, session: Session, asked: _Asked, kinds: frozenset[LaneK
     return _done(outcome, plan, backup)
 
 
-def copy_before(engine: Engine, refused: bool) -> str:
+def copy_before(engine: EngineFacade, refused: bool) -> str:
     """The path of a checked copy, or the empty text when none is wanted.
 
     Raises `InputError` for a server's database, of which only its own tools make one.

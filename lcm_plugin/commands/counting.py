@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from lcm_plugin.commands.facade import EngineFacade
 from lcm_plugin.compaction.policy import Call
 from lcm_plugin.errors import StoreError
 from lcm_plugin.messages.encodings import ENCODING, encoding_of
 
-if TYPE_CHECKING:
-    from lcm_plugin.engine import Engine
 
-
-def counting(engine: Engine, call: Call | None = None) -> dict[str, Any]:
+def counting(engine: EngineFacade, call: Call | None = None) -> dict[str, Any]:
     """How a database is counted, and how that compares with the model of a call."""
     model, recounted = call.model if call else None, None
     with suppress(StoreError):  # a damaged database can be asked, too
@@ -41,15 +39,6 @@ def counting_text(data: dict[str, Any]) -> str:
     if data["recounted"] is False:
         parts.append("rows from before are being counted again")
     return "; ".join(parts)
-
-
-def window_source(engine: Engine, call: Call) -> str:
-    """Who says how long a call may be: ``provider``, ``settings``, ``host`` or ``nobody``."""
-    if engine.windows.limit(call.model, call.window) or engine.windows.ceiling(call.model):
-        return "provider"
-    if engine.config.max_assembly_token_budget:
-        return "settings"
-    return "host" if call.window else "nobody"
 
 
 WINDOW_WORDS = {

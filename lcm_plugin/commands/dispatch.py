@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
 
 from lcm_plugin.assembly.notices import IGNORED
 from lcm_plugin.commands import care, cleaning, doctor, reading, resets, settings, status, tree
+from lcm_plugin.commands.facade import EngineFacade
 from lcm_plugin.commands.texts import FAILED
 from lcm_plugin.errors import LcmError
 from lcm_plugin.sessions.access import Access
 from lcm_plugin.text import harmless
 from lcm_plugin.types import CommandResult, Session
-
-if TYPE_CHECKING:
-    from lcm_plugin.engine import Engine
 
 NAMES = ("/lcm", "/lossless")
 _HELP_LINE = "`/lcm help` lists all commands."
@@ -27,14 +24,14 @@ _UNBOUND = "This chat is not bound to a session yet, so there is nothing to show
 class Command:
     """One command. ``arguments`` is how its arguments are written, ``most`` how many words they may be."""
 
-    run: Callable[[Engine, Session, list[str]], CommandResult]
+    run: Callable[[EngineFacade, Session, list[str]], CommandResult]
     help: str
     arguments: str = ""
     most: int = 0
     needs_session: bool = True
 
 
-def _help(engine: Engine, session: Session, words: list[str]) -> CommandResult:
+def _help(engine: EngineFacade, session: Session, words: list[str]) -> CommandResult:
     lines = [f"- `{entry['name']}`: {entry['help']}" for entry in command_list()]
     return CommandResult("\n".join(["**Lossless context management**", *lines]), {"commands": command_list()})
 
@@ -91,7 +88,7 @@ def command_list() -> list[dict[str, str]]:
     ]
 
 
-def run_command(engine: Engine, session: Session, text: str) -> CommandResult:
+def run_command(engine: EngineFacade, session: Session, text: str) -> CommandResult:
     """Answers a command, after what the session was not told yet; what goes wrong is told in the answer.
 
     No character of it steers a terminal.
@@ -101,7 +98,7 @@ def run_command(engine: Engine, session: Session, text: str) -> CommandResult:
     return replace(answer, text=harmless("\n\n".join((*news, answer.text))))
 
 
-def _run(engine: Engine, session: Session, text: str) -> CommandResult:
+def _run(engine: EngineFacade, session: Session, text: str) -> CommandResult:
     words = text.split()
     name = words[1].lower() if len(words) > 1 else "status"
     command = COMMANDS.get(name)
@@ -117,8 +114,8 @@ def _run(engine: Engine, session: Session, text: str) -> CommandResult:
         return CommandResult(f"Failed: {error}", {"outcome": FAILED, "error": str(error)}, ok=False)
 
 
-def _refusal(engine: Engine, session: Session) -> str:
-    if not session.key and not session.id:
+def _refusal(engine: EngineFacade, session: Session) -> str:
+    if not session.name:
         return _UNBOUND
     return IGNORED if engine.access(session) is Access.NONE else ""
 

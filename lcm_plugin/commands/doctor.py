@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lcm_plugin.commands.cleaning import clean
 from lcm_plugin.commands.counting import counting, counting_text
+from lcm_plugin.commands.facade import EngineFacade
 from lcm_plugin.commands.texts import DEFERRED, DONE, FAILED, NOOP
 from lcm_plugin.commands.trouble import Quote, last_stored
 from lcm_plugin.errors import InputError
@@ -22,9 +23,6 @@ from lcm_plugin.types import (
     Severity,
 )
 
-if TYPE_CHECKING:
-    from lcm_plugin.engine import Engine
-
 DELETE = "delete"
 USAGE = (
     "`/lcm doctor` checks, `/lcm doctor apply` mends, `/lcm doctor apply delete` also archives or deletes what is "
@@ -35,7 +33,7 @@ _MOST_FINDINGS = 10
 _SEVERITIES = list(Severity)
 
 
-def doctor(engine: Engine, session: Session, words: list[str]) -> CommandResult:
+def doctor(engine: EngineFacade, session: Session, words: list[str]) -> CommandResult:
     """Checks this session's conversations and their files; with ``apply``, mends what can be mended."""
     if words and words[0].lower() == "clean":
         return clean(engine, session, words[1:])
@@ -84,7 +82,7 @@ def _report(report: IntegrityReport, counted: dict[str, Any], stored: str) -> Co
     )
 
 
-def _apply(engine: Engine, session: Session, *, destructive: bool) -> CommandResult:
+def _apply(engine: EngineFacade, session: Session, *, destructive: bool) -> CommandResult:
     copy = None if is_server(engine.store.location) else engine.backup
     outcome, plan = engine.doctor.mend(lambda: engine.check(session), copy, destructive=destructive)
     refused = refused_lines(plan, inline)[:_MOST_FINDINGS]
@@ -136,11 +134,11 @@ def _listed(lines: list[str]) -> list[str]:
     return [f"- {line}" for line in lines]
 
 
-def _set_apart(engine: Engine, session: Session, ref: str, *, hide: bool) -> CommandResult:
+def _set_apart(engine: EngineFacade, session: Session, ref: str, *, hide: bool) -> CommandResult:
     if not ref.removeprefix("msg_").isdigit() or not ref.startswith("msg_"):
         raise InputError(f"{ref} is no message; it is written like msg_12")
     with engine.store.read() as reader:
-        lane = reader.lane(engine.gate.key_of(session, reader))
+        lane = engine.sessions.lineage(reader, session)
     changed = engine.doctor.set_apart(ref, [row.conversation_id for row in lane], hide=hide)
     if not changed:
         text = f"{ref} is {'hidden already' if hide else 'not hidden'}; nothing was changed."

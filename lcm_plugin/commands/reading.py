@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from lcm_plugin.commands.facade import EngineFacade
 from lcm_plugin.commands.texts import DONE, FAILED, NOOP
 from lcm_plugin.text import fenced, inline, plural
 from lcm_plugin.types import CommandResult, Session
 
-if TYPE_CHECKING:
-    from lcm_plugin.engine import Engine
-
 _MOST_HITS = 10
 
 
-def show(engine: Engine, session: Session, words: list[str]) -> CommandResult:
+def show(engine: EngineFacade, session: Session, words: list[str]) -> CommandResult:
     """One stored thing by its id, page by page."""
     if not words:
         return CommandResult(
@@ -36,7 +34,7 @@ def show(engine: Engine, session: Session, words: list[str]) -> CommandResult:
     return CommandResult("\n".join(texts), {"outcome": DONE, **found})
 
 
-def grep(engine: Engine, session: Session, words: list[str]) -> CommandResult:
+def grep(engine: EngineFacade, session: Session, words: list[str]) -> CommandResult:
     """Hits of a search in this session's history, best first."""
     if not words:
         return CommandResult("Search for what? `/lcm grep valve pressure`.", {"outcome": FAILED}, ok=False)

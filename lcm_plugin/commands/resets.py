@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from lcm_plugin.commands.facade import EngineFacade
 from lcm_plugin.commands.texts import DONE, FAILED, NOOP
 from lcm_plugin.sessions.access import Access
-from lcm_plugin.sessions.kinds import find_conversation
+from lcm_plugin.sessions.lifecycle import Pruned
 from lcm_plugin.text import plural
 from lcm_plugin.types import CommandResult, Reset, Session
-
-if TYPE_CHECKING:
-    from lcm_plugin.engine import Engine
-    from lcm_plugin.sessions.lifecycle import Pruned
 
 _STAYS = "Everything stays stored and searchable."
 
 
-def apply_reset(engine: Engine, reset: Reset) -> CommandResult:
+def apply_reset(engine: EngineFacade, reset: Reset) -> CommandResult:
     """Carries out a host's ``/new`` or ``/reset`` and says what was kept."""
     access = engine.access(reset.session)
     if access is not Access.FULL:
@@ -37,7 +34,7 @@ def apply_reset(engine: Engine, reset: Reset) -> CommandResult:
     )
 
 
-def preview_new(engine: Engine, session: Session, words: list[str]) -> CommandResult:
+def preview_new(engine: EngineFacade, session: Session, words: list[str]) -> CommandResult:
     """What ``/new`` would keep and drop."""
     depth = _depth(words[0]) if words else None
     if words and depth is None:
@@ -47,10 +44,10 @@ def preview_new(engine: Engine, session: Session, words: list[str]) -> CommandRe
     return CommandResult(_new_text(pruned, done=False), {"outcome": NOOP, **asdict(pruned)})
 
 
-def preview_reset(engine: Engine, session: Session, words: list[str]) -> CommandResult:
+def preview_reset(engine: EngineFacade, session: Session, words: list[str]) -> CommandResult:
     """What ``/reset`` would archive."""
     with engine.store.read() as reader:
-        found = find_conversation(reader, Session(engine.gate.key_of(session, reader), session.id))
+        found = engine.sessions.conversation(reader, session)
     if found is None or found.message_count == 0:
         return CommandResult(
             "`/reset` would change nothing: there is nothing yet.", {"outcome": NOOP, "messages": 0}

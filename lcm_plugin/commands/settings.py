@@ -3,34 +3,28 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import BaseModel
 
+from lcm_plugin.commands.facade import EngineFacade
 from lcm_plugin.commands.texts import FAILED
 from lcm_plugin.compaction.policy import Limits, in_force
 from lcm_plugin.config import LcmConfig, setting_names, shown_keys
 from lcm_plugin.config.explain import allowed, is_auto, masked, nearest
 from lcm_plugin.config.sources import variables_of
-from lcm_plugin.sessions.kinds import find_conversation
 from lcm_plugin.types import CommandResult, Session
-
-if TYPE_CHECKING:
-    from lcm_plugin.engine import Engine
 
 _SHOWN_CHARS = 60
 
 
-def config(engine: Engine, session: Session, words: list[str]) -> CommandResult:
+def config(engine: EngineFacade, session: Session, words: list[str]) -> CommandResult:
     """All settings as a table, those that were set first; or one setting with its meaning.
 
     What a policy chooses is given as it holds for the session's newest model call.
     """
     with engine.store.read() as reader:
-        known = (
-            Session(engine.gate.key_of(session, reader), session.id) if session.key or session.id else None
-        )
-        limits = engine.known_limits(reader, find_conversation(reader, known) if known else None)
+        limits = engine.compaction.known_limits(reader, engine.sessions.conversation(reader, session))
     rows = setting_rows(engine.config, limits)
     if words:
         return _one(rows, words[0])

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import lcm_plugin
-from lcm_plugin.commands.counting import WINDOW_WORDS, counting, counting_text, window_source
+from lcm_plugin.commands.counting import WINDOW_WORDS, counting, counting_text
+from lcm_plugin.commands.facade import EngineFacade
 from lcm_plugin.commands.texts import depths, moment, size
 from lcm_plugin.commands.trouble import Pairs, Quote, trouble, trouble_pairs
 from lcm_plugin.sessions.access import Access
@@ -15,9 +15,7 @@ from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Conversation
 from lcm_plugin.text import code, inline, plural
 from lcm_plugin.types import CommandResult, CompactionDecision, Reason, Session
-
-if TYPE_CHECKING:
-    from lcm_plugin.engine import Engine
+from lcm_plugin.version import VERSION
 
 _MOST_SUMMARIES = 1_000
 _SELECTED = {
@@ -28,7 +26,7 @@ _SELECTED = {
 _WITH_ERROR = frozenset({Reason.MODEL_FAILED, Reason.DEFERRED})
 
 
-def status(engine: Engine, session: Session, words: list[str]) -> CommandResult:
+def status(engine: EngineFacade, session: Session, words: list[str]) -> CommandResult:
     """What is stored, what the context holds, what is owed, what went wrong last."""
     with engine.store.read() as reader:
         data = whole_data(engine, reader)
@@ -44,11 +42,11 @@ def status(engine: Engine, session: Session, words: list[str]) -> CommandResult:
     return CommandResult("\n".join([head(data), *(f"- {name}: {text}" for name, text in pairs)]), data)
 
 
-def whole_data(engine: Engine, reader: Reader) -> dict[str, Any]:
+def whole_data(engine: EngineFacade, reader: Reader) -> dict[str, Any]:
     """The whole database."""
     total, index = reader.status(), reader.index_state()
     return {
-        "version": lcm_plugin.__version__,
+        "version": VERSION,
         "enabled": engine.config.enabled,
         "selected_by_host": engine.selected_by_host,
         "database": total.location,
@@ -63,7 +61,7 @@ def whole_data(engine: Engine, reader: Reader) -> dict[str, Any]:
 
 
 def conversation_data(
-    engine: Engine, reader: Reader, conversation: Conversation, access: Access = Access.FULL
+    engine: EngineFacade, reader: Reader, conversation: Conversation, access: Access = Access.FULL
 ) -> dict[str, Any]:
     """One conversation: what it holds and what it owes."""
     key = conversation.session_key
@@ -74,20 +72,22 @@ def conversation_data(
     return data
 
 
-def _session(engine: Engine, reader: Reader, session: Session) -> tuple[dict[str, Any], Conversation | None]:
-    if not session.key and not session.id:
+def _session(
+    engine: EngineFacade, reader: Reader, session: Session
+) -> tuple[dict[str, Any], Conversation | None]:
+    if not session.name:
         return {"state": "unbound"}, None
-    access = engine.gate.access(session, reader)
+    access = engine.sessions.access(session, reader)
     if access is Access.NONE:
         return {"state": "ignored"}, None
-    keyed = Session(engine.gate.key_of(session, reader), session.id)
+    keyed = Session(engine.sessions.key_of(session, reader), session.id)
     conversation = find_conversation(reader, keyed)
     if conversation is None:
         return {"state": "empty", "key": keyed.key}, None
     return conversation_data(engine, reader, conversation, access) | {"key": keyed.key}, conversation
 
 
-def _history(engine: Engine, reader: Reader, conversation: Conversation) -> dict[str, Any]:
+def _history(engine: EngineFacade, reader: Reader, conversation: Conversation) -> dict[str, Any]:
     number = conversation.conversation_id
     items = reader.summary_items(number, limit=_MOST_SUMMARIES)
     found = reader.summaries([str(item.summary_id) for item in items]).values()
@@ -110,20 +110,20 @@ def _history(engine: Engine, reader: Reader, conversation: Conversation) -> dict
         ),
         "frontier": frontier[0].ref if frontier else None,
         "undoable_new": reader.undoable(number),
-        "undoable_compaction": engine.undoable_compaction(reader, number),
+        "undoable_compaction": engine.compaction.last.undoable(reader, number),
     }
 
 
-def _owed(engine: Engine, reader: Reader, conversation: Conversation) -> dict[str, Any]:
+def _owed(engine: EngineFacade, reader: Reader, conversation: Conversation) -> dict[str, Any]:
     debt = reader.debt(conversation.conversation_id)
-    limits = engine.known_limits(reader, conversation)
-    call = engine.last_call(conversation.conversation_id)
-    decision = engine.assess(reader, conversation, limits.call)
+    limits = engine.compaction.known_limits(reader, conversation)
+    call = engine.compaction.last_call(conversation.conversation_id)
+    decision = engine.compaction.assess(reader, conversation, limits.call).decision
     guards = engine.summarizer.status(conversation.session_key)
     now = engine.clock()
     return {
         "budget": engine.config.budget(limits.call.budget),
-        "window_source": window_source(engine, call) if call else None,
+        "window_source": engine.budgets.source(call) if call else None,
         "counting": counting(engine, limits.call),
         "threshold_tokens": limits.soft,
         "compaction": {

@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from lcm_plugin.commands.facade import EngineFacade
 from lcm_plugin.commands.texts import FAILED, NOOP, moment
 from lcm_plugin.messages.markup import shorten_ids
-from lcm_plugin.sessions.kinds import find_conversation
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Item, Summary, message_ref
 from lcm_plugin.text import plural
 from lcm_plugin.types import CommandResult, Session
-
-if TYPE_CHECKING:
-    from lcm_plugin.engine import Engine
 
 _LINES = 40
 _MOST_ITEMS = 2_000
@@ -32,10 +29,10 @@ class _Node:
     below: list[_Node] = field(default_factory=list)
 
 
-def tree(engine: Engine, session: Session, words: list[str]) -> CommandResult:
+def tree(engine: EngineFacade, session: Session, words: list[str]) -> CommandResult:
     """The context's items with the summaries' sources below them, or one summary's."""
     with engine.store.read() as reader:
-        conversation = find_conversation(reader, Session(engine.gate.key_of(session, reader), session.id))
+        conversation = engine.sessions.conversation(reader, session)
         if conversation is None or conversation.message_count == 0:
             return CommandResult("There is nothing to draw yet.", {"outcome": NOOP, "items": []})
         zone = engine.config.timezone

@@ -5,20 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from lcm_plugin.commands.facade import EngineFacade
 from lcm_plugin.commands.texts import moment
 from lcm_plugin.errors import StoreError
 from lcm_plugin.store.failures import HookFailure
 from lcm_plugin.store.integrity import IntegrityJob
 from lcm_plugin.store.records import Conversation
 from lcm_plugin.store.side_file import side_path
-from lcm_plugin.store.waiting import WaitingFile, lane_of
+from lcm_plugin.store.waiting import WaitingFile
 from lcm_plugin.text import plural
 from lcm_plugin.types import Session
-
-if TYPE_CHECKING:
-    from lcm_plugin.engine import Engine
 
 _MOST_FAILURES = 3
 
@@ -26,7 +24,9 @@ Pairs = list[tuple[str, str]]
 Quote = Callable[[str], str]
 
 
-def trouble(engine: Engine, conversation: Conversation | None, session: Session | None) -> dict[str, Any]:
+def trouble(
+    engine: EngineFacade, conversation: Conversation | None, session: Session | None
+) -> dict[str, Any]:
     """The state of one session (and conversation), or of the whole database when there is no ``session``."""
     failures = engine.hook_health.failures(session)
     waiting = WaitingFile(side_path(engine.config))
@@ -38,7 +38,7 @@ def trouble(engine: Engine, conversation: Conversation | None, session: Session 
         "last_stored_at": stored_at,
         "failing": [asdict(one) for one in failures if one.in_a_row],
         "last_failure": asdict(failures[0]) if failures else None,
-        "waiting_messages": waiting.total() if session is None else waiting.count(lane_of(session)),
+        "waiting_messages": waiting.total() if session is None else waiting.count(session.name),
         "checks": _checks(engine, conversation, session),
     }
 
@@ -60,7 +60,7 @@ def trouble_pairs(data: dict[str, Any], zone: str, quote: Quote) -> Pairs:
     return [*pairs, *_check_pairs(data["checks"], zone)]
 
 
-def last_stored(engine: Engine) -> str:
+def last_stored(engine: EngineFacade) -> str:
     """When something was stored last in the whole database, as a sentence; empty when that cannot be read."""
     try:
         with engine.store.read() as reader:
@@ -87,7 +87,9 @@ def failure_pairs(failing: Sequence[HookFailure], zone: str, quote: Quote) -> Pa
     return [*pairs, *([("**failing**", f"{more:,} more hooks of other sessions")] if more > 0 else [])]
 
 
-def _checks(engine: Engine, conversation: Conversation | None, session: Session | None) -> dict[str, Any]:
+def _checks(
+    engine: EngineFacade, conversation: Conversation | None, session: Session | None
+) -> dict[str, Any]:
     jobs: list[IntegrityJob] = []
     if conversation is not None or session is None:
         jobs = engine.integrity_jobs.overview(conversation.conversation_id if conversation else None)

@@ -12,13 +12,14 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager, suppress
 
+from lcm_plugin import forks
 from lcm_plugin.events import log_failure, logger
 
 Job = Callable[[], object]
 _LONGEST_PAUSE_S = 0.2
 
 
-class Background:
+class Background(forks.FreshLocks):
     """Runs jobs on a few daemon threads, which start with the first job.
 
     A key that is already waiting is not queued twice; one that is running runs once more afterwards.
@@ -31,9 +32,10 @@ class Background:
         self._limit = workers
         self._failed = failed
         self._closing = False
-        self.after_fork()
+        self.after_fork_in_child()
+        forks.join(self)
 
-    def after_fork(self) -> None:
+    def after_fork_in_child(self) -> None:
         """In a new process: no threads yet, and nothing to do, since the other process does it."""
         self._condition = threading.Condition()
         self._queue: deque[tuple[Hashable, Job]] = deque()
@@ -54,7 +56,7 @@ class Background:
         with self._counted(-1):
             yield
 
-    def make_way(self) -> None:
+    def yield_to_foreground(self) -> None:
         """Pauses a job while a hook is running; a fifth of a second at most, so that work goes on."""
         with self._condition:
             self._condition.wait_for(lambda: self._hooks <= 0 or self._closing, _LONGEST_PAUSE_S)

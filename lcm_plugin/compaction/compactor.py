@@ -91,9 +91,9 @@ class Compactor:
             conversation = reader.conversation(conversation_id)
             if conversation is None or not conversation.active:
                 return CompactionDecision(False, Reason.BELOW_THRESHOLD, 0, limits.soft)
-            return self.judge(reader, conversation, limits)
+            return self.assess(reader, conversation, limits)
 
-    def judge(self, reader: Reader, conversation: Conversation, limits: Limits) -> CompactionDecision:
+    def assess(self, reader: Reader, conversation: Conversation, limits: Limits) -> CompactionDecision:
         """Whether compaction is due, as a transaction sees it. Costs the same however long the history is."""
         outside = 0
         if conversation.raw_tokens >= limits.least_outside:

@@ -61,9 +61,9 @@ class Scheduler:
             if wait and _is_worth_waiting(decision, limits):
                 with self._background.waited_for():
                     self._wait(conversation_id, limits)
-        self.drain_now_and_then()
+        self.drain_if_due()
 
-    def drain_now_and_then(self) -> None:
+    def drain_if_due(self) -> None:
         """Starts what conversations still owe, if that was not done for a while."""
         if time.monotonic() >= self._next_drain:
             self._next_drain = time.monotonic() + _DRAIN_EVERY_S
@@ -113,7 +113,7 @@ class Scheduler:
 
     def _is_over(self) -> bool:
         """Asked between two passes: whether the engine is closing. Lets turns go first."""
-        self._background.make_way()
+        self._background.yield_to_foreground()
         return self._background.closing
 
     def _wait(self, conversation_id: int, limits: Limits) -> None:

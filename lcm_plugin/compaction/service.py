@@ -16,24 +16,27 @@ from lcm_plugin.compaction.passes import PassRunner
 from lcm_plugin.compaction.policy import Call, Limits
 from lcm_plugin.compaction.scheduler import Scheduler, call_of
 from lcm_plugin.compaction.sweep import Sweeper
-from lcm_plugin.compaction.undo import LastCompaction
-from lcm_plugin.compaction.windows import Windows
+from lcm_plugin.compaction.undo import NEVER, LastCompaction
+from lcm_plugin.compaction.windows import Budgets, Windows
 from lcm_plugin.compaction.worker import Worker, WorkReport
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.errors import StoreError
 from lcm_plugin.events import EventBus
 from lcm_plugin.messages.tokens import TokenCounter
+from lcm_plugin.sessions.access import Access
+from lcm_plugin.sessions.conversations import SessionDirectory
 from lcm_plugin.store.protocol import Reader, Store
 from lcm_plugin.store.records import Conversation
 from lcm_plugin.summarize.summarizer import Summarizer
-from lcm_plugin.types import CompactionDecision, CompactionResult, CompactionUndo, Reason, Sent
+from lcm_plugin.types import CompactionDecision, CompactionResult, CompactionUndo, Reason, Sent, Session, Turn
 
 _MOST_NEW_MESSAGES = 256
 _MOST_CALLS = 4_096
+_NOTHING = CompactionResult(False, Reason.NOTHING_ELIGIBLE, 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class Assessment:
     """Whether compaction is due for a conversation, and the limits of the model call for which that holds."""
 
     conversation: Conversation
@@ -42,24 +45,28 @@ class Outlook:
 
 
 class Compaction:
-    """Decides, compacts, schedules, calibrates. Thread-safe."""
+    """Decides, compacts, schedules, calibrates, for sessions that may be written to. Thread-safe."""
 
     def __init__(
         self,
         config: LcmConfig,
         store: Store,
+        sessions: SessionDirectory,
         summarizer: Summarizer,
         counter: TokenCounter,
         calibration: Calibration,
         windows: Windows,
+        budgets: Budgets,
         background: Background,
         events: EventBus,
         clock: Callable[[], int],
     ) -> None:
         passes = PassRunner(store, summarizer, counter, events, clock, config.timezone)
         self._store = store
+        self._sessions = sessions
         self._calibration = calibration
         self._windows = windows
+        self._budgets = budgets
         self._background = background
         self._events = events
         self._clock = clock
@@ -104,26 +111,26 @@ class Compaction:
         """The size that a conversation's summaries of a depth aim at."""
         return self.known_limits(reader, reader.conversation(conversation_id)).target(depth)
 
-    def none_due(self, call: Call, session_key: str) -> CompactionDecision:
-        """The decision about a session that has no conversation."""
-        soft = self._compactor.limits(call, session_key).soft
-        return CompactionDecision(False, Reason.BELOW_THRESHOLD, 0, soft)
+    def evaluate(self, session: Session, call: Call) -> CompactionDecision:
+        """Whether compaction of a session's conversation is due for a model call."""
+        found = self._find(session, call)
+        return found.decision if found else self._none_due(session, call)
 
-    def look(self, reader: Reader, conversation: Conversation, call: Call) -> Outlook:
+    def assess(self, reader: Reader, conversation: Conversation, call: Call) -> Assessment:
         """Whether compaction is due for an active conversation, as a transaction sees it."""
         limits = self._limits(reader, conversation, call)
-        return Outlook(conversation, limits, self._compactor.judge(reader, conversation, limits))
+        return Assessment(conversation, limits, self._compactor.assess(reader, conversation, limits))
 
-    def compact(self, conversation: Conversation, call: Call, *, force: bool) -> CompactionResult:
+    def compact(self, session: Session, call: Call, *, force: bool) -> CompactionResult:
         """Compacts in this thread."""
-        with self._store.read() as reader:
-            limits = self._limits(reader, conversation, call)
-        return self._compactor.compact(
-            conversation.conversation_id, limits, force=force, cancelled=lambda: self._background.closing
-        )
+        conversation = self._sessions.writable_conversation(session)
+        return self._compact(conversation, call, force=force) if conversation else _NOTHING
 
-    def undo(self, conversation: Conversation) -> CompactionUndo:
+    def undo(self, session: Session) -> CompactionUndo:
         """Takes the last compaction back, as long as nothing else changed the context since."""
+        conversation = self._sessions.writable_conversation(session)
+        if conversation is None:
+            return CompactionUndo(0, 0, 0, NEVER)
         result = self.last.undo(conversation)
         if not result.refusal:
             self._events.emit(
@@ -136,30 +143,51 @@ class Compaction:
             )
         return result
 
-    def schedule(self, outlook: Outlook, call: Call, *, wait: bool) -> None:
-        """Starts what is due on a worker thread; with ``wait``, waits past the hard limit."""
-        conversation_id = outlook.conversation.conversation_id
+    def schedule(
+        self, session: Session, call: Call, *, wait: bool, decision: CompactionDecision | None = None
+    ) -> CompactionDecision:
+        """Starts what is due on a worker thread; with ``wait``, waits past the hard limit.
+
+        Where ``decision`` says that nothing is due, the conversation is not looked at again.
+        """
+        if decision is not None and not decision.due:
+            self._scheduler.drain_if_due()
+            return decision
+        found = self._find(session, call)
+        if found is None:
+            return self._none_due(session, call)
+        conversation_id = found.conversation.conversation_id
         with self._calls_lock:
             self._calls[conversation_id] = call
             self._calls.move_to_end(conversation_id)
             if len(self._calls) > _MOST_CALLS:
                 self._calls.popitem(last=False)
-        self._scheduler.schedule(conversation_id, outlook.limits, outlook.decision, wait=wait)
-
-    def drain_now_and_then(self) -> None:
-        """Starts what conversations still owe, if that was not done for a while."""
-        self._scheduler.drain_now_and_then()
+        self._scheduler.schedule(conversation_id, found.limits, found.decision, wait=wait)
+        return found.decision
 
     def recover_overflow(
-        self, conversation: Conversation, call: Call, tokens: int, refusal: Refusal, given: int | None
+        self, session: Session, call: Call, refusal: Refusal, sent: Sent | None, given: int | None
+    ) -> CompactionResult:
+        """Learns from a provider that refused a call as too long, and compacts for what its model takes.
+
+        ``given`` is the budget as the host named it; ``sent`` is the refused context's, else the newest known one.
+        """
+        conversation = self._sessions.writable_conversation(session)
+        if conversation is None:
+            return _NOTHING
+        self._learn_limit(conversation, call, refusal, sent, given)
+        fitting = replace(call, budget=self._budgets.capped(given, call.model))
+        return self._fit_after_overflow(conversation, fitting)
+
+    def _learn_limit(
+        self, conversation: Conversation, call: Call, refusal: Refusal, sent: Sent | None, given: int | None
     ) -> None:
-        """Learns from a provider that refused a call of ``tokens``, as we count, as too long."""
+        number = conversation.conversation_id
+        sent = sent or self._calibration.last_sent(number)
+        tokens = sent.tokens + sent.overhead if sent else conversation.context_tokens + call.overhead
         self._windows.refused(call.model, tokens, refusal, given)
         if refusal.prompt:
-            sent = self._calibration.last_sent(conversation.conversation_id)
-            images = sent.images if sent else 0
-            overhead = sent.overhead if sent else call.overhead
-            number = conversation.conversation_id
+            images, overhead = (sent.images, sent.overhead) if sent else (0, call.overhead)
             sample = Sample(number, tokens, refusal.prompt, overhead, images)
             self._calibration.observe(call.model, sample)
         self._events.emit(
@@ -173,14 +201,14 @@ class Compaction:
             ceiling=self._windows.ceiling(call.model),
         )
 
-    def fit_after_overflow(self, conversation: Conversation, call: Call) -> CompactionResult:
+    def _fit_after_overflow(self, conversation: Conversation, call: Call) -> CompactionResult:
         """Compacts at once if the context is larger than what the model takes."""
         tokens = conversation.context_tokens
         with self._store.read() as reader:
             limits = self._limits(reader, conversation, call)
         if tokens <= limits.soft:
             return CompactionResult(False, Reason.BELOW_THRESHOLD, 0, tokens, tokens)
-        result = self.compact(conversation, call, force=True)
+        result = self._compact(conversation, call, force=True)
         if not result.compacted:
             self._events.emit(
                 "compaction.overflow_persists",
@@ -191,11 +219,13 @@ class Compaction:
             )
         return result
 
-    def note_answer(
-        self, conversation: Conversation, model: str | None, sent: Sent | None, prompt_tokens: int
-    ) -> None:
-        """A call was answered; ``prompt_tokens`` is what the provider counted, ``sent`` what it was given."""
-        sent = sent or self._calibration.last_sent(conversation.conversation_id)
+    def note_usage(self, turn: Turn) -> None:
+        """Learns from what the provider counted for an answered turn's last model call."""
+        conversation = self._sessions.writable_conversation(turn.session) if turn.usage else None
+        if turn.usage is None or conversation is None:
+            return
+        model, prompt_tokens = turn.model, turn.usage.prompt_tokens
+        sent = turn.sent or self._calibration.last_sent(conversation.conversation_id)
         ours = self._prompt_tokens(conversation, sent) if sent else None
         if sent is None or ours is None or prompt_tokens <= 0:
             return
@@ -224,12 +254,31 @@ class Compaction:
         *,
         until_idle: bool,
         poll_seconds: float,
-        may_write: Callable[[str], bool],
         check: Callable[[Callable[[], bool]], int],
     ) -> WorkReport:
         """Works off debts and integrity jobs of all conversations in this thread until it is stopped."""
-        worker = Worker(self._store, self._compactor, self._clock, may_write, check)
+        worker = Worker(self._store, self._compactor, self._clock, self._may_write, check)
         return worker.run(stop, until_idle=until_idle, poll_seconds=poll_seconds)
+
+    def _find(self, session: Session, call: Call) -> Assessment | None:
+        """The assessment of a session's conversation; None when there is none to write to."""
+        with self._store.read() as reader:
+            conversation = self._sessions.writable(reader, session)
+            return self.assess(reader, conversation, call) if conversation else None
+
+    def _may_write(self, session_key: str) -> bool:
+        return self._sessions.access_of_key(session_key) is Access.FULL
+
+    def _none_due(self, session: Session, call: Call) -> CompactionDecision:
+        soft = self._compactor.limits(call, session.key).soft
+        return CompactionDecision(False, Reason.BELOW_THRESHOLD, 0, soft)
+
+    def _compact(self, conversation: Conversation, call: Call, *, force: bool) -> CompactionResult:
+        with self._store.read() as reader:
+            limits = self._limits(reader, conversation, call)
+        return self._compactor.compact(
+            conversation.conversation_id, limits, force=force, cancelled=lambda: self._background.closing
+        )
 
     def _limits(self, reader: Reader, conversation: Conversation, call: Call) -> Limits:
         """Instructions stand before the talk or in it and are never compacted, so they count as overhead.

@@ -3,17 +3,23 @@
 Two things are kept per model. A *limit* that a provider named in an error is believed: no context is assembled
 above it. When an error names none, the size of the refused call is all that is known: contexts stay below a
 *ceiling* under it, which rises again, half the way to the refused size at a time, as calls near it are answered.
+
+`Budgets` joins that with what the host gives and the settings allow: it owns how many tokens a call may have.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 from lcm_plugin.compaction.calibration import States
 from lcm_plugin.compaction.overflow import Refusal
-from lcm_plugin.config import DEFAULT_BUDGET
+from lcm_plugin.compaction.policy import Call
+from lcm_plugin.config import DEFAULT_BUDGET, LcmConfig
+from lcm_plugin.errors import InputError
+from lcm_plugin.events import EventBus
 
 _STEP = 0.8
 _FITTED = 0.97
@@ -101,6 +107,60 @@ class Windows:
         if name not in self._windows:
             self._windows[name] = _Window(**(self._states.load_guard(_key(model)) or {}))
         return self._windows[name]
+
+
+class Budgets:
+    """How many tokens a model call may have. Thread-safe."""
+
+    def __init__(self, config: LcmConfig, windows: Windows, events: EventBus) -> None:
+        self._config = config
+        self._windows = windows
+        self._events = events
+        self._assumed: set[str | None] = set()
+
+    def total(self, budget: int | None, model: str | None) -> int:
+        """What the host gives or the default, at most what the settings and the model's provider allow.
+
+        Raises `InputError` for a budget below 1.
+        """
+        if budget is not None and budget < 1:
+            raise InputError(f"a budget must be at least 1 token, not {budget}")
+        limit, total = self._windows.limit(model, budget), self._config.budget(budget)
+        return total if limit is None else min(total, limit)
+
+    def capped(self, budget: int | None, model: str | None) -> int:
+        """The same, at most the ceiling that refusals without a limit left."""
+        ceiling, total = self._windows.ceiling(model), self.total(budget, model)
+        return total if ceiling is None else min(total, ceiling)
+
+    def room(self, budget: int | None, overhead: int, model: str | None) -> int:
+        """How many tokens a context may have: the same less the host's overhead."""
+        return max(0, self.capped(budget, model) - overhead)
+
+    def call(self, budget: int | None, overhead: int, model: str | None, window: int | None) -> Call:
+        """The model call that a host asks a context for."""
+        return Call(self.capped(budget, model), overhead, model, window)
+
+    def source(self, call: Call) -> str:
+        """Who names how long a call may be: ``provider``, ``settings``, ``host`` or ``nobody``."""
+        if self._windows.limit(call.model, call.window) or self._windows.ceiling(call.model):
+            return "provider"
+        if self._config.max_assembly_token_budget:
+            return "settings"
+        return "host" if call.window else "nobody"
+
+    def note_assumed(self, model: str | None) -> None:
+        """The host names no window: warns once per model that the default is assumed, unless something else caps it."""
+        if (
+            model in self._assumed
+            or self._config.max_assembly_token_budget
+            or self._windows.limit(model, None)
+        ):
+            return
+        self._assumed.add(model)
+        self._events.emit(
+            "turn.window_assumed", level=logging.WARNING, model=model, window=self.total(None, model)
+        )
 
 
 def _lower(known: _Window, tokens: int, refusal: Refusal) -> None:

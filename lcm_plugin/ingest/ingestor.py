@@ -25,6 +25,8 @@ from lcm_plugin.ingest.rows import PreparedRow, RowMaker, append_rows
 from lcm_plugin.messages.blocks import Call, calls_of
 from lcm_plugin.messages.parts import rebuild
 from lcm_plugin.messages.tokens import TokenCounter
+from lcm_plugin.sessions.access import Access
+from lcm_plugin.sessions.conversations import SessionDirectory
 from lcm_plugin.sessions.kinds import open_conversation
 from lcm_plugin.sessions.withdrawal import Withdrawals
 from lcm_plugin.store.protocol import Store, Writer
@@ -45,6 +47,7 @@ class Ingestor:
     def __init__(
         self,
         store: Store,
+        sessions: SessionDirectory,
         counter: TokenCounter,
         payloads: PayloadStore,
         intake: Intake,
@@ -58,6 +61,7 @@ class Ingestor:
     ) -> None:
         """``files_stored`` is told of the files of every ingest, after they are committed."""
         self._store = store
+        self._sessions = sessions
         self._payloads = payloads
         self._events = events
         self._clock = clock
@@ -73,8 +77,18 @@ class Ingestor:
         """Stores what is new of ``messages``; all of it or, on any error but `OutcomeUnknown`, nothing.
 
         After that one, handing the same messages over again stores them once. A message that cannot be stored
-        as it is becomes a broken record, and the others are stored.
+        as it is becomes a broken record, and the others are stored. Of a session that may not be written to nothing is.
         """
+        access = self._sessions.access(session)
+        if access is not Access.FULL:
+            reason = f"the session is {access}"
+            self._events.emit("ingest.skipped", level=logging.DEBUG, session_key=session.key, reason=reason)
+            return IngestReport(0, len(messages), reason)
+        if not session.name:
+            raise InputError("a session needs a key or an id")
+        return self._ingest(self._sessions.keyed(session), messages, mode)
+
+    def _ingest(self, session: Session, messages: Sequence[Message], mode: IngestMode) -> IngestReport:
         if mode not in get_args(IngestMode):
             raise InputError(f"mode must be one of {', '.join(get_args(IngestMode))}, not {mode!r}")
         batch = self._intake.take(messages)
@@ -217,7 +231,7 @@ class Ingestor:
     ) -> dict[int, PreparedRow]:
         """Rows of some messages; one that cannot be taken apart becomes a broken record in the batch, too."""
         calls = {call.id: call for message in batch.messages for call in calls_of(message) if call.id}
-        lane, rows = session.key or session.id or "", {}
+        lane, rows = session.name, {}
         for index in indices:
             make = partial(self._make_row, batch, index, lane, now, calls)
             try:

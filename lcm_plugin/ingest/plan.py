@@ -103,7 +103,7 @@ class Planner:
     def plan(self, reader: Reader, session: Session, incoming: list[Incoming], mode: IngestMode) -> Plan:
         """What of the messages is new, and what a whole list takes back."""
         plan = self._compare(reader, session, incoming, mode)
-        seen = self._unsure.look(reader, _lane(session), incoming)
+        seen = self._unsure.look(reader, session.name, incoming)
         new = set(plan.new)
         if seen.stored:
             return replace(plan, new=sorted(new - seen.places), settled=len(seen.places))
@@ -114,11 +114,11 @@ class Planner:
 
     def unsure(self, session: Session, conversation: Conversation, incoming: Sequence[Incoming]) -> None:
         """The commit that was to append these messages was not answered."""
-        self._unsure.note(_lane(session), conversation, incoming)
+        self._unsure.note(session.name, conversation, incoming)
 
     def settled(self, session: Session, plan: Plan, conversation: Conversation | None = None) -> None:
         """A plan was carried out, in this conversation."""
-        self._unsure.settled(_lane(session))
+        self._unsure.settled(session.name)
         conversation = conversation or plan.conversation
         if conversation is not None:
             self._roots.note(conversation.conversation_id, session.id, plan.branch.root)
@@ -320,7 +320,3 @@ def _turn_of(
         return None
     turn = (conversation.next_seq if conversation else 1) + place
     return RunPosition(stored[-1].seq if place == 0 and stored else turn - 1, turn)
-
-
-def _lane(session: Session) -> str:
-    return session.key or session.id or ""

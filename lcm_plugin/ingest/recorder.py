@@ -13,28 +13,37 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from lcm_plugin import forks
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.errors import InputError, LcmError, StoreBusy
 from lcm_plugin.events import Event, log_failure, logger
+from lcm_plugin.ingest.arrivals import Arrivals
 from lcm_plugin.ingest.host_noise import StandingTexts
 from lcm_plugin.ingest.intake import Intake
 from lcm_plugin.ingest.redaction import Redactor
 from lcm_plugin.messages.convert import NoMessage, as_message, rough_size
 from lcm_plugin.store.side_file import side_path
-from lcm_plugin.store.waiting import WaitingFile, lane_of
-from lcm_plugin.types import LIST_MODES, IngestMode, IngestReport, Session
-
-if TYPE_CHECKING:
-    from lcm_plugin.engine import Engine
+from lcm_plugin.store.waiting import WaitingFile
+from lcm_plugin.types import LIST_MODES, IngestMode, IngestReport, Message, Session
 
 MOST_BYTES = 16 * 1024 * 1024
 _SESSIONS = 256
 _MESSAGES = 512
 _OTHER_BATCHES = 64
 _COMES_AGAIN = frozenset(LIST_MODES) - {"part"}
+
+
+class Storing(Protocol):
+    """The part of an engine that stores messages, and knows which of them have arrived."""
+
+    arrivals: Arrivals
+
+    def ingest(
+        self, session: Session, messages: Sequence[Message], mode: IngestMode = "append"
+    ) -> IngestReport:
+        """Stores what is new."""
 
 
 @dataclass(eq=False)
@@ -103,7 +112,11 @@ class Recorder(forks.FreshLocks):
             lane.lock, lane.waiting, lane.in_file = threading.RLock(), [], False
 
     def store(
-        self, opened: Callable[[], Engine | None], session: Session, messages: Iterable[Any], mode: IngestMode
+        self,
+        opened: Callable[[], Storing | None],
+        session: Session,
+        messages: Iterable[Any],
+        mode: IngestMode,
     ) -> IngestReport | None:
         """Stores what waits in a session's lane and then what is new; raises what stands in the way.
 
@@ -154,9 +167,9 @@ class Recorder(forks.FreshLocks):
             lane.waiting.append(batch)
         return batch
 
-    def _drain(self, engine: Engine, lane: _Lane, session: Session) -> IngestReport | None:
+    def _drain(self, engine: Storing, lane: _Lane, session: Session) -> IngestReport | None:
         if lane.in_file or self._left_by_others:
-            self._drain_file(engine, lane_of(session))
+            self._drain_file(engine, session.name)
             lane.in_file = False
         report = None
         while lane.waiting:
@@ -165,7 +178,7 @@ class Recorder(forks.FreshLocks):
             del lane.waiting[0]
         return report
 
-    def _drain_file(self, engine: Engine, lane: str, limit: int | None = None) -> int:
+    def _drain_file(self, engine: Storing, lane: str, limit: int | None = None) -> int:
         """Stores what a lane has in the file, oldest first; how many batches that were."""
         stored, file = 0, self._opened_file()[0]
         while (limit is None or stored < limit) and (batch := file.oldest(lane)) is not None:
@@ -186,7 +199,7 @@ class Recorder(forks.FreshLocks):
             stored += 1
         return stored
 
-    def _drain_others(self, engine: Engine) -> None:
+    def _drain_others(self, engine: Storing) -> None:
         """Stores what an earlier process left behind, a part at each call."""
         try:
             left = _OTHER_BATCHES
@@ -228,7 +241,7 @@ class Recorder(forks.FreshLocks):
 
     def _in_file(self, lane: _Lane, session: Session) -> int:
         try:
-            return self._opened_file()[0].count(lane_of(session)) if lane.in_file else 0
+            return self._opened_file()[0].count(session.name) if lane.in_file else 0
         except (LcmError, OSError):
             return 0
 
@@ -254,7 +267,7 @@ class Recorder(forks.FreshLocks):
         self._tell(Event(name, level, None, session.key, {"messages": messages}))
 
     def _lane(self, session: Session) -> _Lane:
-        return self._lane_named(lane_of(session))
+        return self._lane_named(session.name)
 
     def _lane_named(self, name: str) -> _Lane:
         with self._lock:
@@ -271,7 +284,7 @@ class Recorder(forks.FreshLocks):
             return lane
 
 
-def _ingest(engine: Engine, session: Session, mode: IngestMode, messages: Sequence[Any]) -> IngestReport:
+def _ingest(engine: Storing, session: Session, mode: IngestMode, messages: Sequence[Any]) -> IngestReport:
     """Stores a batch; what is no message at all goes in as a broken record."""
     try:
         return engine.ingest(session, messages, mode)

@@ -14,7 +14,6 @@ from lcm_plugin.errors import ConfigError, LcmError, StoreError
 from lcm_plugin.events import log_failure, logger
 from lcm_plugin.store.failures import FailureFile, HookFailure
 from lcm_plugin.store.side_file import side_path
-from lcm_plugin.store.waiting import lane_of
 from lcm_plugin.types import Session
 
 TOLD_AFTER = 3
@@ -43,7 +42,7 @@ class HookHealth(forks.FreshLocks):
 
     def failed(self, hook: str, session: Session, error: BaseException | str) -> HookFailure:
         """Counts a failure and returns it with the number of those in a row."""
-        lane, text, now = lane_of(session), cause(error), self._clock()
+        lane, text, now = session.name, cause(error), self._clock()
         with self._lock:
             known = self._failing.get((lane, hook))
             try:
@@ -61,7 +60,7 @@ class HookHealth(forks.FreshLocks):
 
     def works(self, hook: str, session: Session) -> None:
         """Notes that a hook did its work."""
-        key = (lane_of(session), hook)
+        key = (session.name, hook)
         with self._lock:
             self._look()
             failure = self._failing.get(key)
@@ -83,12 +82,12 @@ class HookHealth(forks.FreshLocks):
         with self._lock:
             self._look()
             found = sorted(self._failing.values(), key=lambda one: one.at, reverse=True)
-        return found if session is None else [one for one in found if one.lane in ("", lane_of(session))]
+        return found if session is None else [one for one in found if one.lane in ("", session.name)]
 
     def take_news(self, session: Session) -> str:
         """What a person in this session is to be told now, once; else the empty text."""
         with self._lock:
-            failure = self._owed.pop(lane_of(session), None) or self._owed.pop("", None)
+            failure = self._owed.pop(session.name, None) or self._owed.pop("", None)
         return news(failure) if failure else ""
 
     def _opened(self) -> FailureFile:

@@ -8,22 +8,20 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
+from lcm_plugin import forks
 from lcm_plugin.events import Event
 
 _KEPT = 512
 
 
-class Troubles:
+class Troubles(forks.FreshLocks):
     """Listens to events. What belongs to one session is told to that session only. Thread-safe."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
         self._lock = threading.Lock()
         self._newest: OrderedDict[str | int | None, dict[str, Any]] = OrderedDict()
-
-    def after_fork(self) -> None:
-        """In a new process: another thread may have held the lock."""
-        self._lock = threading.Lock()
+        forks.join(self)
 
     def note(self, event: Event) -> None:
         """Remembers an event of level warning or above."""

@@ -64,7 +64,7 @@ class Sampler:
         with self._lock:
             fresh = frozenset(self._new.pop(conversation_id, ()))
             count = self._runs[conversation_id] = self._runs.get(conversation_id, -1) + 1
-        self._background.make_way()
+        self._background.yield_to_foreground()
         end = time.monotonic() + SECONDS
 
         def stop() -> bool:

@@ -87,7 +87,7 @@ class Delegations:
     @contextmanager
     def only_one(self, session: Session) -> Iterator[None]:
         """Holds the session's place. Raises `DelegateBusy` when it is taken."""
-        name = session.key or session.id or ""
+        name = session.name
         with self._lock:
             if name in self._running:
                 raise DelegateBusy("another lcm_expand_query of this session is running; wait for its answer")

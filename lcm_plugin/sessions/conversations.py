@@ -16,12 +16,12 @@ class SessionDirectory:
         self._store = store
         self._gate = gate
 
-    def access(self, session: Session) -> Access:
+    def access(self, session: Session, reader: Reader | None = None) -> Access:
         """Whether a session may be read and written, only read, or neither."""
-        if session.key or not self._gate.needs_lookup:
-            return self._gate.access(session)
-        with self._store.read() as reader:
+        if reader is not None or session.key or not self._gate.needs_lookup:
             return self._gate.access(session, reader)
+        with self._store.read() as opened:
+            return self._gate.access(session, opened)
 
     def keyed(self, session: Session) -> Session:
         """The session with a key: for a bare id the key it was seen under, else the id."""
@@ -30,9 +30,25 @@ class SessionDirectory:
         with self._store.read() as reader:
             return Session(self._gate.key_of(session, reader), session.id)
 
+    def writable_session(self, session: Session) -> Session | None:
+        """The session with a key if it may be written to, else None."""
+        return self.keyed(session) if self.access(session) is Access.FULL else None
+
+    def access_of_key(self, session_key: str) -> Access:
+        """The access of a known key."""
+        return self._gate.access_of_key(session_key)
+
+    def key_of(self, session: Session, reader: Reader) -> str:
+        """The session's key, or the one that its id was seen under, else the id."""
+        return self._gate.key_of(session, reader)
+
+    def lineage(self, reader: Reader, session: Session) -> list[Conversation]:
+        """All conversations under the session's key, archived ones included."""
+        return list(reader.lane(self._gate.key_of(session, reader)))
+
     def conversation(self, reader: Reader, session: Session) -> Conversation | None:
         """The session's active conversation; None for an unbound or ignored session."""
-        if not session.key and not session.id:
+        if not session.name:
             return None
         if self._gate.access(session, reader) is Access.NONE:
             return None

@@ -11,7 +11,8 @@ from typing import Any
 
 from lcm_plugin.errors import InputError
 from lcm_plugin.events import EventBus
-from lcm_plugin.sessions.kinds import find_conversation, open_conversation
+from lcm_plugin.sessions.conversations import SessionDirectory
+from lcm_plugin.sessions.kinds import open_conversation
 from lcm_plugin.store.protocol import Reader, Store, Writer
 from lcm_plugin.store.records import ArchiveCause, Conversation
 from lcm_plugin.store.retry import retry_lost
@@ -46,34 +47,41 @@ class Pruned:
 class Lifecycle:
     """Changes of a session's conversation as a whole."""
 
-    def __init__(self, store: Store, events: EventBus, clock: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        sessions: SessionDirectory,
+        events: EventBus,
+        clock: Callable[[], int],
+        retain_depth: int,
+    ) -> None:
         self._store = store
+        self._sessions = sessions
+        self._retain_depth = retain_depth
         self._events = events
         self._clock = clock
 
-    def preview(self, session: Session, retain_depth: int) -> Pruned:
+    def preview(self, session: Session, retain_depth: int | None = None) -> Pruned:
         """What `prune` would do."""
-        _check_depth(retain_depth)
+        depth = self._depth(retain_depth)
         with self._store.read() as reader:
-            conversation = find_conversation(reader, session)
-            if conversation is None:
-                return Pruned(retain_depth)
-            return _split(reader, conversation, retain_depth)
+            conversation = self._sessions.writable(reader, session)
+            return _split(reader, conversation, depth) if conversation else Pruned(depth)
 
-    def prune(self, session: Session, retain_depth: int) -> Pruned:
+    def prune(self, session: Session, retain_depth: int | None = None) -> Pruned:
         """Takes items out of the context by depth: -1 nothing, 0 raw messages, d also what is below depth d.
 
-        Its cost in this process does not depend on how much there is to take out.
+        Without a depth the settings' one holds. Its cost in this process does not depend on how much there is to
+        take out.
         """
-        _check_depth(retain_depth)
-        now = self._clock()
-        pruned, conversation = retry_lost(lambda: self._prune(session, retain_depth, now))
+        depth, now = self._depth(retain_depth), self._clock()
+        pruned, conversation = retry_lost(lambda: self._prune(session, depth, now))
         if conversation is None:
             return pruned
         self._tell(
             "session.pruned",
             conversation,
-            retain_depth=retain_depth,
+            retain_depth=depth,
             kept_tokens=pruned.kept_tokens,
             dropped_tokens=pruned.dropped_tokens,
         )
@@ -105,7 +113,7 @@ class Lifecycle:
 
     def _prune(self, session: Session, retain_depth: int, now: int) -> tuple[Pruned, Conversation | None]:
         with self._store.write() as writer:
-            conversation = find_conversation(writer, session)
+            conversation = self._sessions.writable(writer, session)
             if conversation is None:
                 return Pruned(retain_depth), None
             pruned = _split(writer, conversation, retain_depth)
@@ -114,7 +122,7 @@ class Lifecycle:
 
     def _undo(self, session: Session) -> tuple[int, Conversation | None]:
         with self._store.write() as writer:
-            conversation = find_conversation(writer, session)
+            conversation = self._sessions.writable(writer, session)
             if conversation is None:
                 return 0, None
             return writer.restore_snapshot(conversation.conversation_id, self._clock()), conversation
@@ -127,7 +135,7 @@ class Lifecycle:
             with self._store.write() as writer:
                 if tried and _is_archived(writer, tried[-1]):
                     return tried[-1]
-                conversation = find_conversation(writer, session)
+                conversation = self._sessions.writable(writer, session)
                 if conversation is None or (reopen and conversation.message_count == 0):
                     return None
                 tried.append(conversation)
@@ -138,6 +146,13 @@ class Lifecycle:
             return conversation
 
         return retry_lost(archive, idempotent=True)
+
+    def _depth(self, given: int | None) -> int:
+        """The retain depth that holds. Raises `InputError` for one that is none."""
+        depth = self._retain_depth if given is None else given
+        if isinstance(depth, bool) or not isinstance(depth, int) or depth < -1:
+            raise InputError(f"the retain depth must be a whole number, -1 (keep all) or more, not {depth!r}")
+        return depth
 
     def _tell(self, event: str, conversation: Conversation, **fields: Any) -> None:
         self._events.emit(
@@ -152,13 +167,6 @@ class Lifecycle:
 def _is_archived(writer: Writer, conversation: Conversation) -> bool:
     now = writer.conversation(conversation.conversation_id)
     return now is not None and not now.active
-
-
-def _check_depth(retain_depth: int) -> None:
-    if isinstance(retain_depth, bool) or not isinstance(retain_depth, int) or retain_depth < -1:
-        raise InputError(
-            f"the retain depth must be a whole number, -1 (keep all) or more, not {retain_depth!r}"
-        )
 
 
 def _split(reader: Reader, conversation: Conversation, retain_depth: int) -> Pruned:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 
+from lcm_plugin import forks
 from lcm_plugin.types import Session
 
 _KEPT = 8
 
 
-class SessionNotices:
+class SessionNotices(forks.FreshLocks):
     """Keeps the newest few sentences and who was told how many of them. Thread-safe."""
 
     def __init__(self) -> None:
@@ -17,6 +18,7 @@ class SessionNotices:
         self._added = 0
         self._newest: list[str] = []
         self._told: dict[str, int] = {}
+        forks.join(self)
 
     def add(self, text: str) -> None:
         """Tells every session, also one that begins later."""
@@ -29,7 +31,7 @@ class SessionNotices:
         if not self._added:
             return ()
         with self._lock:
-            key = session.key or session.id or ""
+            key = session.name
             new = min(self._added - self._told.get(key, 0), len(self._newest))
             self._told[key] = self._added
             return tuple(self._newest[len(self._newest) - new :])

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from lcm_plugin.errors import InputError
 from lcm_plugin.sessions.conversations import SessionDirectory
 from lcm_plugin.sessions.withdrawal import Withdrawals
-from lcm_plugin.store.protocol import Store, Writer
+from lcm_plugin.store.protocol import Store, Writer, iterate_messages
 from lcm_plugin.store.records import MessageHead, StoredMessage
 from lcm_plugin.types import Message, Session
 
@@ -53,6 +53,13 @@ class Record:
             )
             stored = reader.messages_by_id([head.message_id for head in heads])
         return [stored[head.message_id] for head in heads]
+
+    def messages(self, session: Session) -> list[Message]:
+        """All messages of the active conversation, in order, as they came in."""
+        with self._store.read() as reader:
+            conversation = self._directory.conversation(reader, session)
+            rows = iterate_messages(reader, conversation.conversation_id) if conversation else ()
+            return [self._rebuild(row) for row in rows]
 
     def whole(self, stored: StoredMessage) -> Message:
         """The message as it came in."""

@@ -70,7 +70,7 @@ class WaitingFile(SideFile):
                 )
             connection.execute(
                 "INSERT INTO waiting (lane, session_key, session_id, mode, count, messages) VALUES (?, ?, ?, ?, ?, ?)",
-                (lane_of(session), session.key, session.id, mode, len(messages), text),
+                (session.name, session.key, session.id, mode, len(messages), text),
             )
 
     def lanes(self) -> list[str]:
@@ -157,8 +157,3 @@ class WaitingFile(SideFile):
         """It is stored."""
         with self._transaction() as connection:
             connection.execute("DELETE FROM waiting WHERE id = ?", (batch.id,))
-
-
-def lane_of(session: Session) -> str:
-    """What batches of one lane of talk have in common."""
-    return session.key or session.id or ""

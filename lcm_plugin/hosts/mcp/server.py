@@ -22,11 +22,11 @@ from mcp_types import (
     ToolAnnotations,
 )
 
-from lcm_plugin import __version__
 from lcm_plugin.errors import LcmError
 from lcm_plugin.events import log_failure
 from lcm_plugin.hosts.mcp.history import History
 from lcm_plugin.hosts.mcp.tools import INSTRUCTIONS, Offered
+from lcm_plugin.version import VERSION
 
 logger = logging.getLogger("lcm_plugin.mcp")
 
@@ -61,7 +61,7 @@ def make_server(history: History) -> Server[dict[str, Any]]:
 
     return Server(
         "lcm",
-        version=__version__,
+        version=VERSION,
         title="Lossless conversation history",
         instructions=INSTRUCTIONS,
         on_list_tools=list_tools,

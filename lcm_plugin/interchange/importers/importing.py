@@ -111,7 +111,7 @@ def load(
     default_at = source.path.stat().st_mtime_ns // 1_000_000
     for conversation, records in _conversations(source.records(), report):
         name, one = conversation.name, report.begin(conversation, keys)
-        access = engine.gate.access_of_key(one.key)
+        access = engine.sessions.access_of_key(one.key)
         if access is not Access.FULL:
             one.note(f"{one.key} is {access}: nothing of it is stored")
             continue

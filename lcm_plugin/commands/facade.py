@@ -1,0 +1,59 @@
+"""What commands need of an engine, so that they stand below it and not beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from lcm_plugin.compaction.calibration import Calibration
+from lcm_plugin.compaction.service import Compaction
+from lcm_plugin.compaction.windows import Budgets
+from lcm_plugin.config import LcmConfig
+from lcm_plugin.maintenance.doctor import Doctor
+from lcm_plugin.maintenance.hook_health import HookHealth
+from lcm_plugin.maintenance.jobs import IntegrityJobs
+from lcm_plugin.maintenance.prune import Retention
+from lcm_plugin.maintenance.recent_warnings import Troubles
+from lcm_plugin.maintenance.recount import Recount
+from lcm_plugin.sessions.access import Access
+from lcm_plugin.sessions.conversations import SessionDirectory
+from lcm_plugin.sessions.lifecycle import Pruned
+from lcm_plugin.sessions.notices import SessionNotices
+from lcm_plugin.store.protocol import Store
+from lcm_plugin.store.records import Conversation
+from lcm_plugin.summarize.summarizer import Summarizer
+from lcm_plugin.types import CompactionResult, CompactionUndo, IntegrityReport, Session
+
+
+class EngineFacade(Protocol):
+    """The engine as commands see it; `engine.Engine` documents the methods."""
+
+    config: LcmConfig
+    store: Store
+    clock: Callable[[], int]
+    selected_by_host: bool | None
+    budgets: Budgets
+    calibration: Calibration
+    compaction: Compaction
+    doctor: Doctor
+    hook_health: HookHealth
+    integrity_jobs: IntegrityJobs
+    recount: Recount
+    retention: Retention
+    session_notices: SessionNotices
+    sessions: SessionDirectory
+    summarizer: Summarizer
+    troubles: Troubles
+
+    def access(self, session: Session) -> Access: ...
+    def call_tool(self, session: Session, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]: ...
+    def compact(
+        self, session: Session, force: bool = False, budget: int | None = None
+    ) -> CompactionResult: ...
+    def undo_compaction(self, session: Session) -> CompactionUndo: ...
+    def new_session(self, session: Session, retain_depth: int | None = None) -> Pruned: ...
+    def preview_new(self, session: Session, retain_depth: int | None = None) -> Pruned: ...
+    def undo_new(self, session: Session) -> int: ...
+    def reset_session(self, session: Session) -> Conversation | None: ...
+    def check(self, session: Session | None = None) -> IntegrityReport: ...
+    def backup(self, target: str | None = None) -> str: ...

@@ -1,0 +1,52 @@
+"""Work that waits until no turn needs the machine: indexing for search, counting again, checks that were asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lcm_plugin.compaction.background import Background
+from lcm_plugin.maintenance.jobs import IntegrityJobs
+from lcm_plugin.maintenance.recount import Recount
+
+CHECK_SECONDS = 60.0
+"""The longest integrity check inside a host; the pauses for hooks count. What it found until then is its result."""
+
+
+class IdleWork:
+    """Runs on background threads, and pauses while a hook is running.
+
+    ``catch_up`` indexes what is pending until what it is given says stop.
+    """
+
+    def __init__(
+        self,
+        background: Background,
+        catch_up: Callable[[Callable[[], bool]], None],
+        recount: Recount,
+        jobs: IntegrityJobs,
+    ) -> None:
+        self._background = background
+        self._catch_up = catch_up
+        self._recount = recount
+        self._jobs = jobs
+
+    def start(self) -> None:
+        """Starts what is pending, unless it is running already."""
+        self._background.submit("search-index", self._run)
+
+    def finish(self, stop: Callable[[], bool]) -> None:
+        """Does in this thread what is not bounded in time: the index and the counts."""
+        self._catch_up(stop)
+        self._recount.run(stop)
+
+    def _run(self) -> None:
+        self.finish(self._should_stop)
+        if not self._background.closing and self._jobs.is_due():
+            self._background.submit("integrity-jobs", self._check_one)
+
+    def _check_one(self) -> None:
+        self._jobs.work_off(self._should_stop, most=1, seconds=CHECK_SECONDS)
+
+    def _should_stop(self) -> bool:
+        self._background.yield_to_foreground()
+        return self._background.closing
