@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 from pathlib import Path
 from types import ModuleType
+
+import effort
 
 FOLDER = Path(__file__).resolve().parents[1] / "benchmarks"
 
 
 def play(host: str, folder: Path, examples: int = 8) -> None:
     """Plays some talks with odd messages, other ones at each run but in CI; fails naming the example."""
-    seed = 1 if os.environ.get("CI") else int.from_bytes(os.urandom(3))
+    seed = effort.seed()
     counts = _loaded("fuzz_hosts").run(host, examples, seed, folder)
     assert counts["examples"] == examples
     assert counts["odd"] > 0

@@ -10,6 +10,7 @@ from typing import Any
 import pluggy
 import pytest
 from databases import FreshDatabase, Held, RawDatabase, open_raw
+from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from messages import assistant, user
@@ -25,7 +26,7 @@ KEY = Session("agent:main:main", "run-1")
 BUSY_MS = 30
 # One wait for the lock and what the call does besides, on a machine that does much else.
 BOUND_S = 3.0
-EXAMPLES = {"sqlite": 5, "postgres": 5}
+EXAMPLES = {"sqlite": examples(5, 3), "postgres": examples(5, 2)}
 held = st.sampled_from([None, None, "rows", "writes", "everything"])
 
 

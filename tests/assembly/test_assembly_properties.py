@@ -5,6 +5,7 @@ import json
 
 import pytest
 from assembly.histories import Cut, check_context, compact, cuts, histories, is_prefix, said_by, users
+from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -13,7 +14,7 @@ from lcm_plugin import Engine, Session
 pytestmark = pytest.mark.both_stores
 
 budgets = st.one_of(st.integers(1, 400), st.integers(400, 6_000), st.just(1_000_000))
-EXAMPLES = {"sqlite": 40, "postgres": 8}
+EXAMPLES = {"sqlite": examples(40, 10), "postgres": examples(8, 3)}
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from assembly.histories import Cut, compact, cuts
+from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from messages import assistant, call, result, user
@@ -183,7 +184,7 @@ steps = st.one_of(
     st.tuples(st.just("new"), st.integers(-1, 2)),
     st.tuples(st.just("restart"), st.none()),
 )
-EXAMPLES = {"sqlite": 40, "postgres": 6}
+EXAMPLES = {"sqlite": examples(40, 10), "postgres": examples(6, 3)}
 
 
 def test_no_instruction_is_ever_missing(engine: Engine, store_kind: str) -> None:

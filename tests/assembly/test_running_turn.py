@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from assembly.histories import is_prefix
+from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from messages import assistant, call, result, user
@@ -168,7 +169,7 @@ def turns(draw: Any) -> list[Message]:
     return talk[:-1]
 
 
-EXAMPLES = {"sqlite": 60, "postgres": 8}
+EXAMPLES = {"sqlite": examples(60, 12), "postgres": examples(8, 3)}
 
 
 def test_the_newest_group_is_whole_and_the_room_is_used(engine: Engine, store_kind: str) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from messages import assistant, user
@@ -127,7 +128,7 @@ counts = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(counts)
 def test_no_count_whatever_leaves_the_bounds(rows: list[tuple[int, int, int, int, int]]) -> None:
     samples = [Sample(*row) for row in rows]
@@ -144,7 +145,7 @@ def test_no_count_whatever_leaves_the_bounds(rows: list[tuple[int, int, int, int
         assert max(slopes) >= known.factor
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(
     st.lists(st.integers(50, 5_000), min_size=3, max_size=40),
     st.lists(st.integers(0, 8_000), min_size=40, max_size=40),
@@ -166,7 +167,7 @@ def test_honest_counts_change_nothing(steps: list[int], overheads: list[int], da
         assert known.factor == 1.0 or len({sample.ours for sample in samples}) < 6
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(
     st.floats(0.6, 2.5),
     st.integers(0, 20_000),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -56,7 +57,7 @@ def test_summaries_written_because_a_model_failed_wait_except_in_an_emergency() 
     assert chosen(Frontier(items([0, 0], fallbacks=[1]), set()), emergency) == (1, [10, 20])
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(80))
 @given(
     st.lists(st.integers(0, 2), max_size=40).map(lambda row: sorted(row, reverse=True)),
     st.integers(2, 4),

@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from typing import Any
 
 import pytest
 from clock import Clock
 from databases import FreshDatabase
-from hypothesis import settings
+from effort import examples
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import initialize, invariant, precondition, rule
 from invariants import broken_invariants
+from machines import StoreMachine, play
 from messages import assistant, call, result, user
 from small_talk import Model, text_of
 
-from lcm_plugin import Engine, LcmConfig, Session
+from lcm_plugin import Engine, Session
 from lcm_plugin.compaction.leases import LEASE_MS
 from lcm_plugin.messages.validate import validate
 from lcm_plugin.types import CompletionRequest
 
 pytestmark = pytest.mark.both_stores
 
-EXAMPLES = {"sqlite": 20, "postgres": 10}
+EXAMPLES = {"sqlite": examples(20, 10), "postgres": examples(10, 4)}
 SETTINGS: dict[str, Any] = {
     "fresh_tail_count": 4,
     "leaf_chunk_tokens": 300,
@@ -58,26 +51,22 @@ class Meddler(Model):
         return super().answer(request, number)
 
 
-class Interleavings(RuleBasedStateMachine):
+class Interleavings(StoreMachine):
     """Two engines on one database, as two processes have them, and a model of what must come back."""
-
-    def __init__(self, fresh_database: FreshDatabase) -> None:
-        super().__init__()
-        self.closing = ExitStack()
-        self.database = self.closing.enter_context(fresh_database())
 
     @initialize(depth=st.sampled_from([0, 1, -1]))
     def start(self, depth: int) -> None:
         self.clock, self.model = Clock(), Meddler()
-        self.config = LcmConfig(database=self.database, incremental_max_depth=depth, **SETTINGS)
-        self.engines = [self._open(), self._open()]
+        self.depth = depth
+        self._open()
+        self._open()
         self.session = Session("agent:inter:main")
         self.expected: list[dict[str, Any]] = []
         self.number = 0
         self.open_call = ""
 
     def _open(self) -> Engine:
-        return Engine.open(self.config, self.model, clock=self.clock)
+        return self.open(self.model, self.clock, incremental_max_depth=self.depth, **SETTINGS)
 
     def _add(self, engine: Engine, *added: dict[str, Any]) -> None:
         engine.ingest(self.session, list(added))
@@ -153,8 +142,8 @@ class Interleavings(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 1))
     def restart(self, which: int) -> None:
-        self.engines[which].close()
-        self.engines[which] = self._open()
+        self.engines.pop(which).close()
+        self._open()
 
     @rule(seconds=st.integers(1, 4_000))
     def time_passes(self, seconds: int) -> None:
@@ -162,7 +151,7 @@ class Interleavings(RuleBasedStateMachine):
 
     @invariant()
     def everything_holds(self) -> None:
-        if not hasattr(self, "engines"):
+        if not self.engines:
             return
         assert broken_invariants(self.database) == []
         assert self.engines[1].messages(self.session) == self.expected
@@ -170,14 +159,6 @@ class Interleavings(RuleBasedStateMachine):
         assert context.tokens <= 3_000 or context.over_budget
         assert validate(context.messages) == []
 
-    def teardown(self) -> None:
-        for engine in getattr(self, "engines", ()):
-            engine.close()
-        self.closing.close()
-
 
 def test_any_order_keeps_everything(fresh_database: FreshDatabase, store_kind: str) -> None:
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
-        lambda: Interleavings(fresh_database),
-        settings=settings(deadline=None, max_examples=EXAMPLES[store_kind], stateful_step_count=18),
-    )
+    play(Interleavings, fresh_database, examples=EXAMPLES[store_kind], steps=18)

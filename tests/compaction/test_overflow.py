@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 from clock import Clock
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from messages import user
@@ -318,7 +319,7 @@ def test_a_named_limit_ends_when_the_host_or_the_provider_knows_better() -> None
     assert windows.limit("m", 16_000) is None, "it is tried again after a week"
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(st.integers(2_000, 200_000), st.integers(2, 20))
 def test_without_a_named_limit_the_ceiling_closes_in_on_the_true_one(true: int, times: int) -> None:
     windows, tokens, refused = Windows(States(), Clock()), true * times, 0

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -124,7 +125,7 @@ def test_the_most_specific_override_wins() -> None:
     assert limits_for(config, Call(100_000), session_key="cron:x").soft == 75_000
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(
     st.integers(1, 2_000_000),
     st.integers(0, 2_000_000),

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import pytest
 from databases import FreshDatabase
+from effort import examples
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from messages import assistant, user
@@ -29,7 +30,7 @@ def limits(policy: Policy, window: int, overhead: int = 0, factor: float = 1.0, 
     return limits_for(LcmConfig(context_policy=policy, **values), Call(window, overhead), factor=factor)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(
     st.sampled_from(POLICIES),
     windows,
@@ -70,7 +71,7 @@ def test_the_shown_defaults_of_plain_settings_may_be_written_down_too(policy: Po
     assert limits(policy, 128_000, **plain) == limits(policy, 128_000)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(
     st.sampled_from(POLICIES), st.integers(4_000, 2_000_000), st.integers(4_000, 2_000_000), st.floats(0, 0.3)
 )

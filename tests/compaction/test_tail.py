@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from messages import assistant, call, calls, result, user
@@ -132,7 +133,7 @@ def test_talk_without_a_user_is_bounded_by_count_alone() -> None:
 _ROW = st.sampled_from(["user", "assistant", "call", "answer", "old answer"])
 
 
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=examples(120))
 @given(st.lists(_ROW, min_size=1, max_size=40), st.integers(1, 12), st.integers(0, 200), st.booleans())
 def test_a_tail_never_begins_inside_a_group(kinds: list[str], count: int, room: int, yields: bool) -> None:
     rows: list[tuple[str, int, tuple[str, ...], tuple[str, ...]]] = []

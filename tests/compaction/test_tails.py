@@ -6,6 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from messages import assistant, call, result, user
@@ -58,7 +59,7 @@ def test_a_new_message_a_compaction_and_a_new_session_are_noticed(engine: Engine
 SPEECH = st.sampled_from(("user", "assistant", "call", "hide", "show", "compact", "new", "elsewhere"))
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(
     acts=st.lists(st.tuples(SPEECH, st.integers(1, 90)), min_size=1, max_size=60),
     count=st.integers(1, 8),

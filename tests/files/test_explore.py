@@ -9,6 +9,7 @@ import time
 import tracemalloc
 
 import pytest
+from effort import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -43,7 +44,7 @@ _SNIPPETS = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     data=st.binary(max_size=600)
     | st.lists(_SNIPPETS, max_size=40).map(lambda parts: "".join(parts).encode()),
@@ -68,7 +69,7 @@ _MAGIC = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(magic=_MAGIC, rest=st.binary(max_size=3) | st.binary(max_size=700))
 def test_a_crafted_header_raises_nothing(magic: bytes, rest: bytes) -> None:
     explored = explore(magic + rest)

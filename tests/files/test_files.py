@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -44,7 +45,7 @@ def test_equal_bytes_are_stored_once_whatever_their_suffix(folder: FileFolder) -
     assert list(folder.uris()) == [first.uri]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(data=st.binary(max_size=3_000), suffix=st.text(max_size=6))
 def test_any_bytes_with_any_suffix_come_back(
     tmp_path_factory: pytest.TempPathFactory, data: bytes, suffix: str

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -232,7 +233,7 @@ _PIECE = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(pieces=st.lists(_PIECE, max_size=6), threshold=st.sampled_from([50, 1_000, 100_000]))
 def test_slices_never_overlap_and_restore_exactly(pieces: list[str], threshold: int) -> None:
     text = "".join(pieces)
@@ -250,7 +251,7 @@ def test_slices_never_overlap_and_restore_exactly(pieces: list[str], threshold: 
             end = payload.end
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(text=st.text(alphabet=st.characters()))
 def test_any_text_survives_as_bytes(text: str) -> None:
     assert decode(encode(text), "utf-8") == text

@@ -9,33 +9,26 @@ the host kept something unmistakable, so every turn holds one text that is said 
 from __future__ import annotations
 
 import logging
-from contextlib import ExitStack
-from itertools import count, takewhile
+from itertools import takewhile
 from typing import Any
 
 import pytest
 from databases import FreshDatabase
+from effort import examples
 from fakes.validity import problems_of
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import Phase
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import initialize, invariant, precondition, rule
+from machines import StoreMachine, play
 from messages import assistant, calls, result, user
 
-from lcm_plugin import Engine, LcmConfig, Session
+from lcm_plugin import Session
 from lcm_plugin.errors import InputError
 from lcm_plugin.types import Message
 
 pytestmark = pytest.mark.both_stores
 
-EXAMPLES = {"sqlite": 300, "postgres": 10}
-LEAST_STEPS = {"sqlite": 10_000, "postgres": 200}
+EXAMPLES = {"sqlite": examples(300, 20), "postgres": examples(10, 4)}
 PLAIN, WITH_IDS = Session("agent:main:plain", "run-1"), Session("agent:main:ids", "run-2")
 SMALL_TALK = st.sampled_from(["ok", "yes", "go on", "é漢 \x00", "a\ud83d", '{"status": "ok"}'])
 TASKS = "\n\n[Your active task list:\n- step {number}]"
@@ -49,17 +42,11 @@ def _no_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)
 
 
-class IngestMachine(RuleBasedStateMachine):
+class IngestMachine(StoreMachine):
     """Engines over one database, the rows they must hold, and the list that the host keeps."""
 
-    steps = 0
-
     def __init__(self, fresh_database: FreshDatabase) -> None:
-        super().__init__()
-        self.closing = ExitStack()
-        self.database = self.closing.enter_context(fresh_database())
-        self.engines: list[Engine] = []
-        self.numbers = count()
+        super().__init__(fresh_database)
         self.rows: list[Message] = []
         self.with_ids: list[Message] = []
         self.host: list[Message] = []
@@ -68,24 +55,13 @@ class IngestMachine(RuleBasedStateMachine):
 
     @initialize()
     def open_engine(self) -> None:
-        config = LcmConfig(
-            database=self.database,
+        self.open(
             large_file_token_threshold=1_000,
             fresh_tail_count=4,
             leaf_chunk_tokens=300,
             leaf_target_tokens=60,
             leaf_min_fanout=2,
         )
-        self.engines.append(Engine.open(config))
-
-    @property
-    def engine(self) -> Engine:
-        return self.engines[-1]
-
-    def teardown(self) -> None:
-        for engine in self.engines:
-            engine.close()
-        self.closing.close()
 
     # -- what happens
 
@@ -212,7 +188,7 @@ class IngestMachine(RuleBasedStateMachine):
     @invariant()
     def the_rows_are_the_models(self) -> None:
         if self.engines:
-            IngestMachine.steps += 1
+            self.count_step()
             assert self.engine.messages(PLAIN) == self.rows
             assert self.engine.messages(WITH_IDS) == self.with_ids[: self.stored_ids]
 
@@ -261,16 +237,12 @@ def unmistakable(message: Message) -> bool:
 
 
 def test_the_rows_stay_right_for_thousands_of_steps(fresh_database: FreshDatabase, store_kind: str) -> None:
-    IngestMachine.steps = 0
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
-        lambda: IngestMachine(fresh_database),
-        settings=settings(
-            max_examples=EXAMPLES[store_kind],
-            stateful_step_count=50,
-            deadline=None,
-            derandomize=True,
-            phases=[Phase.generate],
-            suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-        ),
+    play(
+        IngestMachine,
+        fresh_database,
+        examples=EXAMPLES[store_kind],
+        steps=50,
+        least_steps=20,
+        derandomize=True,
+        phases=[Phase.generate],
     )
-    assert IngestMachine.steps >= LEAST_STEPS[store_kind]

@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -196,7 +197,7 @@ _JSON: Any = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(content=_JSON)
 def test_no_match_survives_and_nothing_else_changes(content: Any) -> None:
     redacted = Redactor([KEY]).message({"role": "user", "content": content})

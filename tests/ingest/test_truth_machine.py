@@ -8,31 +8,23 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from contextlib import ExitStack
-from itertools import count
-from typing import Any
 
 import pytest
 from databases import FreshDatabase
-from hypothesis import HealthCheck, Phase, settings
+from effort import examples
+from hypothesis import Phase
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import initialize, invariant, precondition, rule
 from invariants import assert_sound
+from machines import StoreMachine, play
 from messages import assistant, call, result, user
 
-from lcm_plugin import Engine, LcmConfig, LcmPlugin, Session, Turn
+from lcm_plugin import LcmPlugin, Session, Turn
 from lcm_plugin.types import Message
 
 pytestmark = pytest.mark.both_stores
 
-EXAMPLES = {"sqlite": 60, "postgres": 4}
+EXAMPLES = {"sqlite": examples(60, 8), "postgres": 4}
 LANE = Session("agent:main:main", "run-1")
 SMALL_TALK = st.sampled_from(["ok", "yes", "go on"])
 
@@ -42,16 +34,11 @@ def _no_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)
 
 
-class TruthMachine(RuleBasedStateMachine):
+class TruthMachine(StoreMachine):
     """A host's list, all lists it ever had, and every message ever said."""
 
-    steps = 0
-
     def __init__(self, fresh_database: FreshDatabase) -> None:
-        super().__init__()
-        self.closing = ExitStack()
-        self.database = self.closing.enter_context(fresh_database())
-        self.numbers = count()
+        super().__init__(fresh_database)
         self.said: list[Message] = []
         self.host: list[Message] = []
         self.branches: list[list[Message]] = []
@@ -61,8 +48,7 @@ class TruthMachine(RuleBasedStateMachine):
 
     @initialize()
     def open_engine(self) -> None:
-        config = LcmConfig(
-            database=self.database,
+        engine = self.open(
             fresh_tail_count=2,
             autocompact_disabled=True,
             leaf_chunk_tokens=200,
@@ -72,15 +58,7 @@ class TruthMachine(RuleBasedStateMachine):
             condensed_min_fanout=2,
             incremental_max_depth=-1,
         )
-        self.plugin = LcmPlugin(engine=Engine.open(config))
-
-    @property
-    def engine(self) -> Engine:
-        return self.plugin.engine
-
-    def teardown(self) -> None:
-        self.engine.close()
-        self.closing.close()
+        self.plugin = LcmPlugin(engine=engine)
 
     # -- what happens
 
@@ -151,7 +129,7 @@ class TruthMachine(RuleBasedStateMachine):
     @invariant()
     def every_message_is_stored_once(self) -> None:
         if self.host:
-            TruthMachine.steps += 1
+            self.count_step()
             assert Counter(map(str, self.engine.messages(LANE))) == Counter(map(str, self.said))
 
     @invariant()
@@ -209,17 +187,12 @@ class TruthMachine(RuleBasedStateMachine):
 
 
 def test_the_context_follows_the_list(fresh_database: FreshDatabase, store_kind: str) -> None:
-    TruthMachine.steps = 0
-    machine: Any = lambda: TruthMachine(fresh_database)  # noqa: E731
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
-        machine,
-        settings=settings(
-            max_examples=EXAMPLES[store_kind],
-            stateful_step_count=25,
-            deadline=None,
-            derandomize=True,
-            suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-            phases=[Phase.generate],
-        ),
+    play(
+        TruthMachine,
+        fresh_database,
+        examples=EXAMPLES[store_kind],
+        steps=25,
+        least_steps=10,
+        derandomize=True,
+        phases=[Phase.generate],
     )
-    assert TruthMachine.steps >= 10 * EXAMPLES[store_kind]

@@ -6,16 +6,17 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
+
+import effort
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_fifty_rounds_of_faults_lose_and_double_nothing() -> None:
-    seed = 1 if os.environ.get("CI") else int.from_bytes(os.urandom(3))
+    seed = effort.seed()
     command = [sys.executable, str(ROOT / "benchmarks" / "faults.py"), "--json", "--rounds", "50"]
     done = subprocess.run(
         [*command, "--seed", str(seed)], capture_output=True, text=True, timeout=120, check=False

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from databases import FreshDatabase
+from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from messages import assistant, call, result, user
@@ -64,7 +65,10 @@ def texts(engine: Engine) -> str:
     return json.dumps([str(row) for row in rows]) + json.dumps(engine.messages(LANE))
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=examples(25),
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(st.lists(messages, min_size=1, max_size=5))
 def test_no_shape_of_message_keeps_any_of_it_and_a_replay_is_recognised(
     fresh_database: FreshDatabase, said: list[dict[str, Any]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -67,7 +68,7 @@ def test_groups_that_overlap_without_end_are_cut_where_asked() -> None:
     assert cut_before(heads, len(heads) - 1) == len(heads) - 1
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(st.lists(st.sampled_from(["say", "call", "answer", "old"]), max_size=40), st.data())
 def test_no_legal_cut_splits_a_group(kinds: list[str], data: st.DataObject) -> None:
     rows: list[Row] = []

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from messages import assistant, call, result, user
@@ -127,7 +128,7 @@ json_values = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(content=json_values, extra=st.dictionaries(st.text(max_size=8), json_values, max_size=3))
 def test_any_json_like_message_comes_back(content: Any, extra: dict[str, Any]) -> None:
     message = {**extra, "role": "user", "content": content}

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import tiktoken
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -55,7 +56,7 @@ def test_a_text_has_the_tokens_that_tiktoken_gives_it(text: str, original: tikto
     assert load_encoding().encode_ordinary(text) == original.encode_ordinary(text)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(st.text(max_size=200))
 def test_any_text_has_the_tokens_that_tiktoken_gives_it(original: tiktoken.Encoding, text: str) -> None:
     assert load_encoding().encode_ordinary(text) == original.encode_ordinary(text)

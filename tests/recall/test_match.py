@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -33,7 +34,7 @@ def test_line_ends_become_blanks() -> None:
     assert snippet("b", "a\n\n b\tc") == "a **b** c"
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(80))
 @given(st.text(max_size=300), st.integers(20, 200))
 def test_a_snippet_is_bounded_and_loses_no_character_inside(text: str, width: int) -> None:
     spans = Matcher(parse_query("a b e")).find(text).sorted_spans

@@ -6,6 +6,7 @@ import re
 
 import pytest
 from databases import FreshDatabase
+from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from messages import user
@@ -20,7 +21,9 @@ texts = st.lists(st.sampled_from(WORDS), min_size=1, max_size=4).map(" ".join)
 steps = st.lists(st.one_of(texts, st.integers(1, 4)), min_size=1, max_size=14)
 
 
-@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    deadline=None, max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(script=steps, word=st.sampled_from(WORDS))
 def test_no_row_is_missed_and_none_is_made_up(
     fresh_database: FreshDatabase, script: list[str | int], word: str

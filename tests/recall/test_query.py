@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -134,7 +135,7 @@ def test_plain_text_is_no_regex(pattern: str) -> None:
     assert not parse_query(pattern).looks_like_regex
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.text(max_size=60), st.text(max_size=60))
 def test_no_input_raises(pattern: str, text: str) -> None:
     query = parse_query(pattern)
@@ -143,7 +144,7 @@ def test_no_input_raises(pattern: str, text: str) -> None:
         assert 0 <= start < end <= len(text)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(
     st.lists(
         st.sampled_from(["lamp", "river", "seven", "stone", "glass"]), min_size=1, max_size=4, unique=True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -103,7 +104,7 @@ _PIECES = st.sampled_from(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(st.lists(_PIECES, min_size=1, max_size=6), st.text(alphabet="abc\n", max_size=14))
 def test_no_match_is_ruled_out(pieces: list[str], text: str) -> None:
     pattern = "".join(pieces)
@@ -111,7 +112,7 @@ def test_no_match_is_ruled_out(pieces: list[str], text: str) -> None:
         assert holds(required_condition(pattern), text)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(80))
 @given(st.text(alphabet=r"ab(|)[]*+?{}^$.\d1,:-", max_size=14))
 def test_any_pattern_is_refused_or_understood(pattern: str) -> None:
     try:

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 import pytest
+from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from messages import assistant, call, result, user
@@ -28,7 +29,7 @@ MODELS = {
     "lcm_expand": ExpandArguments,
     "lcm_expand_query": ExpandQueryArguments,
 }
-EXAMPLES = 60
+EXAMPLES = examples(60)
 
 
 def cyclic() -> dict[str, Any]:

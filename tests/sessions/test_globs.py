@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -30,13 +31,13 @@ def defined(pattern: str, key: str) -> bool:
     )
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 @given(PATTERNS, KEYS)
 def test_a_glob_matches_what_the_definition_says(pattern: str, key: str) -> None:
     assert matches(pattern, key) is defined(pattern, key)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(st.sampled_from(["*", "**", ":", "a", "b", "\n", "é"]), max_size=6), st.data())
 def test_a_key_made_from_a_pattern_matches_it(tokens: list[str], data: st.DataObject) -> None:
     fill = {"*": st.text("ab\né", max_size=3), "**": st.text("ab:\né", max_size=4)}
@@ -44,7 +45,7 @@ def test_a_key_made_from_a_pattern_matches_it(tokens: list[str], data: st.DataOb
     assert matches("".join(tokens), key)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.lists(st.text("ab*", min_size=1, max_size=3), min_size=1, max_size=4), st.data())
 def test_it_agrees_with_fnmatch2_where_the_rules_are_the_same(pieces: list[str], data: st.DataObject) -> None:
     """fnmatch2 matches path by path, only a prefix of a longer path, and ``**`` only as a whole piece."""

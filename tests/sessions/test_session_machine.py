@@ -6,31 +6,23 @@ each ``/new`` took out. A compaction changes neither rows nor reach, but empties
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from dataclasses import dataclass, field
-from itertools import count
 
 import pytest
 from databases import FreshDatabase
-from hypothesis import HealthCheck, settings
+from effort import examples
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import initialize, invariant, precondition, rule
+from machines import StoreMachine, play
 from messages import assistant, user
 
-from lcm_plugin import Engine, LcmConfig, Session
+from lcm_plugin import Session
 from lcm_plugin.sessions.kinds import find_conversation
 from lcm_plugin.types import Message
 
 pytestmark = pytest.mark.both_stores
 
-EXAMPLES = {"sqlite": 15, "postgres": 10}
+EXAMPLES = {"sqlite": examples(15, 10), "postgres": examples(10, 4)}
 DELTAS, LISTS = "agent:main:deltas", "agent:main:lists"
 CRON, CHILDREN = "agent:main:cron:report", "agent:main:child"
 SMALL_TALK = st.sampled_from(["ok", "ping", "pong", "yes"])
@@ -67,24 +59,19 @@ class Lane:
         self.now, self.exists = Model(), opens
 
 
-class SessionMachine(RuleBasedStateMachine):
+class SessionMachine(StoreMachine):
     """Engines on one database; every lane must be what its model says, whatever the others do."""
 
     def __init__(self, fresh_database: FreshDatabase) -> None:
-        super().__init__()
-        self.closing = ExitStack()
-        self.database = self.closing.enter_context(fresh_database())
-        self.numbers = count(1)
+        super().__init__(fresh_database)
         self.lanes = {DELTAS: Lane(), LISTS: Lane()}
         self.runs: dict[str, Lane] = {}
         self.children: dict[str, Lane] = {}
-        self.engines: list[Engine] = []
         self.run = 1
 
     @initialize()
     def open_engine(self) -> None:
-        config = LcmConfig(
-            database=self.database,
+        self.open(
             fresh_tail_count=2,
             leaf_chunk_tokens=160,
             leaf_target_tokens=48,
@@ -92,16 +79,6 @@ class SessionMachine(RuleBasedStateMachine):
             leaf_min_fanout=2,
             condensed_min_fanout=2,
         )
-        self.engines.append(Engine.open(config))
-
-    def teardown(self) -> None:
-        for engine in self.engines:
-            engine.close()
-        self.closing.close()
-
-    @property
-    def engine(self) -> Engine:
-        return self.engines[-1]
 
     def session(self, key: str) -> Session:
         return Session(key, f"run-{self.run}")
@@ -265,12 +242,4 @@ class SessionMachine(RuleBasedStateMachine):
 
 
 def test_every_lane_is_what_its_model_says(fresh_database: FreshDatabase, store_kind: str) -> None:
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
-        lambda: SessionMachine(fresh_database),
-        settings=settings(
-            max_examples=EXAMPLES[store_kind],
-            stateful_step_count=25,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+    play(SessionMachine, fresh_database, examples=EXAMPLES[store_kind], steps=25)

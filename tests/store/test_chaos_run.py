@@ -6,16 +6,17 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
+
+import effort
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_kills_and_a_server_that_goes_away_lose_and_double_nothing() -> None:
-    seed = 1 if os.environ.get("CI") else int.from_bytes(os.urandom(3))
+    seed = effort.seed()
     command = [sys.executable, str(ROOT / "benchmarks" / "chaos.py"), "--json", "--seed", str(seed)]
     size = ["--seconds", "8", "--processes", "4", "--conversations", "20"]
     done = subprocess.run([*command, *size], capture_output=True, text=True, timeout=150, check=False)

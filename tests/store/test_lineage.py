@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,7 +30,7 @@ def test_a_chain_of_any_length_is_walked_without_recursion() -> None:
     assert depths_from_lineage(chain, frozenset({"0"}))["19999"] == 19_999
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.lists(st.lists(st.integers(0, 100), max_size=4), max_size=30))
 def test_every_depth_follows_from_its_sources(rows: list[list[int]]) -> None:
     sources = {str(n): [str(s) for s in row if s < n] for n, row in enumerate(rows)}

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from model_bench import MINUTE, START, block, work
@@ -201,7 +202,7 @@ def test_any_language_fits_its_target(
     assert EXPAND_PREFIX in text.splitlines()[-1]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(
         st.tuples(st.sampled_from(["user", "assistant", "tool", "summary"]), st.text(max_size=300)),

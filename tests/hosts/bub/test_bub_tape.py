@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -136,7 +137,7 @@ def test_the_hosts_own_context_begins_after_the_last_anchor() -> None:
 
 
 @given(stored=st.integers(0, 60), count=st.integers(0, 60))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_whatever_the_store_has_of_a_tape_the_rest_follows_in_order(stored: int, count: int) -> None:
     tape = [entry for n in range(count) for entry in turn(f"r{n}", f"asked {n}", f"answer {n}")]
     every = unseen(tape, lambda ids: set())

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from effort import examples
 from fakes.answers import summary_of
 from fakes.validity import text_of
 from hypothesis import example, given, settings
@@ -212,7 +213,7 @@ KILLED_BEFORE_AND_AFTER_A_COMPACTION = {
 }
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @example(**KILLED_BEFORE_AND_AFTER_A_COMPACTION)
 @given(in_place=st.booleans(), turns=turns, lives=lives)
 def test_every_message_keeps_one_row_whenever_the_process_dies(

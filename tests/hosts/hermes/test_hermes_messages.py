@@ -6,6 +6,7 @@ import copy
 import itertools
 from typing import Any
 
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -123,7 +124,7 @@ _messages = st.one_of(st.builds(user, _texts), st.builds(assistant, _texts), st.
 
 
 @given(st.lists(_messages, max_size=12))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_folding_loses_no_word_and_never_touches_its_input(context: list[dict[str, Any]]) -> None:
     before = copy.deepcopy(context)
     hosted = to_host(context)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from effort import examples
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from imported_store import Imported, words
@@ -93,7 +94,7 @@ messages = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(talk=st.lists(messages, max_size=12), cuts=st.lists(st.integers(0, 12), max_size=3))
 def test_however_a_file_is_cut_and_repeated_each_message_is_stored_once(
     tmp_path: Path, talk: list[dict[str, Any]], cuts: list[int]
@@ -179,7 +180,7 @@ def test_what_an_import_leaves_over_the_threshold_is_owed(
     assert not calls
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     parents=st.lists(st.integers(0, 30), min_size=1, max_size=12),
     cuts=st.lists(st.integers(1, 12), max_size=2),
