@@ -192,7 +192,7 @@ def test_the_context_follows_the_list(fresh_database: FreshDatabase, store_kind:
         fresh_database,
         examples=EXAMPLES[store_kind],
         steps=25,
-        least_steps=10,
+        least_steps=5,
         derandomize=True,
         phases=[Phase.generate],
     )
