@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from lcm_plugin.hosts.hermes.agent import Agent
 from lcm_plugin.types import Message
-
-if TYPE_CHECKING:
-    from lcm_plugin.hosts.hermes.engine import HermesEngine
 
 
 class HostCompressor:
@@ -18,24 +16,24 @@ class HostCompressor:
         self._made_for: tuple[object, ...] = ()
 
     def compress(
-        self, engine: HermesEngine, messages: list[Message], tokens: int, focus: str | None, force: bool
+        self, agent: Agent, messages: list[Message], tokens: int, focus: str | None, force: bool
     ) -> list[Message] | None:
         """The host's result, or None when it changed nothing."""
         try:
             from agent.context_compressor import ContextCompressor
         except ImportError:
             return None
-        model = (engine.model, engine.base_url, engine.context_length)
+        model = (agent.model, agent.base_url, agent.context_length)
         if self._compressor is None or self._made_for != model:
             self._compressor = ContextCompressor(
-                model=engine.model,
-                threshold_percent=engine.threshold_percent,
+                model=agent.model,
+                threshold_percent=agent.threshold_percent,
                 quiet_mode=True,
-                base_url=engine.base_url,
-                api_key=engine.api_key,
-                config_context_length=engine.context_length,
-                provider=engine.provider,
-                api_mode=engine.api_mode,
+                base_url=agent.base_url,
+                api_key=agent.api_key,
+                config_context_length=agent.context_length,
+                provider=agent.provider,
+                api_mode=agent.api_mode,
             )
             self._made_for = model
         result: list[Message] = self._compressor.compress(

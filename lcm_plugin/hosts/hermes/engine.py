@@ -23,6 +23,7 @@ from lcm_plugin.hosts.hermes.builtin import HostCompressor
 from lcm_plugin.hosts.hermes.counters import Counters, positive
 from lcm_plugin.hosts.hermes.messages import Merges, from_host, inherited
 from lcm_plugin.hosts.hermes.pieces import pieces_of, replies_of
+from lcm_plugin.hosts.hermes.runtime import Runtime
 from lcm_plugin.hosts.hermes.seen import SeenList
 from lcm_plugin.hosts.hermes.settings import profile_name
 from lcm_plugin.hosts.hermes.shrink import Shrinker
@@ -32,7 +33,6 @@ from lcm_plugin.types import IngestMode, IngestReport, Message, Session
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
     from lcm_plugin.hosts.hermes.outbox import Job
-    from lcm_plugin.hosts.hermes.runtime import Runtime
 
 logger = logging.getLogger("lcm_plugin.hermes")
 
@@ -54,7 +54,7 @@ class HermesEngine(Counters):
         super().__init__()
         self.runtime = runtime
         self.seen = SeenList(lambda: Merges(self._pieces, self._replies))
-        self.shrinker = Shrinker(self)
+        self.shrinker = Shrinker(self, runtime)
         self.bound_at = 0
         self.gateway_key = ""
         self.platform = ""

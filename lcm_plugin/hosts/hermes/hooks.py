@@ -6,12 +6,12 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from lcm_plugin.hosts.hermes.agent import Agent
 from lcm_plugin.hosts.hermes.doctor import not_selected, selected_engine
 from lcm_plugin.hosts.hermes.settings import host_config
 from lcm_plugin.types import Session
 
 if TYPE_CHECKING:
-    from lcm_plugin.hosts.hermes.engine import HermesEngine
     from lcm_plugin.hosts.hermes.runtime import Runtime
 
 _TOO_LONG = ("context_overflow", "payload_too_large", "long_context_tier")
@@ -76,7 +76,7 @@ class Hooks:
         if engine is not None and new_id and event.get("platform") in (None, "", "cli", engine.platform):
             engine.bind_session_state(session_id=new_id)
 
-    def _engine(self, event: Mapping[str, Any]) -> HermesEngine | None:
+    def _engine(self, event: Mapping[str, Any]) -> Agent | None:
         engine = self._runtime.live.of_hook(str(event.get("session_id") or ""))
         if engine is None and not self._runtime.live.any():
             self._warn_once()

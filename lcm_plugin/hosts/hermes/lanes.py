@@ -9,13 +9,11 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lcm_plugin.forks import FreshLocks, join
+from lcm_plugin.hosts.hermes.agent import Agent
 from lcm_plugin.types import Session
-
-if TYPE_CHECKING:
-    from lcm_plugin.hosts.hermes.engine import HermesEngine
 
 _MAX_CHAIN = 100
 
@@ -107,21 +105,21 @@ class LiveEngines(FreshLocks):
     """
 
     def __init__(self) -> None:
-        self._engines: weakref.WeakSet[HermesEngine] = weakref.WeakSet()
+        self._engines: weakref.WeakSet[Agent] = weakref.WeakSet()
         self._lock = threading.Lock()
         join(self)
         self._local = threading.local()
 
-    def add(self, engine: HermesEngine) -> None:
+    def add(self, engine: Agent) -> None:
         """Makes an engine findable."""
         with self._lock:
             self._engines.add(engine)
 
-    def enter(self, engine: HermesEngine) -> None:
+    def enter(self, engine: Agent) -> None:
         """This thread runs the loop of the engine's agent."""
         self._local.engine = weakref.ref(engine)
 
-    def of_hook(self, session_id: str) -> HermesEngine | None:
+    def of_hook(self, session_id: str) -> Agent | None:
         """The engine whose agent fired a hook, or None when the hook is not about its session."""
         reference = getattr(self._local, "engine", None)
         engine = reference() if reference is not None else None
@@ -129,11 +127,11 @@ class LiveEngines(FreshLocks):
             return engine if engine.session_id == session_id else None
         return self.of_session(session_id)
 
-    def of_session(self, session_id: str) -> HermesEngine | None:
+    def of_session(self, session_id: str) -> Agent | None:
         """The engine bound to a session last."""
         return max(self._where("session_id", session_id), key=_age, default=None)
 
-    def of_gateway_key(self, key: str) -> HermesEngine | None:
+    def of_gateway_key(self, key: str) -> Agent | None:
         """The engine bound last under a gateway's session key."""
         return max(self._where("gateway_key", key), key=_age, default=None)
 
@@ -142,21 +140,21 @@ class LiveEngines(FreshLocks):
         with self._lock:
             return bool(self._engines)
 
-    def only(self) -> HermesEngine | None:
+    def only(self) -> Agent | None:
         """The one engine that is bound, or None when there are none or several."""
         with self._lock:
             bound = [engine for engine in self._engines if engine.session_id]
         return bound[0] if len(bound) == 1 else None
 
-    def newest_unbound(self) -> HermesEngine | None:
+    def newest_unbound(self) -> Agent | None:
         """The engine that left its session last and has no other yet."""
         with self._lock:
             return max((e for e in self._engines if not e.session_id), key=_age, default=None)
 
-    def _where(self, name: str, value: str) -> list[HermesEngine]:
+    def _where(self, name: str, value: str) -> list[Agent]:
         with self._lock:
             return [engine for engine in self._engines if value and getattr(engine, name) == value]
 
 
-def _age(engine: HermesEngine) -> int:
+def _age(engine: Agent) -> int:
     return engine.bound_at

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lcm_plugin.config.explain import masked
@@ -24,7 +25,6 @@ from lcm_plugin.types import Session
 if TYPE_CHECKING:
     from lcm_plugin.config import LcmConfig
     from lcm_plugin.engine import Engine
-    from lcm_plugin.hosts.hermes.shrink import Overhead
 
 logger = logging.getLogger("lcm_plugin.hermes")
 
@@ -33,6 +33,14 @@ _BUSY_SECONDS = 0.5
 _TELL_AGAIN_SECONDS = 600.0
 _BRIEF = 0.05
 _EXIT_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Overhead:
+    """What the host adds to its list, as the core counts; ``seen`` is what it was counted of."""
+
+    tokens: int = 0
+    seen: tuple[object, ...] = ()
 
 
 class Runtime(FreshLocks):

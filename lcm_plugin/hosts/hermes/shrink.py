@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lcm_plugin.compaction.overflow import refusal_of
+from lcm_plugin.hosts.hermes.agent import Agent
 from lcm_plugin.hosts.hermes.messages import to_host
+from lcm_plugin.hosts.hermes.runtime import Overhead, Runtime
 from lcm_plugin.messages.identity import identity_of
 from lcm_plugin.messages.tokens import files_in
 from lcm_plugin.types import Message, Reason, RunPosition, Sent, Session, Turn, Usage
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
-    from lcm_plugin.hosts.hermes.engine import HermesEngine
 
 _WORTH_IT = 0.97
 _GROWTH = 0.05
@@ -37,19 +38,12 @@ class _Refusal:
     tokens: int
 
 
-@dataclass(frozen=True, slots=True)
-class Overhead:
-    """What the host adds to its list, as the core counts; ``seen`` is what it was counted of."""
-
-    tokens: int = 0
-    seen: tuple[object, ...] = ()
-
-
 class Shrinker:
     """Asks the core for one agent. A new agent begins with what was measured for the one before it."""
 
-    def __init__(self, agent: HermesEngine) -> None:
+    def __init__(self, agent: Agent, runtime: Runtime) -> None:
         self._agent = agent
+        self._runtime = runtime
         self._own: Overhead | None = None
         self._refusal: _Refusal | None = None
         self._asked = False
@@ -65,7 +59,7 @@ class Shrinker:
     @property
     def _measured(self) -> Overhead:
         if self._own is None:
-            self._own = self._agent.runtime.overheads.get(self._key, Overhead())
+            self._own = self._runtime.overheads.get(self._key, Overhead())
         return self._own
 
     @property
@@ -82,7 +76,7 @@ class Shrinker:
         if seen != self._measured.seen:
             tokens = engine.count_tokens([dict(m) for m in system]) if system else 0
             tokens += engine.count_tokens(json.dumps(tools)) if tools else 0
-            self._own = self._agent.runtime.overheads[self._key] = Overhead(tokens, seen)
+            self._own = self._runtime.overheads[self._key] = Overhead(tokens, seen)
         self._overflow = None
         self._sent = Sent(self._count(engine, listing), self.overhead, None, files_in(listing))
 
@@ -96,7 +90,7 @@ class Shrinker:
         turn = Turn(
             session, (), "append", agent.model or None, agent.context_length or None, usage=usage, sent=sent
         )
-        agent.runtime.outbox.put(lambda: engine.note_usage(turn))
+        self._runtime.outbox.put(lambda: engine.note_usage(turn))
 
     def refused(self, error: str) -> None:
         """The provider refused the newest request as too long, with this text."""

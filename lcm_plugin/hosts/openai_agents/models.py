@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from agents import Model, ModelProvider
 
-if TYPE_CHECKING:
-    from lcm_plugin.hosts.openai_agents.session import LcmSession
+
+class Shortening(Protocol):
+    """A session that has a shorter input after a refusal."""
+
+    def after_refusal(
+        self, error: BaseException, given: Sequence[Any], instructions: str | None, tools: Sequence[Any]
+    ) -> list[Any] | None:
+        """The input to ask again with; None when there is no shorter one."""
 
 
 class FittingModel(Model):  # type: ignore[misc, unused-ignore]
     """Another model, whose refused inputs `LcmSession.after_refusal` shortens, as long as that helps."""
 
-    def __init__(self, inner: Model, session: LcmSession) -> None:
+    def __init__(self, inner: Model, session: Shortening) -> None:
         self._inner = inner
         self._session = session
 
@@ -94,7 +100,7 @@ class FittingModel(Model):  # type: ignore[misc, unused-ignore]
 class FittingModels(ModelProvider):  # type: ignore[misc, unused-ignore]
     """Another provider, whose models are `FittingModel`s."""
 
-    def __init__(self, inner: ModelProvider, session: LcmSession) -> None:
+    def __init__(self, inner: ModelProvider, session: Shortening) -> None:
         self._inner = inner
         self._session = session
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from agents import FunctionTool
 
@@ -14,12 +14,18 @@ from lcm_plugin.recall.tools import tool_schemas
 if TYPE_CHECKING:
     from agents.tool_context import ToolContext
 
-    from lcm_plugin.hosts.openai_agents.session import LcmSession
 
-SessionOf = Callable[[Any], "LcmSession"]
+class Callee(Protocol):
+    """A session that answers tool calls."""
+
+    def call_tool(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The tool's answer."""
 
 
-def recall_tools(session: LcmSession | SessionOf) -> list[FunctionTool]:
+SessionOf = Callable[[Any], Callee]
+
+
+def recall_tools(session: Callee | SessionOf) -> list[FunctionTool]:
     """The four tools for one session, or for the one that a function finds in a run's context.
 
     An agent that serves many sessions takes the function: ``recall_tools(lambda run: run.context.session)``.
@@ -27,7 +33,7 @@ def recall_tools(session: LcmSession | SessionOf) -> list[FunctionTool]:
     return [_tool(schema["function"], session) for schema in tool_schemas()]
 
 
-def _tool(schema: dict[str, Any], session: LcmSession | SessionOf) -> FunctionTool:
+def _tool(schema: dict[str, Any], session: Callee | SessionOf) -> FunctionTool:
     name = schema["name"]
 
     async def invoke(run: ToolContext[Any], arguments: str) -> str:

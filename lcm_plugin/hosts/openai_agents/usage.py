@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from agents import RunHooks
 
@@ -12,14 +13,23 @@ from lcm_plugin.messages.usage import usage_of
 if TYPE_CHECKING:
     from agents import ModelResponse
 
-    from lcm_plugin.hosts.openai_agents.session import LcmSession
-    from lcm_plugin.types import Sent
+    from lcm_plugin.types import Sent, Usage
+
+
+class Measuring(Protocol):
+    """A session that counts what its model calls are given, and learns from what they cost."""
+
+    def measure(self, tools: Sequence[Any], instructions: str | None, items: Sequence[Any]) -> Sent:
+        """What a call is given."""
+
+    def note_usage(self, usage: Usage, sent: Sent | None = None) -> None:
+        """What an answered call cost."""
 
 
 class UsageHooks(RunHooks[Any]):  # type: ignore[misc, unused-ignore]
     """Run hooks that tell a session what its model calls were given and what they cost."""
 
-    def __init__(self, session: LcmSession) -> None:
+    def __init__(self, session: Measuring) -> None:
         self._session = session
         self._sent: dict[int, Sent] = {}
 
