@@ -24,7 +24,7 @@ from lcm_plugin.events import Listener
 from lcm_plugin.maintenance.backup import back_up, copy_name
 from lcm_plugin.maintenance.hook_health import HookHealth
 from lcm_plugin.maintenance.repair import plan_repairs
-from lcm_plugin.recall.tools import TOOL_NAMES
+from lcm_plugin.recall.tools import tool_names
 from lcm_plugin.services import Services, build_services
 from lcm_plugin.sessions.access import Access
 from lcm_plugin.sessions.lifecycle import Pruned
@@ -43,6 +43,7 @@ from lcm_plugin.types import (
     IngestReport,
     IntegrityReport,
     Message,
+    Pin,
     Reason,
     RepairOutcome,
     RepairPlan,
@@ -142,11 +143,6 @@ class Engine(forks.FreshLocks):
         """How many tokens a context may have: the budget, capped by settings and model, less the overhead."""
         return self.budgets.room(budget, overhead_tokens, model)
 
-    @property
-    def default_budget(self) -> int:
-        """The token budget when a host names none."""
-        return self.budgets.total(None, None)
-
     def system_note(self, session: Session) -> str:
         """What to add to the system prompt: what summaries are and which tools look behind them.
 
@@ -155,7 +151,7 @@ class Engine(forks.FreshLocks):
         self._check_open()
         if not self.config.enabled or self.access(session) is Access.NONE:
             return ""
-        return recall_note(TOOL_NAMES)
+        return recall_note(tool_names(pin=self.config.pin_tool))
 
     def context_items(self, session: Session) -> list[ContextItem]:
         """The active context's pointers, in order."""
@@ -164,6 +160,18 @@ class Engine(forks.FreshLocks):
             conversation = self.sessions.conversation(reader, session)
             items = iterate_items(reader, conversation.conversation_id) if conversation else ()
             return [ContextItem(one.ordinal, one.kind, one.ref, one.depth, one.tokens) for one in items]
+
+    def pin(self, session: Session, what: str) -> Pin:
+        """Keeps a text, or a message's words by its id, in every context of the session; raises as `Pins.pin`."""
+        return self.pin_board.pin(session, what)
+
+    def pins(self, session: Session) -> list[Pin]:
+        """The session's pins, oldest first."""
+        return list(self.pin_board.board(session).pins)
+
+    def unpin(self, session: Session, *names: str) -> list[Pin]:
+        """Removes pins by id, by the id of a pinned message, or ``all``, and returns them; `NotFound` for others."""
+        return self.pin_board.unpin(session, names)
 
     # -- compaction
 
@@ -428,6 +436,7 @@ class Engine(forks.FreshLocks):
         self.doctor.failures = lambda: self.hook_health.failures()
         self.integrity_jobs = services.integrity_jobs
         self.arrivals = services.arrivals
+        self.pin_board = services.pins
 
     def _file_moved(self, moved: FileMoved) -> None:
         """Informs every session, and forgets what was known of a replaced file's rows: its ids may now mean others."""

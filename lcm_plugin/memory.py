@@ -28,8 +28,8 @@ from lcm_plugin.engine import Engine
 from lcm_plugin.errors import InputError
 from lcm_plugin.messages.usage import usage_of
 from lcm_plugin.plugin import end_turn, next_context
-from lcm_plugin.recall.tools import TOOL_NAMES, tool_schemas
-from lcm_plugin.types import Completer, Context, Message, Sent, Session, Turn, Usage
+from lcm_plugin.recall.tools import tool_names, tool_schemas
+from lcm_plugin.types import Completer, Context, Message, Pin, Sent, Session, Turn, Usage
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -89,10 +89,22 @@ class Memory:
         said = [{"role": "user", "content": one} if isinstance(one, str) else one for one in messages]
         return self.engine.ingest(self.session, said, "whole").stored
 
+    def pin(self, what: str) -> Pin:
+        """Keeps a text, or a message's words by its id (``msg_…``), word for word in every context; see `Engine.pin`."""
+        return self.engine.pin(self.session, what)
+
+    def pins(self) -> list[Pin]:
+        """What is pinned, oldest first."""
+        return self.engine.pins(self.session)
+
+    def unpin(self, *names: str) -> list[Pin]:
+        """Removes pins by id, or ``all``, and returns them."""
+        return self.engine.unpin(self.session, *names)
+
     @property
     def tools(self) -> list[dict[str, Any]]:
         """The recall tools' schemas, in OpenAI's shape, to hand to the model beside your own."""
-        return tool_schemas()
+        return tool_schemas(pin=self.engine.config.pin_tool)
 
     def context(
         self,
@@ -196,7 +208,7 @@ class Memory:
         except InputError as error:
             outcome: Any = _refused(error)
         else:
-            if other is None or name in TOOL_NAMES:
+            if other is None or name in tool_names(pin=self.engine.config.pin_tool):
                 outcome = self.call_tool(name, given)
             else:
                 outcome = other(name, given)
@@ -225,7 +237,7 @@ class AsyncMemory:
     @property
     def tools(self) -> list[dict[str, Any]]:
         """As `Memory.tools`."""
-        return tool_schemas()
+        return tool_schemas() if self._opened is None else self._opened.tools
 
     async def open(self) -> Self:
         """Opens the database."""
@@ -243,6 +255,18 @@ class AsyncMemory:
     async def replace(self, *messages: Message | str) -> int:
         """As `Memory.replace`."""
         return await _threaded(self.memory.replace, *messages)
+
+    async def pin(self, what: str) -> Pin:
+        """As `Memory.pin`."""
+        return await _threaded(self.memory.pin, what)
+
+    async def pins(self) -> list[Pin]:
+        """As `Memory.pins`."""
+        return await _threaded(self.memory.pins)
+
+    async def unpin(self, *names: str) -> list[Pin]:
+        """As `Memory.unpin`."""
+        return await _threaded(self.memory.unpin, *names)
 
     async def context(
         self,

@@ -142,19 +142,19 @@ class LcmPlugin(forks.FreshLocks):
 
     @hookimpl
     def lcm_tools(self) -> list[dict[str, Any]]:
-        """The recall tools' schemas."""
+        """The schemas of the recall tools, and of the one that pins where the settings give it to agents."""
         from lcm_plugin.recall.tools import tool_schemas
 
-        return tool_schemas()
+        return tool_schemas(pin=self._gives_pin_tool())
 
     @hookimpl
     def lcm_call_tool(
         self, session: Session, name: str, arguments: Mapping[str, Any]
     ) -> dict[str, Any] | None:
-        """Runs a recall tool; None for a tool that is not ours."""
-        from lcm_plugin.recall.tools import TOOL_NAMES
+        """Runs one of our tools; None for a tool that is not ours."""
+        from lcm_plugin.recall.tools import tool_names
 
-        if name not in TOOL_NAMES:
+        if name not in tool_names(pin=True):
             return None
         return self._guard(
             "lcm_call_tool",
@@ -308,6 +308,12 @@ class LcmPlugin(forks.FreshLocks):
         lines = [f"- {name}: {text}" for name, text in failure_pairs(failing, "UTC", inline)]
         return CommandResult("\n".join(["Lossless context management cannot answer.", *lines]), ok=False)
 
+    def _gives_pin_tool(self) -> bool:
+        try:
+            return self._settings().pin_tool
+        except ConfigError:
+            return False
+
     def _settings(self) -> LcmConfig:
         if self._engine is not None:
             return self._engine.config
@@ -417,7 +423,7 @@ def _begin(engine: Engine, turn: Turn) -> None:
             level=logging.WARNING,
             session_key=turn.session.key,
             window=turn.window,
-            used=engine.default_budget,
+            used=engine.budgets.total(None, None),
         )
     parent = turn.metadata.get(PARENT_KEY)
     if isinstance(parent, str) and parent:

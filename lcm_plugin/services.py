@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from lcm_plugin.assembly.assembler import Assembler
@@ -44,13 +45,15 @@ from lcm_plugin.sessions.conversations import SessionDirectory
 from lcm_plugin.sessions.library import Library
 from lcm_plugin.sessions.lifecycle import Lifecycle
 from lcm_plugin.sessions.notices import SessionNotices
+from lcm_plugin.sessions.pin_tool import call_pin_tool
+from lcm_plugin.sessions.pins import Pins
 from lcm_plugin.sessions.record import Record
 from lcm_plugin.sessions.subagents import Subagents
 from lcm_plugin.sessions.withdrawal import Withdrawals
 from lcm_plugin.store.guards import StoredGuards
 from lcm_plugin.store.open import is_server
-from lcm_plugin.store.protocol import Store
-from lcm_plugin.store.records import Part
+from lcm_plugin.store.protocol import Reader, Store
+from lcm_plugin.store.records import Conversation, Part
 from lcm_plugin.summarize.file_prose import FileProse
 from lcm_plugin.summarize.summarizer import Summarizer
 from lcm_plugin.types import Completer
@@ -81,6 +84,7 @@ class Services:
     lifecycle: Lifecycle
     contexts: Contexts
     compaction: Compaction
+    pins: Pins
     doctor: Doctor
     integrity_jobs: IntegrityJobs
     idle: IdleWork
@@ -125,7 +129,8 @@ def build_services(
         clock,
     )
     assembler = Assembler(Renderer(counter, config.timezone, base.read_part), counter, events)
-    recall = _recall(base, summarizer, subagents)
+    pins = _pins(base, compaction)
+    recall = _recall(base, summarizer, subagents, pins)
     recount = Recount(store, counter, events, config.timezone)
     doctor = _doctor(base, summarizer, compaction)
     jobs = IntegrityJobs(store, doctor, events, clock)
@@ -153,6 +158,7 @@ def build_services(
             config, store, base.sessions, assembler, budgets, calibration, base.notices, events
         ),
         compaction=compaction,
+        pins=pins,
         doctor=doctor,
         integrity_jobs=jobs,
         idle=IdleWork(background, recall.catch_up, recount, jobs),
@@ -232,7 +238,14 @@ def _ingestor(base: _Base, summarizer: Summarizer, intake: Intake, withdrawals: 
     )
 
 
-def _recall(base: _Base, summarizer: Summarizer, subagents: Subagents) -> Recall:
+def _pins(base: _Base, compaction: Compaction) -> Pins:
+    def room(reader: Reader, conversation: Conversation | None) -> int:
+        return compaction.known_limits(reader, conversation).room
+
+    return Pins(base.config, base.store, base.sessions, base.counter, room, base.events, base.clock)
+
+
+def _recall(base: _Base, summarizer: Summarizer, subagents: Subagents, pins: Pins) -> Recall:
     config, store, events = base.config, base.store, base.events
     semantics = Semantics(store, events, enabled=config.semantic_search, folder=config.semantic_model_dir)
     return Recall(
@@ -246,6 +259,7 @@ def _recall(base: _Base, summarizer: Summarizer, subagents: Subagents) -> Recall
         base.clock,
         semantics,
         subagents.granted,
+        partial(call_pin_tool, pins) if config.pin_tool else None,
     )
 
 

@@ -60,6 +60,29 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True)
+class Pin:
+    """A text that stands word for word in every context of its session.
+
+    ``tokens`` is what it costs there. ``pinned_by`` is ``user`` or ``agent``. The text of a pinned message is copied:
+    ``message_id`` and ``speaker`` say where it comes from; None and empty for a text of its own.
+    """
+
+    pin_id: str
+    conversation_id: int
+    text: str
+    tokens: int
+    created_at: int
+    pinned_by: str
+    message_id: int | None = None
+    speaker: str = ""
+
+    @property
+    def source(self) -> str:
+        """``msg_…`` of a pinned message, else the empty text."""
+        return "" if self.message_id is None else f"msg_{self.message_id}"
+
+
+@dataclass(frozen=True, slots=True)
 class RunPosition:
     """Where the running turn of a host's list stands: rows of other runs may lie between or behind its own.
 

@@ -42,6 +42,7 @@ _EMPTYING = (
     "file_blobs",
     "compaction_debt",
     "integrity_jobs",
+    "pins",
     "session_runs",
     "conversations",
     "guards",

@@ -17,6 +17,7 @@ from operator import is_
 
 from lcm_plugin.assembly.check import ContextCheck
 from lcm_plugin.assembly.entries import Paired
+from lcm_plugin.assembly.latest import latest_plan
 from lcm_plugin.assembly.notices import (
     ALONE,
     NOTHING,
@@ -25,11 +26,13 @@ from lcm_plugin.assembly.notices import (
     TOO_LARGE,
     instructions_text,
     left_out_text,
+    pins_text,
 )
 from lcm_plugin.assembly.opening import insert_opening, turn_opening
 from lcm_plugin.assembly.pairing import FindCall, pair
 from lcm_plugin.assembly.relevance import scorer
 from lcm_plugin.assembly.render import Rendered, Renderer
+from lcm_plugin.assembly.request import Request
 from lcm_plugin.assembly.select import Selection, Wanted, select
 from lcm_plugin.assembly.standing import NO_LAYER, Layer, StandingLayer
 from lcm_plugin.assembly.stubs import LEAST_TOKENS, shortened
@@ -51,9 +54,10 @@ from lcm_plugin.messages.blocks import is_instruction
 from lcm_plugin.messages.markup import notice_block
 from lcm_plugin.messages.shape import copy_message, only_call
 from lcm_plugin.messages.tokens import TokenCounter
+from lcm_plugin.sessions.pins import pins_of
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Conversation
-from lcm_plugin.types import Context, Message, RunPosition
+from lcm_plugin.types import Context, Message, Pin
 
 _GRAINS = 16
 _ATTEMPTS = 8
@@ -65,23 +69,7 @@ _LEAST_OPENINGS = 128
 _EVERYTHING = 1 << 62
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What a context is wanted for. Amounts are tokens.
-
-    ``limit`` is the budget less the host's overhead, ``room`` also less the safety margin; only the
-    newest user message may use the margin. ``budget`` is the whole, the same from turn to turn.
-    ``run`` is set while other runs go on beside the one that asks.
-    """
-
-    budget: int
-    limit: int
-    room: int
-    tail_messages: int
-    prompt: str | None = None
-    model: str | None = None
-    by_relevance: bool = False
-    run: RunPosition | None = None
+_Key = tuple[Conversation, Request, tuple[Pin, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,25 +108,28 @@ class Assembler:
         self._counter = counter
         self._views = Views(renderer)
         self._lock = threading.Lock()
-        self._contexts: OrderedDict[tuple[Conversation, Request], Context] = OrderedDict()
+        self._contexts: OrderedDict[_Key, Context] = OrderedDict()
         self._check = ContextCheck(counter.message, events)
 
     def assemble(self, reader: Reader, conversation: Conversation, request: Request) -> Context:
         """The context of one conversation, such as every provider takes."""
-        key = (conversation, request)
+        pins = pins_of(reader, conversation)
+        key = (conversation, request, pins)
         with self._lock:
             context = self._contexts.get(key)
         if context is None:
             view = self._views.open(reader, conversation)
             seen = seen_by(view, request.run) if request.run else view
-            context = _Assembly(self._renderer, self._counter, self._views, reader, seen, request).context()
+            context = _Assembly(
+                self._renderer, self._counter, self._views, reader, seen, request, pins
+            ).context()
             self._views.keep(view)
             context = self._check.sound(conversation.conversation_id, context)
             if view.media == 0:
                 self._remember(key, context)
         return replace(context, messages=[copy_message(message) for message in context.messages])
 
-    def _remember(self, key: tuple[Conversation, Request], context: Context) -> None:
+    def _remember(self, key: _Key, context: Context) -> None:
         with self._lock:
             self._contexts[key] = context
             while len(self._contexts) > _CONTEXTS:
@@ -156,6 +147,7 @@ class _Assembly:
         reader: Reader,
         view: View,
         request: Request,
+        pins: Sequence[Pin],
     ) -> None:
         self._renderer = renderer
         self._counter = counter
@@ -164,7 +156,10 @@ class _Assembly:
         self._view = view
         self._request = request
         self._opening = turn_opening(reader, renderer, view)
-        self._standing = StandingLayer(reader, renderer, view.conversation)
+        plan = latest_plan(reader, view, request.keep_latest_of)
+        left = request.standing - sum(pin.tokens for pin in pins)
+        shown = renderer.plan(plan, left) if plan else None
+        self._standing = StandingLayer(reader, renderer, view.conversation, pins, shown)
 
     def context(self) -> Context:
         """Everything if it fits, else what a plan says, else the newest user message and what it needs."""
@@ -174,7 +169,7 @@ class _Assembly:
                 shown = insert_opening(shown, self._opening)
             layer = self._standing.layer(self._request.room, self._standing.raw)
             draft = self._draft(_Choice(shown, layer))
-            if draft.tokens <= self._request.room and not layer.left_out:
+            if draft.tokens <= self._request.room and layer.is_whole:
                 return self._finished(draft)
         return self._planned()
 
@@ -376,7 +371,7 @@ class _Assembly:
 
     def _finished(self, draft: _Draft) -> Context:
         view, paired, layer = self._view, draft.paired, draft.choice.layer
-        notices = (instructions_text(layer.left_out), draft.choice.missing)
+        notices = (instructions_text(layer.left_out), pins_text(layer.pins_left_out), draft.choice.missing)
         settled = len(draft.messages) - len(paired.messages) + paired.settled
         authors = sorted({item.author for item in draft.choice.chosen if item.author})
         return Context(
@@ -408,7 +403,11 @@ class _Assembly:
         over = bare.tokens > limit
         layer = self._standing.layer(_EVERYTHING if over else limit - bare.tokens, ())
         draft = self._draft(_Choice(needed, layer, silent=True))
-        notices = (TOO_LARGE if over else ALONE, instructions_text(layer.left_out))
+        notices = (
+            TOO_LARGE if over else ALONE,
+            instructions_text(layer.left_out),
+            pins_text(layer.pins_left_out),
+        )
         return Context(
             messages=draft.messages,
             tokens=draft.tokens,

@@ -6,8 +6,9 @@ import logging
 from dataclasses import replace
 from typing import Any
 
-from lcm_plugin.assembly.assembler import Assembler, Request
+from lcm_plugin.assembly.assembler import Assembler
 from lcm_plugin.assembly.notices import IGNORED
+from lcm_plugin.assembly.request import Request
 from lcm_plugin.compaction.calibration import Calibration
 from lcm_plugin.compaction.windows import Budgets
 from lcm_plugin.config import LcmConfig
@@ -72,6 +73,8 @@ class Contexts:
                 prompt=prompt if prompt and prompt.strip() else None,
                 model=model,
                 by_relevance=self._config.prompt_aware_eviction,
+                standing=self._config.standing_tokens(total),
+                keep_latest_of=tuple(self._config.keep_latest_of),
                 run=run,
             )
             context = self._assembler.assemble(reader, conversation, request)

@@ -33,6 +33,13 @@ def instructions_text(left_out: Sequence[str]) -> str | None:
     )
 
 
+def pins_text(left_out: Sequence[str]) -> str | None:
+    """One line with the pins that did not fit; None when all did."""
+    if not left_out:
+        return None
+    return f"Left out for lack of room: the pins {', '.join(left_out)}. They stand again in a larger context."
+
+
 def left_out_text(items: Sequence[Rendered], left_out: Sequence[Rendered], older: str | None) -> str | None:
     """One line with the ids that cover what was left out of ``items``; None when nothing was.
 

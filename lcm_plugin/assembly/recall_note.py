@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from lcm_plugin.recall.tools import PIN_TOOL
+
 _USES = (
     ("lcm_grep", "find words, names, codes or phrases in the whole history"),
     ("lcm_describe", "read a msg_, sum_ or file_ id: what it is, and its text word for word"),
@@ -29,4 +31,6 @@ def recall_note(tools: Collection[str]) -> str:
             "something was never mentioned, look it up:",
             *uses,
         ]
+    if PIN_TOOL in tools:
+        lines.append(f"What must not be lost to a summary, keep in view with {PIN_TOOL}.")
     return "\n".join(lines)

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from lcm_plugin.assembly.stubs import LEAST_TOKENS, STUB_TOKENS, shortened
 from lcm_plugin.ingest.shown import holds_attachments, holds_media, shown_to_models
 from lcm_plugin.messages.blocks import id_text, is_assistant, is_instruction
-from lcm_plugin.messages.markup import summary_block, unshown_line
+from lcm_plugin.messages.markup import pin_block, plan_block, summary_block, unshown_line
 from lcm_plugin.messages.presentable import presentable
 from lcm_plugin.messages.shape import (
     answer_ids,
@@ -27,13 +27,14 @@ from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.messages.validate import faults_in
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Item, MessageHead, Part, StoredMessage, Summary
-from lcm_plugin.types import Message
+from lcm_plugin.types import Message, Pin
 
 logger = logging.getLogger(__name__)
+_PLAN_WRAPPER = 128
 _CACHE_TOKENS = 1_000_000
 _LENGTHS = 16_384
 
-Kind = Literal["summary", "instruction", "request", "call", "result", "reply", "other"]
+Kind = Literal["summary", "instruction", "standing", "request", "call", "result", "reply", "other"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,16 @@ class Rendered:
         return self.kind == "request" or self.with_words
 
 
+@dataclass(frozen=True, slots=True)
+class LatestPlan:
+    """A plan as a tool's call or result has it; ``at`` is when it was made, in milliseconds."""
+
+    ref: str
+    tool: str
+    at: int
+    text: str
+
+
 class Renderer:
     """Turns context items into messages. Thread-safe."""
 
@@ -99,6 +110,24 @@ class Renderer:
         found = reader.messages_at(conversation_id, seqs)
         shown = {one.head.seq: _shown(shown_to_models(one, self._read_file), one.head.ref) for one in found}
         return {seq: message for seq, message in shown.items() if message is not None}
+
+    def pin(self, pin: Pin) -> Rendered:
+        """A pinned text as a message."""
+        message = {"role": "user", "content": pin_block(pin)}
+        return Rendered(0, message, self._counter.message(message), pin.pin_id, 0, "standing")
+
+    def plan(self, plan: LatestPlan, most: int) -> Rendered | None:
+        """A plan as a message of at most ``most`` tokens, cut if it must be; None where that is too little."""
+        for keep in (most, most - _PLAN_WRAPPER):
+            if keep < LEAST_TOKENS:
+                break
+            cut = shortened({"role": "tool", "content": plan.text}, plan.ref, self._counter.text, keep)
+            block = plan_block(plan.ref, plan.tool, plan.at, cut.message["content"], self._zone)
+            message = {"role": "user", "content": block}
+            tokens = self._counter.message(message)
+            if tokens <= most:
+                return Rendered(0, message, tokens, plan.ref, 0, "standing", cuts=cut.cuts)
+        return None
 
     def for_model(self, rendered: Rendered, model: str | None) -> Rendered | None:
         """The message without reasoning that another model wrote; None when nothing else is in it."""

@@ -1,8 +1,9 @@
 """The standing layer: what stands before the talk in every context, with a budget of its own.
 
 It holds the host's instructions in force, in the host's order, and after them those from further on in the talk
-whose place is not shown: their neighbourhood was compacted, pruned by ``/new``, or left out. Nothing here is ever
-summarised away; what does not fit is named.
+whose place is not shown: their neighbourhood was compacted, pruned by ``/new``, or left out. Pins follow, and
+the newest plan whose turn was compacted. Nothing here is ever summarised away; instructions and pins that do not fit
+are named.
 """
 
 from __future__ import annotations
@@ -13,14 +14,21 @@ from dataclasses import dataclass
 from lcm_plugin.assembly.render import Rendered, Renderer
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Conversation, Item, MessageHead
+from lcm_plugin.types import Pin
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """What stands before the talk, and the refs of what did not fit, oldest first."""
+    """What stands before the talk, and the refs of what did not fit: instructions and pins, oldest first."""
 
     shown: tuple[Rendered, ...] = ()
     left_out: tuple[str, ...] = ()
+    pins_left_out: tuple[str, ...] = ()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether everything that should stand here does."""
+        return not self.left_out and not self.pins_left_out
 
     @property
     def tokens(self) -> int:
@@ -34,7 +42,14 @@ NO_LAYER = Layer()
 class StandingLayer:
     """One conversation's candidates for the layer; those whose place in the talk is shown stay there."""
 
-    def __init__(self, reader: Reader, renderer: Renderer, conversation: Conversation) -> None:
+    def __init__(
+        self,
+        reader: Reader,
+        renderer: Renderer,
+        conversation: Conversation,
+        pins: Sequence[Pin],
+        plan: Rendered | None,
+    ) -> None:
         rows = reader.instructions(conversation.conversation_id)
         heads = {head.seq: head for head, _ in rows}
         in_force = conversation.instruction_seqs
@@ -44,23 +59,29 @@ class StandingLayer:
         self._leading = _rendered(reader, renderer, [heads[seq] for seq in in_force if seq in heads])
         later = [head for head, _ in rows if head.seq not in in_force]
         self._later = _rendered(reader, renderer, later)
+        self._plan = [plan] if plan else []
+        self._pins = [renderer.pin(pin) for pin in pins]
         self._raw = {head.seq for head, raw in rows if raw and head.seq not in in_force}
         self._said = {head.seq: head.identity for head in heads.values()}
 
     def layer(self, budget: int, in_place: Container[int]) -> Layer:
-        """The layer within a budget: the host's instructions first, then later ones from the newest on.
+        """The layer within a budget: the host's instructions first, then pins, then later ones, then the plan.
 
         ``in_place`` are the ordinals of those that are shown where they stand in the talk.
         """
         moved = self._moved(in_place)
         taken: list[str] = []
-        for one in (*self._leading, *reversed(moved)):
+        for one in (*self._leading, *self._pins, *reversed(moved), *self._plan):
             if one.tokens <= budget:
                 taken.append(one.ref)
                 budget -= one.tokens
-        candidates = (*self._leading, *moved)
-        left_out = sorted((one for one in candidates if one.ref not in taken), key=lambda one: one.ordinal)
-        return Layer(tuple(one for one in candidates if one.ref in taken), tuple(one.ref for one in left_out))
+        instructions = (*self._leading, *moved)
+        left_out = sorted((one for one in instructions if one.ref not in taken), key=lambda one: one.ordinal)
+        return Layer(
+            tuple(one for one in (*instructions, *self._pins, *self._plan) if one.ref in taken),
+            tuple(one.ref for one in left_out),
+            tuple(one.ref for one in self._pins if one.ref not in taken),
+        )
 
     @property
     def raw(self) -> set[int]:

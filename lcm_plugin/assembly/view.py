@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from lcm_plugin.assembly.render import Rendered, Renderer
+from lcm_plugin.assembly.render import LatestPlan, Rendered, Renderer
 from lcm_plugin.assembly.select import Selection, Wanted
 from lcm_plugin.assembly.stubs import STUB_TOKENS
 from lcm_plugin.messages.identity import identity_of
@@ -49,6 +49,7 @@ class View:
     older_summaries: dict[int, list[Item]] = field(default_factory=dict)
     users_within: dict[tuple[int, int], bool] = field(default_factory=dict)
     plans: dict[Wanted, Plan] = field(default_factory=dict)
+    latest: dict[tuple[str, ...], LatestPlan | None] = field(default_factory=dict)
 
     @property
     def media(self) -> int:

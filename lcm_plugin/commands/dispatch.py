@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from lcm_plugin.assembly.notices import IGNORED
-from lcm_plugin.commands import care, cleaning, doctor, reading, resets, settings, status, tree
+from lcm_plugin.commands import care, cleaning, doctor, pins, reading, resets, settings, status, tree
 from lcm_plugin.commands.facade import EngineFacade
 from lcm_plugin.commands.texts import FAILED
 from lcm_plugin.errors import LcmError
@@ -22,13 +22,17 @@ _UNBOUND = "This chat is not bound to a session yet, so there is nothing to show
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command. ``arguments`` is how its arguments are written, ``most`` how many words they may be."""
+    """One command. ``arguments`` is how its arguments are written, ``most`` how many words they may be.
+
+    With ``verbatim`` they are one text, as it was written.
+    """
 
     run: Callable[[EngineFacade, Session, list[str]], CommandResult]
     help: str
     arguments: str = ""
     most: int = 0
     needs_session: bool = True
+    verbatim: bool = False
 
 
 def _help(engine: EngineFacade, session: Session, words: list[str]) -> CommandResult:
@@ -52,6 +56,11 @@ COMMANDS: dict[str, Command] = {
         "[BUDGET | undo]",
         1,
     ),
+    "pin": Command(
+        pins.pin, "keep a message or a text in every context, word for word", "ID | TEXT", 1, verbatim=True
+    ),
+    "pins": Command(pins.pins, "what is pinned"),
+    "unpin": Command(pins.unpin, "take pins out of every context", "ID … | all", 1 << 10),
     "new": Command(resets.preview_new, "what `/new` would keep and drop, without doing it", "[DEPTH]", 1),
     "reset": Command(resets.preview_reset, "what `/reset` would archive, without doing it"),
     "undo": Command(care.undo, "bring back what the last `/new` or compaction took out of the context"),
@@ -104,12 +113,13 @@ def _run(engine: EngineFacade, session: Session, text: str) -> CommandResult:
     command = COMMANDS.get(name)
     if command is None:
         return _unknown(words[1])
-    if len(words) - 2 > command.most:
+    arguments = text.split(maxsplit=2)[2:] if command.verbatim else words[2:]
+    if len(arguments) > command.most:
         return _misused(name, command)
     if command.needs_session and (refusal := _refusal(engine, session)):
         return CommandResult(refusal, {"outcome": FAILED}, ok=False)
     try:
-        return command.run(engine, session, words[2:])
+        return command.run(engine, session, arguments)
     except LcmError as error:
         return CommandResult(f"Failed: {error}", {"outcome": FAILED, "error": str(error)}, ok=False)
 

@@ -19,10 +19,11 @@ from lcm_plugin.sessions.access import Access
 from lcm_plugin.sessions.conversations import SessionDirectory
 from lcm_plugin.sessions.lifecycle import Pruned
 from lcm_plugin.sessions.notices import SessionNotices
+from lcm_plugin.sessions.pins import Pins
 from lcm_plugin.store.protocol import Store
 from lcm_plugin.store.records import Conversation
 from lcm_plugin.summarize.summarizer import Summarizer
-from lcm_plugin.types import CompactionResult, CompactionUndo, IntegrityReport, Session
+from lcm_plugin.types import CompactionResult, CompactionUndo, IntegrityReport, Pin, Session
 
 
 class EngineFacade(Protocol):
@@ -38,6 +39,7 @@ class EngineFacade(Protocol):
     doctor: Doctor
     hook_health: HookHealth
     integrity_jobs: IntegrityJobs
+    pin_board: Pins
     recount: Recount
     retention: Retention
     session_notices: SessionNotices
@@ -55,5 +57,8 @@ class EngineFacade(Protocol):
     def preview_new(self, session: Session, retain_depth: int | None = None) -> Pruned: ...
     def undo_new(self, session: Session) -> int: ...
     def reset_session(self, session: Session) -> Conversation | None: ...
+    def pin(self, session: Session, what: str) -> Pin: ...
+    def pins(self, session: Session) -> list[Pin]: ...
+    def unpin(self, session: Session, *names: str) -> list[Pin]: ...
     def check(self, session: Session | None = None) -> IntegrityReport: ...
     def backup(self, target: str | None = None) -> str: ...

@@ -11,6 +11,7 @@ from lcm_plugin.commands.texts import depths, moment, size
 from lcm_plugin.commands.trouble import Pairs, Quote, trouble, trouble_pairs
 from lcm_plugin.sessions.access import Access
 from lcm_plugin.sessions.kinds import find_conversation
+from lcm_plugin.sessions.pins import pins_of
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Conversation
 from lcm_plugin.text import code, inline, plural
@@ -92,6 +93,7 @@ def _history(engine: EngineFacade, reader: Reader, conversation: Conversation) -
     items = reader.summary_items(number, limit=_MOST_SUMMARIES)
     found = reader.summaries([str(item.summary_id) for item in items]).values()
     covered_tokens = sum(summary.message_tokens for summary in found)
+    pins = pins_of(reader, conversation)
     frontier = reader.oldest_raw_items(number, limit=1)
     return {
         "conversation_id": number,
@@ -108,6 +110,8 @@ def _history(engine: EngineFacade, reader: Reader, conversation: Conversation) -
         "compression_ratio": (
             round(covered_tokens / conversation.summary_tokens, 1) if conversation.summary_tokens else None
         ),
+        "pins": len(pins),
+        "pinned_tokens": sum(pin.tokens for pin in pins),
         "frontier": frontier[0].ref if frontier else None,
         "undoable_new": reader.undoable(number),
         "undoable_compaction": engine.compaction.last.undoable(reader, number),
@@ -209,6 +213,7 @@ def session_pairs(data: dict[str, Any], zone: str, quote: Quote) -> Pairs:
             f"{plural(data['raw_messages'], 'message')} as they were ({data['raw_tokens']:,})",
         ),
         *_summary_pairs(data),
+        *([("pins", f"{data['pins']:,} ({data['pinned_tokens']:,} tokens)")] if data["pins"] else []),
         ("compaction", _compaction(data["compaction"], zone, quote)),
         ("guards", _guards(data["guards"], zone, quote)),
         *([("undo", "the last `/new` can be undone: `/lcm undo`")] if data["undoable_new"] else []),

@@ -10,7 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lcm_plugin.compaction.chunks import Chunk
+from lcm_plugin.compaction.plans import note_plan
 from lcm_plugin.compaction.sources import Source, read_source, source_refs
+from lcm_plugin.config import LcmConfig
 from lcm_plugin.errors import StoreError
 from lcm_plugin.events import EventBus
 from lcm_plugin.messages.groups import next_legal_cut
@@ -84,14 +86,15 @@ class PassRunner:
         counter: TokenCounter,
         events: EventBus,
         clock: Callable[[], int],
-        zone: str,
+        config: LcmConfig,
     ) -> None:
         self._store = store
         self._summarizer = summarizer
         self._counter = counter
         self._events = events
         self._clock = clock
-        self._zone = zone
+        self._zone = config.timezone
+        self._plan_tools = config.keep_latest_of
         self._unpublished = _Unpublished()
 
     def run(self, request: PassRequest) -> PassResult:
@@ -138,6 +141,8 @@ class PassRunner:
         with self._store.write() as writer:
             if not writer.summaries([publication.summary.summary_id]):
                 writer.publish(publication, self._clock())
+                if publication.summary.depth == 0:
+                    note_plan(writer, publication.summary, self._plan_tools, self._clock())
 
     def _draft(self, request: PassRequest, source: Source) -> SummaryDraft | None:
         if not source.blocks:

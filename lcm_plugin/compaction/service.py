@@ -25,6 +25,7 @@ from lcm_plugin.events import EventBus
 from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.sessions.access import Access
 from lcm_plugin.sessions.conversations import SessionDirectory
+from lcm_plugin.sessions.pins import pins_of
 from lcm_plugin.store.protocol import Reader, Store
 from lcm_plugin.store.records import Conversation
 from lcm_plugin.summarize.summarizer import Summarizer
@@ -61,7 +62,7 @@ class Compaction:
         events: EventBus,
         clock: Callable[[], int],
     ) -> None:
-        passes = PassRunner(store, summarizer, counter, events, clock, config.timezone)
+        passes = PassRunner(store, summarizer, counter, events, clock, config)
         self._store = store
         self._sessions = sessions
         self._calibration = calibration
@@ -281,11 +282,12 @@ class Compaction:
         )
 
     def _limits(self, reader: Reader, conversation: Conversation, call: Call) -> Limits:
-        """Instructions stand before the talk or in it and are never compacted, so they count as overhead.
+        """Instructions and pins stand before the talk or in it and are never compacted, so they count as overhead.
 
         So do the tokens that the provider counts in every call although nobody named them.
         """
         more = sum(head.tokens for head, _ in reader.instructions(conversation.conversation_id))
+        more += sum(pin.tokens for pin in pins_of(reader, conversation))
         more += self._calibration.hidden(call.model, conversation.conversation_id)
         return self._compactor.limits(
             replace(call, overhead=max(0, call.overhead + more)), conversation.session_key

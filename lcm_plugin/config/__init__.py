@@ -5,13 +5,12 @@ from lcm_plugin.config.model import (
     INSTRUCTION_FILES,
     LcmConfig,
     Policy,
-    ThresholdMatch,
-    ThresholdOverride,
     checked_budget,
     default_data_dir,
     setting_names,
     shown_keys,
 )
+from lcm_plugin.config.overrides import ThresholdMatch, ThresholdOverride
 
 __all__ = [
     "DEFAULT_BUDGET",

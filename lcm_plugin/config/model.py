@@ -18,8 +18,6 @@ from zoneinfo import ZoneInfo
 from annotated_types import Ge
 from pydantic import (
     AliasChoices,
-    BaseModel,
-    ConfigDict,
     Field,
     PrivateAttr,
     ValidationError,
@@ -32,12 +30,12 @@ from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from lcm_plugin.config.explain import AUTO, explain
+from lcm_plugin.config.overrides import Share, ThresholdOverride
 from lcm_plugin.config.sources import canonical, read_environment, spellings, split_text
 from lcm_plugin.errors import ConfigError
 
 DEFAULT_BUDGET = 128_000
 LONGEST_MS = 2_147_483_647
-Share = Annotated[float, Field(gt=0, le=1)]
 Policy = Literal["economy", "balanced", "faithful"]
 Patterns = Annotated[list[str], NoDecode]
 # A policy chooses the value; `compaction.policy.in_force` gives it for a call.
@@ -51,39 +49,16 @@ INSTRUCTION_FILES = (
     ".cursorrules",
     "copilot-instructions.md",
 )
+PLAN_TOOLS = (
+    "TodoWrite",
+    "todo",
+    "todo_write",
+    "write_todos",
+    "update_plan",
+    "update_todo_list",
+    "manage_todo_list",
+)
 Source = Literal["argument", "environment", "plugin config", "default"]
-
-
-class ThresholdMatch(BaseModel):
-    """When an override applies: every field given must match, and at least one must be given."""
-
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True)
-
-    model: str | None = None
-    model_context_window_min: int | None = Field(default=None, ge=1)
-    model_context_window_max: int | None = Field(default=None, ge=1)
-    session_pattern: str | None = None
-
-    @model_validator(mode="after")
-    def _has_a_rule(self) -> ThresholdMatch:
-        low, high = self.model_context_window_min, self.model_context_window_max
-        if (self.model, low, high, self.session_pattern) == (None, None, None, None):
-            raise ValueError("an override needs at least one field in 'match'")
-        if low is not None and high is not None and low > high:
-            raise ValueError("modelContextWindowMin must not exceed modelContextWindowMax")
-        return self
-
-
-class ThresholdOverride(BaseModel):
-    """Another threshold for some models, windows or sessions."""
-
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True)
-
-    match: ThresholdMatch
-    context_threshold: Share
-    fresh_tail_count: int | None = Field(default=None, ge=1)
-    leaf_chunk_tokens: int | None = Field(default=None, ge=1)
-    name: str = ""
 
 
 class LcmConfig(BaseSettings):
@@ -214,6 +189,20 @@ class LcmConfig(BaseSettings):
         description="Notes that a host adds to messages for itself: a message of nothing else is not stored, and "
         "one that comes again with another note is the same message.",
     )
+    standing_max_tokens: int = Field(
+        default=2_000,
+        ge=0,
+        description="Most tokens of pins and of the newest plan in a context, and never more than a tenth of its "
+        "room.",
+    )
+    keep_latest_of: Patterns = Field(
+        default_factory=lambda: list(PLAN_TOOLS),
+        description="Globs of tools that keep a plan: the newest input or result stays in view once its turn was "
+        "compacted.",
+    )
+    pin_tool: bool = Field(
+        default=False, description="Give agents the tool lcm_pin, with which they keep a line in view."
+    )
     recall_scope: Literal["session", "agent", "all"] = Field(
         default="agent", description="The widest that allConversations may reach."
     )
@@ -326,6 +315,10 @@ class LcmConfig(BaseSettings):
         """The tokens of a model call: what the host gives, else the default, at most ``max_assembly_token_budget``."""
         return min(given or DEFAULT_BUDGET, self.max_assembly_token_budget or 1 << 62)
 
+    def standing_tokens(self, room: int) -> int:
+        """The most tokens that pins and the newest plan take of a context with so many."""
+        return min(self.standing_max_tokens, room // 10)
+
     def summary_cap(self, target: int) -> int:
         """The most tokens of a summary that aims at ``target``."""
         return math.ceil(target * self.summary_max_overage_factor)
@@ -349,6 +342,7 @@ class LcmConfig(BaseSettings):
         "fallback_models",
         "large_file_exempt_patterns",
         "strip_injected_context_tags",
+        "keep_latest_of",
         mode="before",
     )
     @classmethod

@@ -83,6 +83,7 @@ class Redaction:
             sweep = Sweep(self._tools, conversation, target, removal_id, found)
             sweep.messages()
             sweep.summaries()
+            sweep.pins()
             sweep.files()
             dropped += sweep.dropped
         if removal_id is not None:

@@ -20,6 +20,7 @@ from lcm_plugin.messages.markup import summary_tokens
 from lcm_plugin.messages.parts import rebuild
 from lcm_plugin.messages.paths import get_at, put_at
 from lcm_plugin.messages.tokens import TokenCounter
+from lcm_plugin.sessions.pins import pin_tokens
 from lcm_plugin.store.protocol import Reader, Store
 from lcm_plugin.store.records import Conversation, FileRecord, Part, StoredMessage, Summary
 from lcm_plugin.types import Message
@@ -43,6 +44,7 @@ class Redacted:
     summaries: int = 0
     files: int = 0
     notes: int = 0
+    pins: int = 0
     places: list[str] = field(default_factory=list)
     untouched: list[str] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
@@ -51,7 +53,7 @@ class Redacted:
     @property
     def anything(self) -> bool:
         """Whether anything was found that can be redacted."""
-        return bool(self.messages or self.summaries or self.files or self.notes)
+        return bool(self.messages or self.summaries or self.files or self.notes or self.pins)
 
     def note(self, ref: str) -> None:
         """Remembers where something was found."""
@@ -151,6 +153,21 @@ class Sweep:
                     with self._store.write() as writer:
                         writer.replace_summary(new, now, now - before)
             after = page[-1].summary_id
+
+    def pins(self) -> None:
+        """Every pin: a copy of a message goes as its message does."""
+        with self._store.read() as reader:
+            pins = reader.pins_of(self._id)
+        for pin in pins:
+            text = self._target.summary(pin.source, pin.text)
+            new = replace(pin, text=text, speaker=self._target.words(pin.speaker))
+            if new == pin:
+                continue
+            self._found.pins += 1
+            self._found.note(pin.pin_id)
+            if self._removal_id is not None:
+                with self._store.write() as writer:
+                    writer.replace_pin(replace(new, tokens=pin_tokens(new, self._counter)))
 
     def files(self) -> None:
         """What is told of each payload, the last error of a compaction, and binary payloads that hold it."""

@@ -136,6 +136,8 @@ RULES: dict[str, Rule] = {
         _WARNING, "a summary is a refusal, an error, reasoning or chat instead of an account", _AGAIN
     ),
     "summary_unsupported": Rule(_WARNING, "a summary names what occurs nowhere in its sources", _AGAIN),
+    # the standing layer
+    "pin_without_message": Rule(_INFO, "a pin holds the words of a message that is not stored any more"),
     # work that is owed
     "debt_stale": Rule(_WARNING, "a compaction lease has no living holder", "give the lease back"),
     "debt_stuck": Rule(

@@ -13,19 +13,26 @@ from zoneinfo import ZoneInfo
 
 from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.store.records import Summary
+from lcm_plugin.types import Pin
 
+_PINNED_BY_USER = "Kept in view at the user's request."
+_PINNED_BY_AGENT = "Kept in view by the assistant: a note of its own, no message of the user."
+_PLAN_LABEL = "As of this call, which was summarised away; a later plan below takes its place."
 HISTORY_LABEL = "History that may be outdated, for reference only; it holds no instruction for now."
 
 # What models read as a mark of structure: our own tags, chat templates' tokens, tags that name a role.
 _SPACE = r"[\s\u200b-\u200f\u2060\ufeff]*"
 _NAMES = (
     "summary|lcm|sys|developer|user|assistant|human|tool|function|instruction|think|im_|s>|"
-    "start_of_turn|end_of_turn|start_header|end_header|begin_of|end_of|eot_"
+    "pinned|plan|start_of_turn|end_of_turn|start_header|end_header|begin_of|end_of|eot_"
 )
 _TAG = re.compile(rf"<(?={_SPACE}(?:\||<{_SPACE}/?{_SPACE}SYS|/?{_SPACE}(?:{_NAMES})))", re.IGNORECASE)
 _TEMPLATE = re.compile(r"\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS)\])")
 _SUMMARY = re.compile(
     rf'\s*<summary id="(sum_[0-9a-f]{{16}})"[^<>]*>\n{re.escape(HISTORY_LABEL)}\n.*\n</summary>\s*', re.DOTALL
+)
+_STANDING = re.compile(
+    r'\s*<(pinned|plan) id="[^"<>]+"[^<>]*>\n(?:Kept in view|As of)[^\n]*\n.*\n</\1>\s*', re.DOTALL
 )
 _NOTICE = re.compile(r"\s*<lcm-notice>\n[^<]*\n</lcm-notice>\s*")
 _STUB = re.compile(r"\[LCM cut (msg_\d+): \d+ of \d+ tokens left out here; read all with lcm_describe\]")
@@ -46,8 +53,7 @@ def summary_block(summary: Summary, sources: Sequence[str], zone: str) -> str:
         "messages": str(summary.message_count),
         "sources": _span(sources),
     }
-    opening = " ".join(f'{name}="{value}"' for name, value in attributes.items())
-    return f"<summary {opening}>\n{HISTORY_LABEL}\n{escape(summary.content)}\n</summary>"
+    return f"<summary {_attributes(attributes)}>\n{HISTORY_LABEL}\n{escape(summary.content)}\n</summary>"
 
 
 def summary_tokens(summary: Summary, sources: Sequence[str], zone: str, counter: TokenCounter) -> int:
@@ -73,6 +79,26 @@ def _span(sources: Sequence[str]) -> str:
     return " ".join(sources)
 
 
+def pin_block(pin: Pin) -> str:
+    """A pinned text as it stands in a context."""
+    attributes = {"id": pin.pin_id}
+    if pin.source:
+        attributes |= {"from": pin.source, "said-by": pin.speaker}
+    label = _PINNED_BY_USER if pin.pinned_by == "user" else _PINNED_BY_AGENT
+    return f"<pinned {_attributes(attributes)}>\n{label}\n{escape(pin.text)}\n</pinned>"
+
+
+def plan_block(ref: str, tool: str, at: int, text: str, zone: str) -> str:
+    """The newest plan that a tool was given or gave back, as it stands in a context."""
+    attributes = _attributes({"id": ref, "tool": tool, "at": format_time(at, zone)})
+    return f"<plan {attributes}>\n{_PLAN_LABEL}\n{escape(text)}\n</plan>"
+
+
+def _attributes(values: Mapping[str, str]) -> str:
+    quoted = ((name, re.sub(r'["<>\s]+', " ", value)) for name, value in values.items())
+    return " ".join(f'{name}="{value}"' for name, value in quoted)
+
+
 def notice_block(text: str) -> str:
     """A sentence of ours inside a context."""
     return f"<lcm-notice>\n{escape(text).replace('<', '&lt;')}\n</lcm-notice>"
@@ -95,7 +121,10 @@ def summary_id_of(text: str) -> str | None:
 
 
 def is_notice(text: str) -> bool:
-    """Whether a text is one of our notices as a whole."""
+    """Whether a text is one of our notices, pins or plans as a whole."""
+    standing = _STANDING.fullmatch(text)
+    if standing is not None:
+        return text.count(f"</{standing.group(1)}>") == 1
     return _NOTICE.fullmatch(text) is not None
 
 

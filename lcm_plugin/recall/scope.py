@@ -22,8 +22,6 @@ from lcm_plugin.types import Session
 
 Reach = Literal["session", "agent", "all"]
 
-FAMILY_CAUSES = frozenset({"rollover", "session-end"})
-
 RefKind = Literal["summary", "file", "message"]
 _KINDS: dict[str, RefKind] = {"sum": "summary", "file": "file", "msg": "message"}
 _ID = re.compile(r"(?<![0-9A-Za-z_])(sum_[0-9a-f]{16}|file_[0-9a-f]{16}|msg_\d{1,18})(?![0-9A-Za-z_])")
@@ -67,12 +65,7 @@ def family(reader: Reader, session: Session) -> tuple[Conversation, ...]:
     if session.id and is_isolated(session_key):
         own = find_conversation(reader, session)
         return (own,) if own is not None else ()
-    members: list[Conversation] = []
-    for conversation in reversed(reader.lane(session_key)):
-        if not conversation.active and conversation.archive_cause not in FAMILY_CAUSES:
-            break
-        members.append(conversation)
-    return tuple(members)
+    return tuple(reader.family(session_key))
 
 
 def scope_of(

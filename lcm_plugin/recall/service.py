@@ -21,11 +21,13 @@ from lcm_plugin.recall.grep import Clockwork, Grep
 from lcm_plugin.recall.scope import Grant, Scope, scope_of
 from lcm_plugin.recall.semantic import Semantics
 from lcm_plugin.recall.tools import (
+    PIN_TOOL,
     TOOL_NAMES,
     DescribeArguments,
     ExpandArguments,
     ExpandQueryArguments,
     GrepArguments,
+    PinArguments,
     check,
 )
 from lcm_plugin.sessions.access import Access, SessionGate
@@ -49,7 +51,9 @@ class Recall:
         clock: Callable[[], int],
         semantics: Semantics,
         granted: Callable[[str], frozenset[int]] = lambda session_key: frozenset(),
+        pin: Callable[[Session, PinArguments], dict[str, Any]] | None = None,
     ) -> None:
+        """``pin`` answers the tool that pins, where the settings give it to agents."""
         self._config = config
         self._store = store
         self._gate = gate
@@ -60,6 +64,7 @@ class Recall:
         self._clock = clock
         self.semantics = semantics
         self._granted = granted
+        self._pin = pin
         self._delegations = Delegations()
 
     def call(
@@ -124,6 +129,8 @@ class Recall:
             return self._expand(session, check(ExpandArguments, name, arguments), grant)
         if name == "lcm_expand_query" and grant is None:
             return self._expand_query(session, check(ExpandQueryArguments, name, arguments))
+        if name == PIN_TOOL and grant is None and self._pin is not None:
+            return self._pin(session, check(PinArguments, name, arguments))
         known = TOOL_NAMES if grant is None else TOOL_NAMES[:3]
         raise InputError(f"there is no tool {safe_repr(name, 80)}; the tools are {', '.join(known)}")
 

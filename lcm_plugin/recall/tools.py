@@ -15,6 +15,7 @@ from lcm_plugin.messages.characters import storable
 from lcm_plugin.messages.convert import safe_repr
 
 TOOL_NAMES = ("lcm_grep", "lcm_describe", "lcm_expand", "lcm_expand_query")
+PIN_TOOL = "lcm_pin"
 GREP_LIMIT, GREP_MAX_LIMIT = 50, 200
 MAX_IDS = 50
 MAX_TIMEOUT_MS = 600_000
@@ -41,6 +42,15 @@ class _Arguments(BaseModel):
 
     conversation_id: int | None = Field(default=None, ge=1, le=LARGEST)
     all_conversations: bool = False
+
+
+class PinArguments(BaseModel):
+    """What ``lcm_pin`` takes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    text: str | None = None
+    unpin: Names = Field(default_factory=list, max_length=MAX_IDS)
 
 
 class GrepArguments(_Arguments):
@@ -94,7 +104,7 @@ class ExpandQueryArguments(_Arguments):
     timeout_ms: int | None = Field(default=None, ge=1, le=MAX_TIMEOUT_MS)
 
 
-_Model = TypeVar("_Model", bound=_Arguments)
+_Model = TypeVar("_Model", bound=BaseModel)
 
 
 def check(model: type[_Model], tool: str, arguments: object) -> _Model:
@@ -108,7 +118,7 @@ def check(model: type[_Model], tool: str, arguments: object) -> _Model:
         raise InputError(f"{tool}: {_explain(error, model)}") from error
 
 
-def _explain(error: ValidationError, model: type[_Arguments]) -> str:
+def _explain(error: ValidationError, model: type[BaseModel]) -> str:
     lines = []
     for item in error.errors():
         name = ".".join(str(part) for part in item["loc"])
@@ -128,9 +138,14 @@ def _searchable(value: object) -> object:
     return storable(value) if isinstance(value, str) else value
 
 
-def tool_schemas() -> list[dict[str, Any]]:
-    """All four tools."""
-    return [_grep(), _describe(), _expand(), _expand_query()]
+def tool_schemas(*, pin: bool = False) -> list[dict[str, Any]]:
+    """The four recall tools; with ``pin`` the one that keeps a line in view, too."""
+    return [_grep(), _describe(), _expand(), _expand_query(), *([_pin()] if pin else [])]
+
+
+def tool_names(*, pin: bool) -> tuple[str, ...]:
+    """Their names."""
+    return (*TOOL_NAMES, PIN_TOOL) if pin else TOOL_NAMES
 
 
 def _grep() -> dict[str, Any]:
@@ -236,6 +251,19 @@ def _expand_query() -> dict[str, Any]:
             "all_conversations": _ALL,
         },
         ["prompt"],
+    )
+
+
+def _pin() -> dict[str, Any]:
+    return _tool(
+        PIN_TOOL,
+        "Keep a decision, constraint or value word for word in every context, however much is summarised away. "
+        "There is little room: pin what must not be lost, and unpin what is done.",
+        {
+            "text": {"type": "string", "description": "The line to keep, or the id of a message, msg_…"},
+            "unpin": _IDS | {"description": "Ids of your own pins (pin_…) to remove first."},
+        },
+        [],
     )
 
 

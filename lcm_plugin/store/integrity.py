@@ -46,6 +46,7 @@ AUDITS = (
     "summary_fallback",
     "summary_capped",
     "summary_oversize",
+    "pin_without_message",
     "debt_stale",
     "debt_stuck",
     "lane_stale",

@@ -33,7 +33,7 @@ from lcm_plugin.store.records import (
 from lcm_plugin.store.removal import RemovalReader, RemovalWriter
 from lcm_plugin.store.search import SearchReader, SearchWriter
 from lcm_plugin.store.transfer import TransferReader, TransferWriter
-from lcm_plugin.types import Session
+from lcm_plugin.types import Pin, Session
 
 
 class Reader(SearchReader, AuditReader, TransferReader, RemovalReader, JobReader, Protocol):
@@ -56,6 +56,9 @@ class Reader(SearchReader, AuditReader, TransferReader, RemovalReader, JobReader
 
     def lane(self, session_key: str) -> list[Conversation]:
         """All conversations a session key ever had, oldest first."""
+
+    def family(self, session_key: str) -> list[Conversation]:
+        """Those of them since the last reset, newest first: the active one and those that ended by themselves."""
 
     def conversation_holding(self, session_key: str, host_id: str) -> Conversation | None:
         """The newest conversation of a key that holds the message with a host's own id."""
@@ -94,6 +97,14 @@ class Reader(SearchReader, AuditReader, TransferReader, RemovalReader, JobReader
 
     def call_rows(self, conversation_id: int, *, limit: int) -> list[CallRow]:
         """The newest ``limit`` messages that make or answer tool calls, in order."""
+
+    def newest_tool_calls(
+        self, conversation_id: int, *, after: int, limit: int
+    ) -> list[tuple[int, int, str]]:
+        """The tools that the newest ``limit`` messages with calls after a seq call: seq, message id and tool's name.
+
+        Newest first; hidden messages are left out.
+        """
 
     def lowest_group(self, conversation_id: int, from_seq: int, span: int, floor: int) -> int | None:
         """The smallest ``group_seq`` not below ``floor`` among the ``span`` messages from a seq on."""
@@ -162,7 +173,13 @@ class Reader(SearchReader, AuditReader, TransferReader, RemovalReader, JobReader
     def fallback_count(self, conversation_id: int) -> int:
         """How many summaries were written by extraction because a model failed."""
 
-    # files, debt, guards, snapshots
+    # pins, files, debt, guards, snapshots
+    def pins(self, session_key: str) -> list[Pin]:
+        """The pins of a key's conversations since its last reset, oldest first."""
+
+    def pins_of(self, conversation_id: int) -> list[Pin]:
+        """The pins of one conversation, oldest first."""
+
     def file(self, file_id: str) -> FileRecord | None:
         """One externalised payload."""
 
@@ -225,6 +242,9 @@ class Writer(Reader, SearchWriter, RepairWriter, TransferWriter, RemovalWriter, 
     def set_instructions(self, conversation_id: int, seqs: Sequence[int], now: int) -> None:
         """Makes messages the host's instructions in force, in this order."""
 
+    def set_plan(self, conversation_id: int, message_id: int | None, now: int) -> None:
+        """Notes which compacted message's plan stays in view."""
+
     def hide(self, conversation_id: int, message_ids: Sequence[int], now: int) -> None:
         """Marks stored messages as never to be assembled; they stay readable and cost no context."""
 
@@ -272,6 +292,15 @@ class Writer(Reader, SearchWriter, RepairWriter, TransferWriter, RemovalWriter, 
 
     def restore_snapshot(self, conversation_id: int, now: int) -> int:
         """Puts the newest snapshot's items back and returns how many; 0 when it cannot be undone."""
+
+    def add_pin(self, pin: Pin) -> None:
+        """Stores a pin; an equal id in its conversation is kept as it is."""
+
+    def remove_pins(self, pins: Sequence[Pin]) -> None:
+        """Deletes pins."""
+
+    def replace_pin(self, pin: Pin) -> None:
+        """Gives a pin another text, speaker and token count."""
 
     def add_file(self, record: FileRecord) -> None:
         """Stores a payload's record; an equal id is kept as it is."""

@@ -13,6 +13,8 @@ from typing import Any, Literal
 from lcm_plugin.types import ItemKind
 
 ArchiveCause = Literal["manual-reset", "session-deleted", "session-end", "rollover", "cron-rotation"]
+FAMILY_CAUSES: frozenset[ArchiveCause] = frozenset({"rollover", "session-end"})
+"""A conversation that ended so belongs with those after it of its session key; other causes begin a new family."""
 DebtState = Literal["pending", "running", "deferred", "done", "failed"]
 Level = Literal["normal", "aggressive", "extractive"]
 
@@ -66,7 +68,7 @@ class Conversation:
 
     ``revision`` counts structural changes of the context (not appends): compare-and-swap uses it.
     ``raw_*`` and ``summary_*`` are totals over the context items. ``restart_seq`` is the seq from which
-    on the conversation goes on after its last ``/new``.
+    on the conversation goes on after its last ``/new``. ``plan_id`` is the compacted message whose plan stays in view.
     """
 
     conversation_id: int
@@ -86,6 +88,7 @@ class Conversation:
     summary_tokens: int = 0
     restart_seq: int = 1
     instructions: str | None = ""
+    plan_id: int | None = None
 
     @property
     def instruction_seqs(self) -> tuple[int, ...]:

@@ -89,7 +89,7 @@ CONVERSATIONS = _table(
     "conversations",
     "conversation_id",
     integers="conversation_id created_at updated_at archived_at revision next_seq message_count raw_items raw_tokens "
-    "summary_items summary_tokens restart_seq",
+    "summary_items summary_tokens restart_seq plan_id",
     texts="session_key session_id title archive_cause instructions",
     booleans="active",
 )
@@ -158,6 +158,12 @@ LARGE_FILES = _table(
     place="storage_uri",
     page=20,
 )
+PINS = _table(
+    "pins",
+    "pin_id",
+    integers="conversation_id tokens created_at message_id",
+    texts="pin_id text pinned_by speaker",
+)
 COMPACTION_DEBT = _table(
     "compaction_debt",
     "conversation_id",
@@ -198,6 +204,7 @@ TABLES = (
     CONTEXT_ITEMS,
     CONTEXT_SNAPSHOTS,
     LARGE_FILES,
+    PINS,
     COMPACTION_DEBT,
     REMOVED_MESSAGES,
 )

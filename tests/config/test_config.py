@@ -37,6 +37,7 @@ VALUES: dict[str, tuple[Any, Any, str]] = {
     "promptAwareEviction": (True, False, "1"),
     "recallScope": ("session", "all", "session"),
     "semanticSearch": (True, False, "on"),
+    "pinTool": (True, False, "on"),
     "semanticModelDir": ("/opt/model", "/opt/other", "/opt/model"),
     "summaryMaxOverageFactor": (1.5, 2.5, "1.5"),
     "timezone": ("Europe/Berlin", "Asia/Tokyo", "Europe/Berlin"),
@@ -51,6 +52,7 @@ for _key in (
     "statelessSessionPatterns",
     "fallbackModels",
     "largeFileExemptPatterns",
+    "keepLatestOf",
     "stripInjectedContextTags",
 ):
     VALUES[_key] = (["a:*", "b"], ["c"], "a:*, b")

@@ -44,6 +44,9 @@ ELSEWHERE = {
     "summary_model": "summarize/test_completers.py",
     "summary_provider": "summarize/test_completers.py",
     "fallback_models": "summarize/test_completers.py",
+    "standing_max_tokens": "sessions/test_pins.py",
+    "keep_latest_of": "assembly/test_latest_plan.py",
+    "pin_tool": "sessions/test_pins.py",
     "semantic_search": "recall/test_semantic.py",
     "semantic_model_dir": "recall/test_semantic.py",
 }
@@ -396,9 +399,9 @@ def test_max_assembly_token_budget(make: Open) -> None:
     engine = make(maxAssemblyTokenBudget=1_000)
     fill(engine, 100)
     assert engine.assemble(KEY, 500_000).tokens <= 1_000
-    assert engine.default_budget == 1_000
+    assert engine.budgets.total(None, None) == 1_000
     assert engine.evaluate(KEY, 500_000).due
-    assert make().default_budget == 128_000
+    assert make().budgets.total(None, None) == 128_000
 
 
 @acts("prompt_aware_eviction")

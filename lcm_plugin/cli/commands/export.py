@@ -183,7 +183,7 @@ def _write_html(
         file.write,
         rows,
         engine.config,
-        budget=engine.default_budget,
+        budget=engine.budgets.total(None, None),
         now=engine.clock(),
         payloads=engine.payloads,
         tell=tell,

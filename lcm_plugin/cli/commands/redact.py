@@ -164,6 +164,7 @@ def _print(
         "summaries": found.summaries,
         "files": found.files,
         "notes": found.notes,
+        "pins": found.pins,
         "places": found.places,
         "binary_files_untouched": found.untouched,
         "summaries_above": found.above,
@@ -184,7 +185,7 @@ def _print(
     verb = "redacted" if applied else "found in"
     say(
         f"{verb} {plural(found.messages, 'message')}, {plural(found.summaries, 'summary')}, "
-        f"{plural(found.files, 'payload')}, {plural(found.notes, 'note')} about them"
+        f"{plural(found.files, 'payload')}, {plural(found.notes, 'note')} about them, {plural(found.pins, 'pin')}"
     )
     if found.places:
         more = f" … and {len(found.places) - _MOST_PLACES:,} more" if len(found.places) > _MOST_PLACES else ""

@@ -19,7 +19,6 @@ from lcm_plugin.forks import FreshLocks, join
 from lcm_plugin.hookspecs import hookimpl
 from lcm_plugin.hosts.bub.tape import Entry, missing_ids, newest_ids, unseen
 from lcm_plugin.maintenance.hook_health import EVERYWHERE
-from lcm_plugin.recall.tools import tool_schemas
 from lcm_plugin.types import Completer, Context, Message, Reset, Session, Turn
 
 if TYPE_CHECKING:
@@ -149,8 +148,8 @@ class Core(FreshLocks):
             self._owed_resets.discard(session)
 
     def tools(self) -> list[dict[str, Any]]:
-        """The recall tools as OpenAI function schemas."""
-        return tool_schemas()
+        """Our tools as OpenAI function schemas."""
+        return self._plugin.lcm_tools()
 
     def call_tool(self, session: Session, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """A recall tool's result."""

@@ -250,10 +250,12 @@ class HermesEngine(Counters):
     # the recall tools
 
     def get_tool_schemas(self) -> list[dict[str, Any]]:
-        """The recall tools as bare functions, as the host wants them."""
+        """Our tools as bare functions, as the host wants them."""
         from lcm_plugin.recall.tools import tool_schemas
 
-        return [dict(schema.get("function", schema)) for schema in tool_schemas()]
+        config = self.runtime.config
+        schemas = tool_schemas(pin=config is not None and config.pin_tool)
+        return [dict(schema.get("function", schema)) for schema in schemas]
 
     def handle_tool_call(self, name: str, args: Mapping[str, Any], **context: Any) -> str:
         """Runs a recall tool on the bound session; the answer is JSON text, errors included."""

@@ -102,7 +102,7 @@ class LcmMiddleware(AgentMiddleware):  # type: ignore[misc, unused-ignore]
         self._window = window
         self._session = session
         self._warned = False
-        self.tools = recall_tools(self._answer)
+        self.tools = recall_tools(self.plugin.lcm_tools(), self._answer)
 
     # the graph's hooks
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from langchain_core.tools import BaseTool, StructuredTool
 
-from lcm_plugin.recall.tools import tool_schemas
-
 Answer = Callable[[str, dict[str, Any]], dict[str, Any]]
 
 
-def recall_tools(answer: Answer) -> list[BaseTool]:
+def recall_tools(schemas: Sequence[dict[str, Any]], answer: Answer) -> list[BaseTool]:
     """One tool for each schema. ``answer`` takes a tool's name and arguments."""
-    return [_tool(schema["function"], answer) for schema in tool_schemas()]
+    return [_tool(schema["function"], answer) for schema in schemas]
 
 
 def _tool(schema: dict[str, Any], answer: Answer) -> BaseTool:

@@ -125,6 +125,10 @@ class LcmSession(FreshLocks, SessionABC):  # type: ignore[misc, unused-ignore]
         shorter = await asyncio.to_thread(self._shorter, data.model_data.input, data.model_data.instructions)
         return data.model_data if shorter is None else replace(data.model_data, input=shorter)
 
+    def tool_schemas(self) -> list[dict[str, Any]]:
+        """The tools that the settings give to agents."""
+        return self.plugin.lcm_tools()
+
     def call_tool(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Runs a recall tool on this session."""
         answer = self.plugin.lcm_call_tool(self.core_session, name, arguments)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from agents import FunctionTool
 
+from lcm_plugin.config.file import load_config
 from lcm_plugin.recall.tools import tool_schemas
 
 if TYPE_CHECKING:
@@ -21,16 +22,20 @@ class Callee(Protocol):
     def call_tool(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """The tool's answer."""
 
+    def tool_schemas(self) -> list[dict[str, Any]]:
+        """The tools that the session's settings give to agents."""
+
 
 SessionOf = Callable[[Any], Callee]
 
 
 def recall_tools(session: Callee | SessionOf) -> list[FunctionTool]:
-    """The four tools for one session, or for the one that a function finds in a run's context.
+    """The tools for one session, or for the one that a function finds in a run's context.
 
     An agent that serves many sessions takes the function: ``recall_tools(lambda run: run.context.session)``.
     """
-    return [_tool(schema["function"], session) for schema in tool_schemas()]
+    schemas = tool_schemas(pin=load_config().pin_tool) if callable(session) else session.tool_schemas()
+    return [_tool(schema["function"], session) for schema in schemas]
 
 
 def _tool(schema: dict[str, Any], session: Callee | SessionOf) -> FunctionTool:

@@ -110,11 +110,11 @@ class LcmCapability(AbstractCapability[AgentDepsT]):
 
     def get_instructions(self) -> str:
         """What summaries are, and how to look behind them: the same text in every call."""
-        return recall_note(TOOL_NAMES)
+        return recall_note([schema["function"]["name"] for schema in self.plugin.lcm_tools()])
 
     def get_toolset(self) -> AbstractToolset[AgentDepsT]:
-        """The recall tools."""
-        return recall_toolset(self._answer)
+        """The recall tools, and the one that pins where the settings give it to agents."""
+        return recall_toolset(self.plugin.lcm_tools(), self._answer)
 
     async def for_run(self, ctx: RunContext[AgentDepsT]) -> AbstractCapability[AgentDepsT]:
         """A copy with a memory of its own for this run."""

@@ -20,6 +20,7 @@ from lcm_plugin.store.transfer import (
 )
 
 _COUNTER_OF = {column: counter for counter, column in NUMBERED.items()}
+_LOOSE = {("pins", "message_id"), ("conversations", "plan_id")}
 _NAMED = ("summary_id", "parent_summary_id")
 
 
@@ -47,12 +48,17 @@ class Renumbering:
         """The new number for one of the file."""
         if not isinstance(value, int):
             return value
-        low, high = self._spans[counter]
-        if not low <= value <= high:
+        if not self._holds(counter, value):
+            low, high = self._spans[counter]
             raise InputError(
                 f"the file holds number {value} of {counter}, its header promises {low} to {high}"
             )
         return value + self._shift[counter]
+
+    def _holds(self, counter: Counter, value: Value) -> bool:
+        """Whether the file may have a row of this number."""
+        low, high = self._spans[counter]
+        return isinstance(value, int) and low <= value <= high
 
     def name(self, summary_id: str) -> str:
         """The new id of a summary: its own unless another conversation has it."""
@@ -65,7 +71,10 @@ class Renumbering:
         """The row with its new numbers and names."""
         changed: dict[str, Value] = {}
         for column, value in zip(table.columns, row, strict=True):
-            if column in _COUNTER_OF:
+            if (table.name, column) in _LOOSE:
+                # What was pinned may have been said in a conversation that is not in the file.
+                changed[column] = self.number("messages", value) if self._holds("messages", value) else None
+            elif column in _COUNTER_OF:
                 changed[column] = self.number(_COUNTER_OF[column], value)
             elif column in _NAMED and isinstance(value, str):
                 changed[column] = self.name(value)

@@ -15,6 +15,7 @@ from lcm_plugin.errors import SchemaError, StoreUnavailable
 from lcm_plugin.events import logger
 from lcm_plugin.store.dialect import PostgresDialect
 from lcm_plugin.store.postgres.connection import Connection
+from lcm_plugin.store.tables.pins import PINS_SCHEMA
 from lcm_plugin.store.views import views_script
 
 _MIGRATION_LOCK = 0x6C636D  # "lcm"
@@ -370,6 +371,7 @@ MIGRATIONS: tuple[str, ...] = (
     _WITHDRAWN,
     _READABLE,
     _INSTRUCTIONS,
+    PINS_SCHEMA,
 )
 
 

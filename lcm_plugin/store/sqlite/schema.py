@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from lcm_plugin.errors import SchemaError
 from lcm_plugin.store.dialect import SqliteDialect
+from lcm_plugin.store.tables.pins import PINS_SCHEMA
 from lcm_plugin.store.views import views_script
 
 if TYPE_CHECKING:
@@ -314,6 +315,7 @@ _STEPS = {
     "plain_conditions": _PLAIN_CONDITIONS,
     "readable_views": _READABLE,
     "instructions": _INSTRUCTIONS,
+    "pins": PINS_SCHEMA,
 }
 SCHEMA_VERSION = len(_STEPS)
 

@@ -188,6 +188,10 @@ _RULES = {
                 lag(m.message_id) OVER (PARTITION BY m.conversation_id ORDER BY m.seq) AS before
             FROM messages m WHERE {here_m}) placed
         WHERE before > message_id OR group_seq > seq""",
+    "pin_without_message": """
+        SELECT n.conversation_id, n.pin_id, 'msg_' || n.message_id FROM pins n
+        WHERE {here_n} AND n.message_id IS NOT NULL
+            AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.message_id = n.message_id)""",
     "debt_stale": """
         SELECT d.conversation_id, 'conversation ' || d.conversation_id, CASE WHEN d.lease_until < :now
             THEN 'its lease ended, held by ' ELSE 'its lease lies far ahead of the clock, held by ' END || d.owner
@@ -230,7 +234,7 @@ def rules(sql: Dialect) -> dict[str, str]:
         "lease_grace": LEASE_GRACE_MS,
         "stuck": STUCK_ATTEMPTS,
     }
-    here = {f"here_{alias}": in_conversation(f"{alias}.conversation_id") for alias in "cdmqsv"}
+    here = {f"here_{alias}": in_conversation(f"{alias}.conversation_id") for alias in "cdmnqsv"}
     here["here_only"] = in_conversation("conversation_id")
     return {name: query.format(**fragments, **numbers, **here) for name, query in _RULES.items()}
 

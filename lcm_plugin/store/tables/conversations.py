@@ -5,16 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lcm_plugin.store.records import ArchiveCause, Conversation
+from lcm_plugin.store.records import FAMILY_CAUSES, ArchiveCause, Conversation
 from lcm_plugin.store.transaction import Transaction
 from lcm_plugin.types import Session
 
 _COLUMNS = (
     "conversation_id, session_key, session_id, active, created_at, updated_at, archived_at, archive_cause, "
     "revision, next_seq, message_count, raw_items, raw_tokens, summary_items, summary_tokens, restart_seq, "
-    "instructions"
+    "instructions, plan_id"
 )
 SELECT = f"SELECT {_COLUMNS} FROM conversations"
+_CAUSES = ", ".join(f"'{cause}'" for cause in sorted(FAMILY_CAUSES))
+# The condition that a conversation of the key came after the key's last reset.
+SINCE_RESET = (
+    "session_key = :key AND conversation_id > coalesce((SELECT max(conversation_id) FROM conversations WHERE "
+    f"session_key = :key AND NOT active AND coalesce(archive_cause, '') NOT IN ({_CAUSES})), 0)"
+)
 
 
 class ConversationTable(Transaction):
@@ -53,6 +59,10 @@ class ConversationTable(Transaction):
 
     def lane(self, session_key: str) -> list[Conversation]:
         rows = self.all(f"{SELECT} WHERE session_key = :key ORDER BY conversation_id", key=session_key)
+        return [_conversation(row) for row in rows]
+
+    def family(self, session_key: str) -> list[Conversation]:
+        rows = self.all(f"{SELECT} WHERE {SINCE_RESET} ORDER BY conversation_id DESC", key=session_key)
         return [_conversation(row) for row in rows]
 
     def conversation_holding(self, session_key: str, host_id: str) -> Conversation | None:
@@ -110,6 +120,14 @@ class ConversationTable(Transaction):
         self.run(
             "UPDATE conversations SET instructions = :seqs, updated_at = :now WHERE conversation_id = :here",
             seqs=" ".join(map(str, seqs)),
+            now=now,
+            here=conversation_id,
+        )
+
+    def set_plan(self, conversation_id: int, message_id: int | None, now: int) -> None:
+        self.run(
+            "UPDATE conversations SET plan_id = :message, updated_at = :now WHERE conversation_id = :here",
+            message=message_id,
             now=now,
             here=conversation_id,
         )

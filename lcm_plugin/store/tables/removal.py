@@ -11,12 +11,13 @@ from lcm_plugin.store.removal import Emptied, Footprint, Removal, RemovalKind
 from lcm_plugin.store.tables.files import FILE_COLUMNS, file_record
 from lcm_plugin.store.tables.indexes import DerivedIndexes
 from lcm_plugin.store.tables.messages import MessageTable
+from lcm_plugin.store.tables.pins import PinTable
 
 _BATCH = 500
 _REMOVAL = "r.removal_id, r.kind, r.created_at, r.requested_by, r.conversations, r.messages, r.summaries, r.files, r.bytes"
 
 
-class RemovalTable(MessageTable, DerivedIndexes):
+class RemovalTable(MessageTable, DerivedIndexes, PinTable):
     """What there is to remove, removing it, and what was removed."""
 
     def footprint(self, conversation_id: int) -> Footprint:
@@ -175,6 +176,7 @@ class RemovalTable(MessageTable, DerivedIndexes):
             self.run(statement, here=conversation_id)
         # Payloads are held at the end only, since hosts that store some wait for it.
         self._hand_over_files(conversation_id)
+        self.hand_over_pins(conversation_id)
         self.run("DELETE FROM conversations WHERE conversation_id = :here", here=conversation_id)
 
     def drop_unused_files(

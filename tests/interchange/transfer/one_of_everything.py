@@ -51,6 +51,8 @@ def fill(engine: Engine) -> None:
         assistant("\u2028 'quotes' \\ 😀"),
     ]
     engine.ingest(ODD, odd)
+    engine.pin(LONG, "Prices are in euros.")
+    engine.pin(LONG, "msg_2")
     with engine.store.write() as writer:
         conversation = writer.find_conversation(OTHER)
         assert conversation is not None
