@@ -8,6 +8,8 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 DEMO_DB := build/demo/incident.db
 DATA ?=
+# Tests start many interpreters: each would compile the package anew where this is set.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test lint format bench test-browser test-hosts test-matrix clean
 
@@ -19,7 +21,7 @@ demo: $(VENV)/.core
 	@echo "Find again:   $(BIN)/lcm grep 'poison message' --database $(DEMO_DB)"
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check

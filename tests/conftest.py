@@ -15,6 +15,7 @@ import pytest
 from clock import Clock
 from databases import FreshDatabase, RawDatabase, open_raw
 from effort import FULL, examples
+from fakes.model_server import ModelServer
 from postgres_server import EmptySchemas, running_server
 
 from lcm_plugin import Engine, LcmConfig, Session
@@ -48,6 +49,14 @@ def clock() -> Clock:
 @pytest.fixture
 def session() -> Session:
     return Session("agent:main:main", "run-1")
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
+    """A model server on this machine, and a key that it takes."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-fake")
+    with ModelServer() as running:
+        yield running
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

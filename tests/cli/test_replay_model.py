@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from fakes.model_server import ModelServer, Reply
-from fakes.shell import Done, run_program
+from fakes.shell import Done, run_here
 
 INCIDENT = Path(__file__).resolve().parents[2] / "examples" / "incident.jsonl"
 SUMMARY = (
@@ -20,12 +19,6 @@ SUMMARY = (
 
 
 @pytest.fixture
-def server() -> Iterator[ModelServer]:
-    with ModelServer() as running:
-        yield running
-
-
-@pytest.fixture
 def transcript(tmp_path: Path) -> Path:
     path = tmp_path / "t.jsonl"
     path.write_text("\n".join(INCIDENT.read_text(encoding="utf-8").splitlines()[:120]), encoding="utf-8")
@@ -33,16 +26,12 @@ def transcript(tmp_path: Path) -> Path:
 
 
 def replay(transcript: Path, server: ModelServer) -> Done:
-    import os
-
     environment = {
-        **os.environ,
         "LCM_SUMMARY_BASE_URL": server.url,
         "LCM_SUMMARY_PROVIDER": "openai",
         "LCM_SUMMARY_API_KEY": "none",
     }
-    done = run_program("replay", transcript, "--summarizer", "small-1", "--json", environment=environment)
-    return Done(done.returncode, done.stdout, done.stderr)
+    return run_here("replay", transcript, "--summarizer", "small-1", "--json", environment=environment)
 
 
 def test_the_model_writes_the_summaries(transcript: Path, server: ModelServer) -> None:

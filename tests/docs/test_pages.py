@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fakes import processes
+from fakes.processes import Done
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "skills").rglob("*.md"))]
@@ -24,18 +24,10 @@ def blocks() -> Iterator[tuple[str, str]]:
             yield f"{page.relative_to(ROOT)}:{number}", code
 
 
-def run(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
+def run(code: str, folder: Path) -> Done:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("LCM_")}
     environment = {**kept, "LCM_DATABASE_PATH": str(folder / "lcm.db"), "HOME": str(folder)}
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
-        env=environment,
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return processes.run("-c", code, env=environment, cwd=folder, strict=True)
 
 
 @pytest.mark.parametrize(

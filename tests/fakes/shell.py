@@ -6,23 +6,15 @@ import contextlib
 import fcntl
 import os
 import struct
-import subprocess
 import sys
 import termios
+import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from typer.testing import CliRunner
 
-
-@dataclass(frozen=True)
-class Done:
-    """How a command ended and what it printed."""
-
-    returncode: int
-    stdout: str
-    stderr: str
+from fakes.processes import Done, Running, run
 
 
 def run_here(*arguments: str | Path, environment: Mapping[str, str] | None = None, stdin: str = "") -> Done:
@@ -40,17 +32,9 @@ def program(*arguments: str | Path) -> list[str]:
 
 def run_program(
     *arguments: str | Path, environment: Mapping[str, str] | None = None, stdin: str = ""
-) -> subprocess.CompletedProcess[str]:
+) -> Done:
     """Runs a command as a program of its own, without a terminal."""
-    return subprocess.run(
-        program(*arguments),
-        env=environment,
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    return run(*program(*arguments)[1:], env=environment, stdin=stdin)
 
 
 def run_in_terminal(*arguments: str | Path, columns: int = 80) -> tuple[int, str]:
@@ -58,14 +42,19 @@ def run_in_terminal(*arguments: str | Path, columns: int = 80) -> tuple[int, str
     leader, follower = os.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(columns)}
-    child = subprocess.Popen(
-        program(*arguments), stdin=follower, stdout=follower, stderr=follower, env=environment, close_fds=True
-    )
+    screen, chunks = os.ttyname(follower), []
+
+    def read() -> None:
+        # Reading fails once nobody holds the other end any more.
+        with contextlib.suppress(OSError):
+            while chunk := os.read(leader, 65_536):
+                chunks.append(chunk)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    words = program(*arguments)[1:]
+    code = Running(*words, env=environment, stdin=screen, stdout=screen, stderr=screen).wait()
     os.close(follower)
-    chunks = []
-    # Reading fails once the program, the last one to hold the other end, has ended.
-    with contextlib.suppress(OSError):
-        while chunk := os.read(leader, 65_536):
-            chunks.append(chunk)
+    reader.join()
     os.close(leader)
-    return child.wait(timeout=60), b"".join(chunks).decode("utf-8", "replace")
+    return code, b"".join(chunks).decode("utf-8", "replace")

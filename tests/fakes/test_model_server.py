@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,12 +13,6 @@ from fakes.model_server import Calls, Drop, Failure, ModelServer, Raw, Reply
 from fakes.validity import problems_of
 
 TOOLS = [{"type": "function", "function": {"name": "lcm_grep", "parameters": {}}}]
-
-
-@pytest.fixture
-def server() -> Iterator[ModelServer]:
-    with ModelServer() as running:
-        yield running
 
 
 def post(server: ModelServer, messages: list[dict[str, Any]], **more: Any) -> tuple[int, str, dict[str, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,12 +18,6 @@ from lcm_plugin import CompletionRequest, CompletionResult, Engine, Session
 pytestmark = pytest.mark.both_stores
 
 OTHER = Session("agent:other:main")
-
-
-@pytest.fixture
-def server() -> Iterator[ModelServer]:
-    with ModelServer() as running:
-        yield running
 
 
 @pytest.fixture

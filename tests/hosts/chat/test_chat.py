@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from fakes.model_server import Calls, Failure, ModelServer
+from fakes.shell import run_here
 
 from lcm_plugin import LcmConfig, Session
 from lcm_plugin.errors import ModelUnavailable
@@ -24,13 +22,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Pydantic serializer warnings:UserWarning"),
     pytest.mark.filterwarnings("ignore:.*on TypedDict class:UserWarning"),
 ]
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-fake")
-    with ModelServer() as running:
-        yield running
 
 
 def agent(server: ModelServer, tmp_path: Path, shown: list[str], **options: object) -> ChatAgent:
@@ -134,32 +125,16 @@ def test_a_model_that_cannot_be_reached_is_named_and_the_question_is_kept(
     chat.close()
 
 
-def run_chat(
-    *arguments: str, text: str = "", env: dict[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", "from lcm_plugin.cli import main; main()", "chat", *arguments],
-        input=text,
-        capture_output=True,
-        text=True,
-        env=env,
-        check=False,
-    )
-
-
 def test_without_a_model_it_says_how_to_set_one() -> None:
-    done = run_chat(env={"PATH": "/usr/bin:/bin"})
+    done = run_here("chat")
     assert done.returncode == 2
     assert "LCM_CHAT_MODEL" in done.stderr
 
 
 def test_the_command_line_talks(server: ModelServer, tmp_path: Path) -> None:
     server.enqueue("good morning")
-    done = run_chat(
-        "--model", "openai/fake-model", "--base-url", server.url, "--window", "32000",
-        "--database", str(tmp_path / "chat.db"), text="hello\n/lcm\n/quit\n",
-        env={"PATH": "/usr/bin:/bin", "OPENAI_API_KEY": "sk-fake", "HOME": str(tmp_path)},
-    )  # fmt: skip
+    options = ("--model", "openai/fake-model", "--base-url", server.url, "--window", "32000")
+    done = run_here("chat", *options, "--database", tmp_path / "chat.db", stdin="hello\n/lcm\n/quit\n")
     assert done.returncode == 0, done.stderr
     assert "good morning" in done.stdout
     assert "messages" in done.stdout
