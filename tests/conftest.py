@@ -60,10 +60,18 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Tests marked ``both_stores`` run on SQLite and on PostgreSQL."""
+    """Tests marked ``both_stores`` run on SQLite and on PostgreSQL, those marked ``both_stores_under_ci`` there."""
     marked = metafunc.definition.get_closest_marker
-    if "store_kind" in metafunc.fixturenames and marked("both_stores") and not marked("sqlite_only"):
+    both = marked("both_stores") or (FULL and marked("both_stores_under_ci"))
+    if "store_kind" in metafunc.fixturenames and both and not marked("sqlite_only"):
         metafunc.parametrize("store_kind", ["sqlite", "postgres"], indirect=True)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests marked ``long`` run under CI only."""
+    for item in items:
+        if not FULL and item.get_closest_marker("long"):
+            item.add_marker(pytest.mark.skip("a long one: runs where CI is set"))
 
 
 @pytest.fixture

@@ -155,6 +155,8 @@ class PostgresServer:
             "listen_addresses": "127.0.0.1" if tcp else "",
             "fsync": "on" if durable else "off",
             "max_connections": "200",
+            "jit": "off",
+            "autovacuum": "off",
             **({"port": str(self.port)} if tcp else {}),
             **(settings or {}),
         }

@@ -18,7 +18,7 @@ from lcm_plugin.events import LOG_FIELDS, Event, EventBus, event_scope
 from lcm_plugin.plugin import LcmPlugin
 from lcm_plugin.types import CompletionRequest, Reset, Turn
 
-pytestmark = pytest.mark.both_stores
+pytestmark = pytest.mark.both_stores_under_ci
 
 SMALL: dict[str, Any] = {
     "fresh_tail_count": 2,

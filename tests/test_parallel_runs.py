@@ -10,7 +10,7 @@ from messages import assistant, call, result, user
 from lcm_plugin import Engine, LcmPlugin, Session, Turn
 from lcm_plugin.types import Message
 
-pytestmark = pytest.mark.both_stores
+pytestmark = pytest.mark.both_stores_under_ci
 
 Open = Callable[..., Engine]
 BEFORE = [user("Good morning to the two of you."), assistant("Good morning.")]

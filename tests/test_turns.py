@@ -11,7 +11,7 @@ from lcm_plugin import Context, Engine, LcmPlugin, Session, Turn
 from lcm_plugin.events import Event
 from lcm_plugin.turns import with_live_copies
 
-pytestmark = pytest.mark.both_stores
+pytestmark = pytest.mark.both_stores_under_ci
 
 SYSTEM = {"role": "system", "content": "You help."}
 

@@ -35,7 +35,7 @@ def print_text(text: str) -> None:
 
 def say(text: str, *, error: bool = False) -> None:
     """A line for people, on standard output or standard error, in which nothing steers the terminal."""
-    print(harmless(text), file=sys.stderr if error else sys.stdout, flush=error)
+    print(harmless(text), file=sys.stderr if error else sys.stdout, flush=True)
 
 
 def console() -> Console:

@@ -16,7 +16,7 @@ from lcm_plugin.assembly.stubs import shortened
 from lcm_plugin.messages.markup import is_notice, stub_id_of, summary_id_of
 from lcm_plugin.types import Context
 
-pytestmark = pytest.mark.both_stores
+pytestmark = pytest.mark.both_stores_under_ci
 
 Message = dict[str, Any]
 

@@ -13,7 +13,7 @@ from lcm_plugin import Engine, Session
 from lcm_plugin.assembly.output import NO_RESULT
 from lcm_plugin.messages.validate import validate
 
-pytestmark = pytest.mark.both_stores
+pytestmark = pytest.mark.both_stores_under_ci
 
 Message = dict[str, Any]
 

@@ -51,7 +51,7 @@ def sent(messages: list[Message]) -> bytes:
     return json.dumps(messages, ensure_ascii=False, allow_nan=False).encode()
 
 
-@pytest.mark.both_stores
+@pytest.mark.both_stores_under_ci
 @pytest.mark.parametrize("name", ODD)
 def test_an_odd_message_is_kept_as_it_came_and_shown_as_providers_take_it(
     engine: Engine, session: Session, name: str

@@ -18,7 +18,7 @@ from lcm_plugin.messages.markup import stub_id_of
 from lcm_plugin.messages.validate import validate
 from lcm_plugin.types import Context
 
-pytestmark = pytest.mark.both_stores
+pytestmark = pytest.mark.both_stores_under_ci
 
 Message = dict[str, Any]
 lanes = itertools.count()

@@ -9,7 +9,7 @@ import pytest
 
 from lcm_plugin import Engine, Session
 
-pytestmark = pytest.mark.both_stores
+pytestmark = pytest.mark.both_stores_under_ci
 
 
 @pytest.fixture

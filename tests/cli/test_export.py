@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import stat
-import subprocess
-import time
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from fakes.processes import Running
 from fakes.shell import program, run_here, run_in_terminal, run_program
 from messages import assistant, user
+from waiting import eventually
 
 from lcm_plugin import Engine, LcmConfig, Session
 from lcm_plugin.store.records import NewMessage, Part
@@ -124,10 +123,9 @@ def test_a_file_that_is_gone_is_told(database: Path, tmp_path: Path) -> None:
 def test_killed_in_the_middle_no_half_file_has_the_name(database: Path, tmp_path: Path) -> None:
     add_rows(database, 6_000)
     file = tmp_path / "out.jsonl"
-    child = subprocess.Popen(program("export", "-o", file, "--database", database))
-    while child.poll() is None and not any(one.stat().st_size > 100_000 for one in tmp_path.glob(".out*")):
-        time.sleep(0.005)
-    os.kill(child.pid, signal.SIGKILL)
+    child = Running(*program("export", "-o", file, "--database", database)[1:])
+    eventually(lambda: any(one.stat().st_size > 100_000 for one in tmp_path.glob(".out*")))
+    child.send_signal(signal.SIGKILL)
     assert child.wait() == -signal.SIGKILL
     assert not file.exists()
 

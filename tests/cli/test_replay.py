@@ -7,11 +7,11 @@ import os
 import random
 import signal
 import sqlite3
-import subprocess
 import time
 from pathlib import Path
 
 import pytest
+from fakes.processes import Running
 from fakes.shell import Done, program, run_here, run_program
 from waiting import eventually
 
@@ -75,11 +75,7 @@ def test_killed_at_any_point_it_goes_on_and_stores_every_message_once(tmp_path: 
     lucky = random.Random(11)
     stored: list[int] = []
     for _ in range(5):
-        running = subprocess.Popen(
-            program("replay", INCIDENT, "--database", database),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        running = Running(*program("replay", INCIDENT, "--database", database)[1:])
         before = stored[-1] if stored else 0
         eventually(lambda: running.poll() is not None or message_count(database) > before)  # noqa: B023
         time.sleep(lucky.uniform(0, 0.3))

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
+from fakes.shell import program, run_program
 from messages import user
 
 from lcm_plugin import Engine, LcmConfig, Session
 
-COMMAND = [sys.executable, "-c", "from lcm_plugin.cli import main; main()", "worker"]
+COMMAND = program("worker")
 
 
 def owe(path: Path) -> Session:
@@ -31,12 +31,8 @@ def owe(path: Path) -> Session:
 
 def test_a_worker_works_off_a_debt_and_ends(tmp_path: Path) -> None:
     session = owe(tmp_path / "lcm.db")
-    done = subprocess.run(
-        [*COMMAND, "--until-idle", "--json", "-d", str(tmp_path / "lcm.db")],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = run_program("worker", "--until-idle", "--json", "-d", tmp_path / "lcm.db")
+    assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert report["compactions"] == 1
     assert report["tokens_saved"] > 0

@@ -16,13 +16,15 @@ from pathlib import Path
 import pytest
 from fakes.answers import summary_of
 from fakes.model_server import ModelServer, Reply
+from fakes.processes import Running
+from fakes.shell import program
 from invariants import assert_sound
 from messages import user
 from waiting import eventually
 
 from lcm_plugin import Engine, LcmConfig, Session
 
-COMMAND = [sys.executable, "-c", "from lcm_plugin.cli import main; main()", "worker", "--poll", "0.2"]
+COMMAND = program("worker", "--poll", "0.2")[1:]
 COMPACTED = re.compile(r"conversation (\d+): done, [\d,]+ to [\d,]+ tokens in \d+ pass")
 CHECKED = re.compile(r"conversation (\d+): scan(?:_and_plan)? done, ")
 SETTINGS = {"fresh_tail_count": 4, "leaf_chunk_tokens": 1_000, "leaf_target_tokens": 96}
@@ -35,14 +37,13 @@ class Workers:
         self._command = [*COMMAND, "--database", url]
         self._folder = folder
         self._env = {**os.environ, **{f"LCM_{name.upper()}": str(value) for name, value in SETTINGS.items()}}
-        self.running: list[subprocess.Popen[bytes]] = []
+        self.running: list[Running] = []
 
-    def start(self, *words: str, **env: str) -> subprocess.Popen[bytes]:
+    def start(self, *words: str, **env: str) -> Running:
         """One more of them."""
-        with self._output(len(self.running)).open("wb") as output:
-            process = subprocess.Popen(
-                [*self._command, *words], env=self._env | env, stdout=output, stderr=output
-            )
+        output = self._output(len(self.running))
+        output.touch()
+        process = Running(*self._command, *words, env=self._env | env, stdout=output, stderr=output)
         self.running.append(process)
         return process
 
@@ -58,7 +59,7 @@ class Workers:
         for process in self.running:
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
-                assert process.wait(20) == 0
+                assert process.wait() == 0
 
     def _output(self, number: int) -> Path:
         return self._folder / f"worker-{number}.txt"
@@ -75,7 +76,6 @@ def workers(url: str, tmp_path: Path) -> Iterator[Workers]:
     yield started
     for process in started.running:
         process.kill()
-        process.wait()
 
 
 def owe(engine: Engine, count: int, *, checks: bool) -> list[str]:

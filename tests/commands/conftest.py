@@ -1,5 +1,5 @@
 """Fixtures of the command tests."""
 
-from histories import busy
+from histories import busy, busy_sqlite
 
-__all__ = ["busy"]
+__all__ = ["busy", "busy_sqlite"]

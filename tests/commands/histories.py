@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from clock import Clock
 from messages import assistant, user
 
-from lcm_plugin import Engine, Session
+from lcm_plugin import Engine, LcmConfig, Session
 
 SETTINGS = {
     "fresh_tail_count": 4,
@@ -25,11 +28,33 @@ def talk_in(engine: Engine, session: Session, turns: int, word: str = "pump") ->
         engine.ingest(session, [user(question), assistant(reply)])
 
 
+@pytest.fixture(scope="session")
+def busy_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database with a session that was compacted, and a second session beside it."""
+    path = tmp_path_factory.mktemp("busy") / "lcm.db"
+    with Engine.open(LcmConfig(database=str(path), **SETTINGS), clock=Clock()) as engine:
+        _keep_busy(engine)
+    return path
+
+
 @pytest.fixture
-def busy(open_engine: Callable[..., Engine], session: Session) -> Engine:
-    """An engine whose session was compacted, with a second session beside it."""
+def busy(
+    open_engine: Callable[..., Engine],
+    database_named: Callable[[str], str],
+    store_kind: str,
+    request: pytest.FixtureRequest,
+) -> Engine:
+    """An engine on such a database of the test's own."""
+    if store_kind == "sqlite":
+        shutil.copy(request.getfixturevalue("busy_sqlite"), database_named("lcm"))
+        return open_engine(**SETTINGS)
     engine = open_engine(**SETTINGS)
+    _keep_busy(engine)
+    return engine
+
+
+def _keep_busy(engine: Engine) -> None:
+    session = Session("agent:main:main", "run-1")
     talk_in(engine, session, 24)
     engine.compact(session, force=True, budget=1_000)
     talk_in(engine, Session("agent:main:other", "run-x"), 3, word="orchid")
-    return engine

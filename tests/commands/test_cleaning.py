@@ -12,7 +12,7 @@ from messages import assistant, user
 
 from lcm_plugin import Engine, Session
 
-pytestmark = pytest.mark.both_stores
+pytestmark = pytest.mark.both_stores_under_ci
 
 DAY = 86_400_000
 LANE = Session("agent:main:main", "run-1")

@@ -16,7 +16,7 @@ from lcm_plugin import Engine, Session
 from lcm_plugin.commands import COMMANDS, apply_reset, is_command
 from lcm_plugin.types import CommandResult, Reset
 
-pytestmark = pytest.mark.both_stores
+pytestmark = pytest.mark.both_stores_under_ci
 
 OTHER = Session("agent:main:other", "run-x")
 

@@ -23,7 +23,7 @@ from lcm_plugin.events import Event
 from lcm_plugin.plugin import LcmPlugin
 from lcm_plugin.types import CompletionRequest, Reason, Turn
 
-pytestmark = pytest.mark.both_stores
+pytestmark = pytest.mark.both_stores_under_ci
 
 SMALL: dict[str, Any] = {
     "fresh_tail_count": 4,

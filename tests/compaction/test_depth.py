@@ -13,7 +13,7 @@ from small_talk import Model, turns
 from lcm_plugin import Engine, Session
 from lcm_plugin.types import Reason
 
-pytestmark = pytest.mark.both_stores
+pytestmark = pytest.mark.both_stores_under_ci
 
 SMALL = {
     "fresh_tail_count": 4,

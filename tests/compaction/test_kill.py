@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from clock import Clock
+from fakes.processes import run
 from invariants import assert_sound
 from kill_child import SESSION, SETTINGS
 from small_talk import Model, turns
@@ -26,8 +25,8 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     filled = folder / "filled.db"
     with Engine.open(LcmConfig(database=str(filled), **SETTINGS)) as engine:
         engine.ingest(SESSION, turns(_TURNS))
-    command = [sys.executable, str(_CHILD), str(filled), str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    done = run(_CHILD, filled, folder)
+    assert done.returncode == 0, done.stderr
     return {Path(line).stem.removeprefix("killed-"): Path(line) for line in done.stdout.split()}
 
 

@@ -21,7 +21,7 @@ from lcm_plugin.memory import Memory
 from lcm_plugin.plugin import LcmPlugin
 from lcm_plugin.types import Reason, Turn, Usage
 
-pytestmark = pytest.mark.both_stores
+pytestmark = pytest.mark.both_stores_under_ci
 
 Open = Callable[..., Engine]
 SMALL: dict[str, Any] = {"fresh_tail_count": 6, "leaf_target_tokens": 150, "condensed_target_tokens": 200}

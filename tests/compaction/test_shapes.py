@@ -148,7 +148,7 @@ def raw_tokens(config: LcmConfig, rounds: list[list[dict[str, Any]]], window: in
     return seen
 
 
-@pytest.mark.both_stores
+@pytest.mark.both_stores_under_ci
 @settings(deadline=None, max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.sampled_from(["balanced", "faithful"]),
@@ -169,7 +169,7 @@ def test_the_same_talk_in_a_larger_window_shows_no_less(
     assert all(low <= high for low, high in zip(*seen, strict=True))
 
 
-@pytest.mark.both_stores
+@pytest.mark.both_stores_under_ci
 @pytest.mark.parametrize("window", [6_000, 11_000])
 def test_faithful_compacts_nothing_below_the_threshold_and_little_above_it(
     fresh_database: FreshDatabase, window: int

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from fakes.processes import run
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -16,14 +15,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 @pytest.mark.parametrize("name", ["commands", "configuration"])
 def test_a_generated_page_is_up_to_date(name: str) -> None:
     environment = {key: value for key, value in os.environ.items() if not key.startswith("LCM_")}
-    done = subprocess.run(
-        [sys.executable, "-W", "error", DOCS / f"make_{name}.py"],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    done = run(DOCS / f"make_{name}.py", env=environment, strict=True)
     assert done.returncode == 0, done.stderr
     assert without_sizes(done.stdout) == without_sizes((DOCS / f"{name}.md").read_text(encoding="utf-8"))
 

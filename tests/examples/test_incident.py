@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
+
+from fakes.processes import run
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -16,8 +16,7 @@ def messages() -> list[dict]:
 
 def test_the_file_is_what_the_generator_writes(tmp_path: Path) -> None:
     copy = tmp_path / "incident.jsonl"
-    command = [sys.executable, str(EXAMPLES / "make_incident.py"), "--out", str(copy)]
-    subprocess.run(command, check=True, capture_output=True)
+    assert run(EXAMPLES / "make_incident.py", "--out", copy).returncode == 0
     assert copy.read_bytes() == (EXAMPLES / "incident.jsonl").read_bytes()
 
 

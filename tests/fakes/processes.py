@@ -43,8 +43,8 @@ _IMPORTED = (
     "tiktoken",
     "tiktoken_ext.openai_public",
 )
-_FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(list(_IMPORTED))
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(list(_IMPORTED))
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Running:
         files = [str(stdin), str(stdout), str(stderr)]
         environment = dict(os.environ if env is None else env)
         arguments = (list(map(str, words)), environment, str(cwd or Path.cwd()), files, strict)
-        self._process = _FORKS.Process(target=_program, args=arguments)
+        self._process = FORKS.Process(target=_program, args=arguments)
         self._process.start()
         assert self._process.pid is not None
         self.pid: int = self._process.pid

@@ -10,7 +10,7 @@ from messages import assistant, call, result, user
 from lcm_plugin import Engine, Session
 from lcm_plugin.types import Message
 
-pytestmark = pytest.mark.both_stores
+pytestmark = pytest.mark.both_stores_under_ci
 
 
 def run(request: str, call_id: str = "exec:0") -> list[Message]:

@@ -15,7 +15,7 @@ from lcm_plugin.errors import StoreBusy, StoreError
 from lcm_plugin.ingest import rows
 from lcm_plugin.types import Message
 
-pytestmark = pytest.mark.both_stores
+pytestmark = pytest.mark.both_stores_under_ci
 
 
 class Odd(dict[str, Any]):

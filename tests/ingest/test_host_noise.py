@@ -15,7 +15,7 @@ from lcm_plugin import Engine, Session
 from lcm_plugin.ingest.host_noise import StandingTexts
 from lcm_plugin.types import Message
 
-pytestmark = pytest.mark.both_stores
+pytestmark = pytest.mark.both_stores_under_ci
 
 POLL = "[heartbeat poll]"
 CONTROLS = {"control_message_patterns": [r"\[heartbeat poll\]", r"tick \d+"]}

@@ -12,7 +12,7 @@ from messages import assistant, call, result, user
 from lcm_plugin import Engine, Session
 from lcm_plugin.errors import InputError
 
-pytestmark = pytest.mark.both_stores
+pytestmark = pytest.mark.both_stores_under_ci
 
 Open = Callable[..., Engine]
 

@@ -17,7 +17,7 @@ from lcm_plugin.engine import Engine
 from lcm_plugin.ingest.shown import WHOLE_BYTES
 from lcm_plugin.types import Message, Session
 
-pytestmark = pytest.mark.both_stores
+pytestmark = pytest.mark.both_stores_under_ci
 
 SESSION = Session("agent:main:main", "run-1")
 NOISE = random.Random(3).randbytes(9_000)

@@ -7,7 +7,7 @@ from messages import assistant, call, result, user
 
 from lcm_plugin import Engine, Session
 
-pytestmark = pytest.mark.both_stores
+pytestmark = pytest.mark.both_stores_under_ci
 
 
 def found(engine: Engine, session: Session, tool: str) -> list[str]:

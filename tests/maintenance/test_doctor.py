@@ -21,7 +21,7 @@ from lcm_plugin.cli.app import app
 from lcm_plugin.errors import StoreUnavailable
 from lcm_plugin.types import RepairOutcome, RepairPlan
 
-pytestmark = pytest.mark.both_stores
+pytestmark = pytest.mark.both_stores_under_ci
 
 Open = Callable[..., Engine]
 Raw = Callable[..., RawDatabase]

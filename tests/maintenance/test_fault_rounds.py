@@ -11,10 +11,12 @@ import sys
 from pathlib import Path
 
 import effort
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.long
 def test_fifty_rounds_of_faults_lose_and_double_nothing() -> None:
     seed = effort.seed()
     command = [sys.executable, str(ROOT / "benchmarks" / "faults.py"), "--json", "--rounds", "50"]

@@ -10,15 +10,16 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
+from effort import FULL
 from invariants import assert_sound
 from messages import assistant, user
 
 from lcm_plugin import Engine, Session
 from lcm_plugin.maintenance.redact_targets import MatchingTexts
 
-pytestmark = pytest.mark.both_stores
+pytestmark = pytest.mark.both_stores_under_ci
 
-SECONDS = float(os.environ.get("TEST_CONCURRENCY_SECONDS", "1"))
+SECONDS = float(os.environ.get("TEST_CONCURRENCY_SECONDS", "1" if FULL else "0.3"))
 HANDS, LANES = 4, 2
 LEAST_TURNS = 6
 SETTINGS = {

@@ -22,7 +22,7 @@ from lcm_plugin.maintenance.lanes import LaneKind, Selection
 from lcm_plugin.maintenance.redact_targets import MatchingTexts
 from lcm_plugin.store.records import FileRecord
 
-pytestmark = pytest.mark.both_stores
+pytestmark = pytest.mark.both_stores_under_ci
 
 SECRET = "sk-Zq81xW77aaPQ"
 CHILD = Path(__file__).with_name("prune_child.py")

@@ -16,7 +16,7 @@ from lcm_plugin import CompletionRequest, Engine, Session
 from lcm_plugin.store.records import FileRecord
 from lcm_plugin.store.transfer import table_hashes
 
-pytestmark = pytest.mark.both_stores
+pytestmark = pytest.mark.both_stores_under_ci
 
 Open = Callable[..., Engine]
 Damaged = tuple[Engine, RawDatabase]

@@ -8,8 +8,6 @@ import multiprocessing
 import os
 import shutil
 import sqlite3
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +15,7 @@ from typing import Any
 
 import pluggy
 import pytest
+from fakes.processes import run
 from messages import assistant, user
 from old_schema import take_back
 from typer.testing import CliRunner
@@ -115,8 +114,8 @@ def test_a_dry_run_leaves_no_trace(
 
 def test_a_full_disk_is_named_stores_no_half_turn_and_passes(tmp_path: Path) -> None:
     child = Path(__file__).with_name("storage_child.py")
-    command = [sys.executable, str(child), str(tmp_path / "lcm.db")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    done = run(child, tmp_path / "lcm.db")
+    assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert told["said"].startswith("StoreUnavailable: ")
     assert "lcm.db" in told["said"]

@@ -15,7 +15,7 @@ from waiting import eventually
 
 from lcm_plugin import CompletionRequest, CompletionResult, Engine, Session
 
-pytestmark = pytest.mark.both_stores
+pytestmark = pytest.mark.both_stores_under_ci
 
 OTHER = Session("agent:other:main")
 

@@ -12,7 +12,7 @@ from messages import assistant, call, result, user
 
 from lcm_plugin import Engine, Session
 
-pytestmark = pytest.mark.both_stores
+pytestmark = pytest.mark.both_stores_under_ci
 
 
 def describe(engine: Engine, session: Session, ref: Any, **arguments: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from messages import call, result, user
 
 from lcm_plugin import Engine, Session
 
-pytestmark = pytest.mark.both_stores
+pytestmark = pytest.mark.both_stores_under_ci
 
 
 def expand(engine: Engine, session: Session, **arguments: Any) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from lcm_plugin.recall.tools import (
     GrepArguments,
 )
 
-pytestmark = pytest.mark.both_stores
+pytestmark = pytest.mark.both_stores_under_ci
 
 MODELS = {
     "lcm_grep": GrepArguments,

@@ -19,7 +19,7 @@ from lcm_plugin.recall.tools import (
     tool_schemas,
 )
 
-pytestmark = pytest.mark.both_stores
+pytestmark = pytest.mark.both_stores_under_ci
 
 MODELS = dict(
     zip(TOOL_NAMES, (GrepArguments, DescribeArguments, ExpandArguments, ExpandQueryArguments), strict=True)

@@ -14,7 +14,7 @@ from messages import call, result, user
 
 from lcm_plugin import Engine, Session
 
-pytestmark = pytest.mark.both_stores
+pytestmark = pytest.mark.both_stores_under_ci
 
 INCIDENT = Path(__file__).parents[2] / "examples" / "incident.jsonl"
 REFERENCE = re.compile(r"\[LCM File: (file_[0-9a-f]{16}) [^\]]*\](?s:.*?)Read it with lcm_describe, id \1\.")

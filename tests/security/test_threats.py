@@ -15,7 +15,7 @@ from lcm_plugin import Engine, Session
 from lcm_plugin.messages.markup import HISTORY_LABEL
 from lcm_plugin.types import CompletionRequest
 
-pytestmark = pytest.mark.both_stores
+pytestmark = pytest.mark.both_stores_under_ci
 
 SMALL: dict[str, Any] = {
     "fresh_tail_count": 2,

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes.processes import Running
 from fakes.validity import problems_of
 from messages import assistant, call, result, user
 
 from lcm_plugin import Engine, LcmConfig, LcmPlugin, Reset, Session, Turn
 
-pytestmark = pytest.mark.both_stores
+pytestmark = pytest.mark.both_stores_under_ci
 
 SMALL = {
     "fresh_tail_count": 2,
@@ -196,14 +195,12 @@ with Engine.open(LcmConfig(database=path)) as engine:
 
 
 def test_processes_on_one_database_never_touch_each_others_lanes(
-    database_named: Callable[[str], str],
+    database_named: Callable[[str], str], tmp_path: Path
 ) -> None:
-    path = database_named("shared")
-    running = [
-        subprocess.Popen([sys.executable, "-c", CHILD, path, name], stdout=subprocess.PIPE, text=True)
-        for name in ("one", "two", "three")
-    ]
-    assert [process.communicate(timeout=120)[0].strip() for process in running] == ["10", "10", "10"]
+    path, names = database_named("shared"), ("one", "two", "three")
+    running = [Running("-c", CHILD, path, name, stdout=tmp_path / name) for name in names]
+    assert [process.wait() for process in running] == [0, 0, 0]
+    assert [(tmp_path / name).read_text() for name in names] == ["10\n", "10\n", "10\n"]
     with Engine.open(LcmConfig(database=path)) as engine:
         assert engine.library.status().messages == 120
         assert engine.check().ok

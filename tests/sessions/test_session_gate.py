@@ -11,7 +11,7 @@ from messages import assistant, user
 from lcm_plugin import Engine, LcmConfig, LcmPlugin, Reset, Session, Turn
 from lcm_plugin.sessions.access import Access, SessionGate
 
-pytestmark = pytest.mark.both_stores
+pytestmark = pytest.mark.both_stores_under_ci
 
 CRON = Session("agent:main:cron:daily:1", "run-1")
 HELPER = Session("agent:main:helper:7", "run-7")

@@ -11,7 +11,7 @@ from messages import assistant, call, result, user
 from lcm_plugin import Engine, LcmConfig, LcmPlugin, Session, Turn
 from lcm_plugin.types import Message
 
-pytestmark = pytest.mark.both_stores
+pytestmark = pytest.mark.both_stores_under_ci
 
 PARENT = Session("telegram:42", "run-1")
 CHILD = Session("telegram:42#research", "child-1")

@@ -11,10 +11,12 @@ import sys
 from pathlib import Path
 
 import effort
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.long
 def test_kills_and_a_server_that_goes_away_lose_and_double_nothing() -> None:
     seed = effort.seed()
     command = [sys.executable, str(ROOT / "benchmarks" / "chaos.py"), "--json", "--seed", str(seed)]

@@ -6,14 +6,13 @@ import os
 import shutil
 import signal
 import sqlite3
-import subprocess
-import sys
 import textwrap
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from fakes.processes import run
 
 from lcm_plugin import Engine, LcmConfig, Session
 from lcm_plugin.errors import StoreUnavailable
@@ -110,7 +109,7 @@ def test_what_was_acknowledged_after_a_deletion_survives_a_kill(tmp_path: Path) 
             engine.ingest(Session("k"), [{{"role": "user", "content": f"message {{number}}"}}])
         os.kill(os.getpid(), signal.SIGKILL)
     """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=False)
+    done = run("-c", textwrap.dedent(program))
     assert done.returncode == -signal.SIGKILL
     assert stored(database, Session("k")) == [f"message {number}" for number in range(40)]
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import textwrap
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +10,7 @@ from typing import Literal
 
 import psycopg
 import pytest
+from fakes.processes import run
 from invariants import assert_sound
 from messages import user
 from pgbouncer import PgBouncer
@@ -118,13 +117,7 @@ def test_the_environment_changes_nothing(server: PostgresServer, environment: di
                 engine.ingest(Session("k"), [{{"role": "user", "content": f"{{number}} " + {ODD_TEXT!r}}}])
             print(sum({ODD_TEXT!r} in one["content"] for one in engine.messages(Session("k"))))
     """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run("-c", textwrap.dedent(program), env={**os.environ, **environment})
     assert done.stdout.strip() == "5", done.stderr
     with Engine.open(LcmConfig(database=url)) as engine:
         assert len(engine.messages(Session("k"))) == 5

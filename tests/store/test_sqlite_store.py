@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import sqlite3
 import stat
@@ -10,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from fakes.processes import FORKS
 from old_schema import take_back
 
 from lcm_plugin.errors import SchemaError, StoreBusy, StoreUnavailable
@@ -189,15 +189,14 @@ def _start_and_append(path: str, number: int, start: object) -> None:
 
 
 def test_eight_processes_start_together_on_a_missing_file(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
     path = str(tmp_path / "lcm.db")
-    start = context.Event()
-    processes = [context.Process(target=_start_and_append, args=(path, n, start)) for n in range(8)]
+    start = FORKS.Event()
+    processes = [FORKS.Process(target=_start_and_append, args=(path, n, start)) for n in range(8)]
     for process in processes:
         process.start()
     start.set()
     for process in processes:
-        process.join(60)
+        process.join()
     assert [process.exitcode for process in processes] == [0] * 8
     store = SqliteStore(path)
     with store.read() as view:

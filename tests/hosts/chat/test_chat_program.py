@@ -18,6 +18,7 @@ from fakes.speech import fact, turn
 from lcm_plugin import Engine, LcmConfig
 from lcm_plugin.types import Message
 
+pytestmark = pytest.mark.long
 WINDOW = 16_000
 TRIGGER = 5_600
 LONGEST_TURN = 5_000

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
+
+from fakes import processes
 
 from lcm_plugin import Memory
 
@@ -14,13 +14,7 @@ SYNC, ASYNC = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-
 
 
 def run(program: str, folder: Path) -> list[str]:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = processes.run("-c", program, cwd=folder, strict=True)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 

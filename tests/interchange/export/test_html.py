@@ -18,7 +18,7 @@ from lcm_plugin.interchange.export import pictures
 from lcm_plugin.interchange.export.html import MOST_CHARACTERS, write_page
 from lcm_plugin.text import harmless
 
-pytestmark = pytest.mark.both_stores
+pytestmark = pytest.mark.both_stores_under_ci
 
 HOSTILE = "</script><img src=x onerror=alert(1)><!--<script>{{data}} \u2028 ]]> &amp; 'quotes\" \\u003c"
 SETTINGS: dict[str, Any] = {

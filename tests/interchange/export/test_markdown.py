@@ -17,7 +17,7 @@ from lcm_plugin import Engine, Session
 from lcm_plugin.interchange.export.markdown import prose, write_markdown
 from lcm_plugin.text import fenced, harmless, inline
 
-pytestmark = pytest.mark.both_stores
+pytestmark = pytest.mark.both_stores_under_ci
 
 SIGNS = st.text(st.sampled_from("`~#<>-=|*_[]()!&;:1.\\\n \tab/x"), max_size=60)
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from effort import examples
+from fakes.processes import Running
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from imported_store import Imported, words
@@ -151,10 +152,7 @@ def test_two_imports_at_once_store_each_message_once(
 ) -> None:
     path = tmp_path / "long.jsonl"
     path.write_text("".join(json.dumps({"role": "user", "content": f"m{n}"}) + "\n" for n in range(600)))
-    children = [
-        subprocess.Popen([sys.executable, "-c", CHILD, path, tmp_path / "both.db"], stdout=subprocess.DEVNULL)
-        for _ in range(2)
-    ]
+    children = [Running("-c", CHILD, path, tmp_path / "both.db") for _ in range(2)]
     assert [child.wait() for child in children] == [0, 0]
     imported = Imported(open_engine("both"))
     assert sorted(words(imported.active("agent:openai:long"))) == sorted(f"m{n}" for n in range(600))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from fakes.processes import run
 from messages import user
 from one_of_everything import LOG, LONG, PICTURE, open_engine, picture
 
@@ -35,14 +34,7 @@ def test_another_process_reads_and_writes_files_inside_the_database(
         before = engine.messages(LONG)
         assert before[0]["content"] == LOG
         assert PICTURE in before[1]["content"][1]["image_url"]["url"]
-        done = subprocess.run(
-            [sys.executable, "-c", _READER, where, inside],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        done = run("-c", _READER, where, inside, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         assert done.stdout.strip() == hashlib.sha256(repr(before).encode()).hexdigest()
         assert engine.messages(LONG)[2]["content"] == LOG.upper()

@@ -5,13 +5,12 @@ from __future__ import annotations
 import shutil
 import signal
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+from fakes.processes import run
 from messages import assistant, user
 from one_of_everything import LOG, LONG, ODD, OTHER, PICTURE, open_engine
 from small_talk import turns
@@ -238,8 +237,7 @@ def test_a_copy_goes_on_after_kill_9_at_any_point(
         total = sum(reader.row_counts().values())
     for number, share in enumerate((0.02, 0.7)):
         target = new_schema() if kind == "postgres" else str(tmp_path / f"copy{number}.db")
-        command = [sys.executable, str(_CHILD), filled, target, str(int(total * share))]
-        killed = subprocess.run(command, timeout=60, check=False, capture_output=True, text=True)
+        killed = run(_CHILD, filled, target, str(int(total * share)))
         assert killed.returncode == -signal.SIGKILL, killed.stderr
         with side(target) as there, there.store.read() as reader:
             copied = reader.row_counts()
