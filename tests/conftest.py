@@ -142,7 +142,7 @@ def open_engine(
 
     def open_one(name: str = "lcm", completer: Any = None, **settings: Any) -> Engine:
         database = database_named(name)
-        if "://" not in database and not Path(database).exists():
+        if "://" not in database and Path(database).parent.is_dir() and not Path(database).exists():
             shutil.copy(empty_sqlite, database)
         engine = Engine.open(LcmConfig(database=database, **settings), completer, clock=clock)
         engines.append(engine)
