@@ -156,7 +156,7 @@ class History:
         spoken = [row for row in rows if row.role == "user"]
         if spoken:
             row = self._rng.choice(spoken)
-            self._pin(row.ref, "\n".join(part.text for part in stored[row.message_id].parts))
+            self._pin(row.ref, "".join(part.text for part in stored[row.message_id].parts))
 
     def _pin(self, what: str, text: str) -> None:
         try:
