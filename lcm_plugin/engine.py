@@ -197,9 +197,10 @@ class Engine(forks.FreshLocks):
         overhead_tokens: int = 0,
         model: str | None = None,
         window: int | None = None,
+        focus: str = "",
     ) -> CompactionResult:
-        """Compacts now, in this thread: what is due, or with ``force`` as far as it goes."""
-        call = self.budgets.call(budget, overhead_tokens, model, window)
+        """Compacts now: what is due, or with ``force`` as far as it goes; what has words of ``focus`` stays in detail."""
+        call = self.budgets.call(budget, overhead_tokens, model, window, focus)
         return self._live.compaction.compact(session, call, force=force)
 
     def undo_compaction(self, session: Session) -> CompactionUndo:

@@ -9,7 +9,6 @@ from pathlib import Path
 from lcm_plugin.commands.facade import EngineFacade
 from lcm_plugin.commands.texts import DEFERRED, DONE, FAILED, NOOP, size
 from lcm_plugin.config import checked_budget
-from lcm_plugin.errors import ConfigError
 from lcm_plugin.sessions.access import Access
 from lcm_plugin.store.open import is_server
 from lcm_plugin.text import inline, plural
@@ -26,12 +25,16 @@ _SENTENCES = {
 
 
 def compact(engine: EngineFacade, session: Session, words: list[str]) -> CommandResult:
-    """Compacts as far as it goes, for a budget if one is given; ``undo`` takes the last compaction back."""
+    """Compacts as far as it goes, for a budget if one is given; ``undo`` takes the last compaction back.
+
+    What concerns the other words is kept in detail.
+    """
     if engine.access(session) is Access.READ_ONLY:
         return CommandResult("This session is stateless: nothing of it may be written.", {"outcome": NOOP})
-    if words and words[0].lower() == "undo":
+    if [word.lower() for word in words] == ["undo"]:
         return _undo_compaction(engine, session)
-    result = engine.compact(session, force=True, budget=_budget(words[0]) if words else None)
+    budget, focus = _budget_and_focus(words)
+    result = engine.compact(session, force=True, budget=budget, focus=focus)
     outcome = _outcome(result)
     text = f"{_SENTENCES[outcome]} ({str(result.reason).replace('_', ' ')})."
     if result.passes:
@@ -98,12 +101,16 @@ def _undo_compaction(engine: EngineFacade, session: Session) -> CommandResult:
     )
 
 
-def _budget(word: str) -> int:
-    """A budget in tokens. Raises `ConfigError` for what is none, or less than a setting may be."""
+def _budget_and_focus(words: list[str]) -> tuple[int | None, str]:
+    """A budget in tokens, if the first word is a number, and the words to keep in detail.
+
+    Raises `ConfigError` for a budget that is less than a setting may be.
+    """
     try:
-        return checked_budget(int(word.replace(",", "")), "/lcm compact")
-    except ValueError:
-        raise ConfigError(f"/lcm compact takes a budget in tokens or `undo`, not {word[:20]!r}") from None
+        given = int(words[0].replace(",", ""))
+    except (IndexError, ValueError):
+        return None, " ".join(words)
+    return checked_budget(given, "/lcm compact"), " ".join(words[1:])
 
 
 def _outcome(result: CompactionResult) -> str:

@@ -52,9 +52,9 @@ COMMANDS: dict[str, Command] = {
     ),
     "compact": Command(
         care.compact,
-        "summarise older messages now; undo takes the last compaction back",
-        "[BUDGET | undo]",
-        1,
+        "summarise older messages now, with what concerns WORDS in detail; undo takes the last compaction back",
+        "[undo | [BUDGET] WORDS …]",
+        1 << 10,
     ),
     "pin": Command(
         pins.pin, "keep a message or a text in every context, word for word", "ID | TEXT", 1, verbatim=True

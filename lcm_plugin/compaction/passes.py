@@ -37,6 +37,7 @@ class PassRequest:
     reason: str
     forced: bool = False
     deadline: float | None = None
+    focus: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +159,7 @@ class PassRunner:
             conversation_id=conversation.conversation_id,
             forced=request.forced,
             deadline=request.deadline,
+            focus=request.focus,
         )
         draft = self._summarizer.summarize(task)
         return draft if draft is not None and draft.tokens < chunk.tokens else None

@@ -32,12 +32,16 @@ _WINDOW_POINTS = 20
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """The model call that a conversation's context is for. Amounts are tokens; ``window`` is the model's."""
+    """The model call that a conversation's context is for. Amounts are tokens; ``window`` is the model's.
+
+    ``focus`` are words that whoever asked for the compaction wants kept in detail.
+    """
 
     budget: int | None = None
     overhead: int = 0
     model: str | None = None
     window: int | None = None
+    focus: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -251,6 +251,7 @@ class _Series:
                         self._pressure.reason,
                         self._pressure.forced,
                         self._bounds.pass_deadline(),
+                        self._limits.call.focus,
                     )
                 )
             except StoreConflict:

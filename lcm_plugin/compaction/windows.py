@@ -137,9 +137,11 @@ class Budgets:
         """How many tokens a context may have: the same less the host's overhead."""
         return max(0, self.capped(budget, model) - overhead)
 
-    def call(self, budget: int | None, overhead: int, model: str | None, window: int | None) -> Call:
+    def call(
+        self, budget: int | None, overhead: int, model: str | None, window: int | None, focus: str = ""
+    ) -> Call:
         """The model call that a host asks a context for."""
-        return Call(self.capped(budget, model), overhead, model, window)
+        return Call(self.capped(budget, model), overhead, model, window, focus)
 
     def source(self, call: Call) -> str:
         """Who names how long a call may be: ``provider``, ``settings``, ``host`` or ``nobody``."""

@@ -33,6 +33,7 @@ class SummaryTask:
     smaller than ``source_tokens``. ``previous`` is the text of the summary before this chunk, context
     that is not to be repeated. ``forced``: a person or an overflow asked, so back-off is bypassed a
     bounded number of times. After ``deadline`` (a `time.monotonic` value) no model is called.
+    What concerns the words of ``focus`` is kept in detail.
     """
 
     blocks: tuple[SourceBlock, ...]
@@ -44,6 +45,7 @@ class SummaryTask:
     conversation_id: int | None = None
     forced: bool = False
     deadline: float | None = None
+    focus: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.summarize.base import SourceBlock
 from lcm_plugin.summarize.cues import DECISION, ERROR, OUTCOME, REQUEST
 from lcm_plugin.summarize.facts import Vocabulary
+from lcm_plugin.summarize.focus import Focus
 from lcm_plugin.summarize.selection import UNIT_COST, Choice, Scored
 from lcm_plugin.summarize.units import EXPAND_PREFIX, Unit, units
 
@@ -23,6 +24,8 @@ _FILLED = 0.95
 _TALK_SHARE, _EXPAND_SHARE = 0.35, 0.3
 _LINE_MINUTES = 5
 _ROLE_WORTH = {"user": 12, "assistant": 5, "summary": 5}
+NO_FOCUS = Focus("")
+_FOCUS_WORTH, _FOCUS_FACT = 120, 6
 _EDGE_WORTH, _TOOL_ERROR_WORTH = 5, 12
 _CUE_WORTH = [
     10 * bool(cues & REQUEST)
@@ -45,9 +48,14 @@ class ExtractiveSummarizer:
         self._zone = ZoneInfo(timezone)
         self._vocabulary = Vocabulary() if vocabulary is None else vocabulary
 
-    def summarize(self, blocks: tuple[SourceBlock, ...], limit: int) -> tuple[str, int] | None:
-        """A summary of at most ``limit`` tokens with its tokens, or None when nothing useful fits."""
-        scored = [self._score(unit) for unit in units(blocks)]
+    def summarize(
+        self, blocks: tuple[SourceBlock, ...], limit: int, focus: Focus = NO_FOCUS
+    ) -> tuple[str, int] | None:
+        """A summary of at most ``limit`` tokens with its tokens, or None when nothing useful fits.
+
+        What has words of the ``focus`` comes before all else.
+        """
+        scored = [self._score(unit, focus) for unit in units(blocks)]
         choice = Choice(scored)
         room = int(limit * (1 - _EXPAND_SHARE))
         talk = int(limit * _TALK_SHARE)
@@ -99,7 +107,7 @@ class ExtractiveSummarizer:
         choice.cover(self._facts(text)[0])
         return f"{EXPAND_PREFIX} {_named(choice, room)}"
 
-    def _score(self, unit: Unit) -> Scored:
+    def _score(self, unit: Unit, focus: Focus = NO_FOCUS) -> Scored:
         facts, cues = self._facts(unit.text)
         if unit.role == "user" and unit.text[-1] in "?？؟":
             cues |= REQUEST
@@ -108,6 +116,9 @@ class ExtractiveSummarizer:
             worth += _ROLE_WORTH.get(unit.role, 0) + (_EDGE_WORTH if unit.edge else 0)
             if cues & ERROR and unit.role not in _ROLE_WORTH:
                 worth += _TOOL_ERROR_WORTH
+        if focus and (wanted := focus.count(unit.text)):
+            worth += _FOCUS_WORTH * wanted
+            facts = facts | {f"\x00{unit.order}": _FOCUS_FACT}
         return Scored(unit, facts, worth, estimate(unit.text) + UNIT_COST)
 
     def _facts(self, text: str) -> tuple[dict[str, int], int]:

@@ -75,6 +75,7 @@ class PromptParts:
     source: str
     previous: str = ""
     instructions: str = ""
+    focus: str = ""
 
 
 def prompt(parts: PromptParts) -> list[Message]:
@@ -104,6 +105,10 @@ def _opening(parts: PromptParts) -> list[str]:
         sections.append(_AGGRESSIVE)
     if parts.instructions.strip():
         sections.append(f"The operator adds: {parts.instructions.strip()}")
+    if parts.focus:
+        sections.append(
+            f"Keep everything that concerns the following in full detail, and shorten the rest for it: {parts.focus}"
+        )
     sections.append(f"Time covered: {parts.span}.")
     return sections
 

@@ -22,6 +22,7 @@ from lcm_plugin.summarize.base import GuardStore, Level, SourceBlock, SummaryDra
 from lcm_plugin.summarize.completers import Completions, NotAsked, Route
 from lcm_plugin.summarize.extractive import ExtractiveSummarizer
 from lcm_plugin.summarize.facts import Vocabulary
+from lcm_plugin.summarize.focus import Focus
 from lcm_plugin.summarize.gate import Gate, Limits, Verdict
 from lcm_plugin.summarize.guards import MemoryGuards, SpendGuard
 from lcm_plugin.summarize.litellm_client import REASONING_TOKENS, ContextTooLong
@@ -127,7 +128,7 @@ class Summarizer:
         self, task: SummaryTask, blocks: tuple[SourceBlock, ...], fallback: bool
     ) -> SummaryDraft | None:
         limit = min(task.target_tokens, int(task.source_tokens * _SHRINK))
-        written = self._extractive.summarize(blocks, limit)
+        written = self._extractive.summarize(blocks, limit, Focus(task.focus))
         if written is None:
             self._emit(task, "summary.unshrinkable", source_tokens=task.source_tokens)
             return None
@@ -201,6 +202,7 @@ class Summarizer:
             source="",
             previous=previous if self._counter.text(previous) <= 2 * job.task.target_tokens else "",
             instructions=self._config.custom_instructions,
+            focus=" ".join(job.task.focus.split()),
         )
         if room is None:
             window = self.completions.window(route)

@@ -136,7 +136,7 @@ def test_a_new_is_undone_before_the_compaction_ahead_of_it(open_engine: Open, se
     assert engine.context_items(session) == compacted
 
 
-@pytest.mark.parametrize("word", ["500", "999", "0", "-3", "much"])
+@pytest.mark.parametrize("word", ["500", "999", "0", "-3"])
 def test_a_budget_below_the_least_is_refused(open_engine: Open, session: Session, word: str) -> None:
     engine = open_engine(**SMALL)
     say(engine, session, 20)
@@ -144,7 +144,7 @@ def test_a_budget_below_the_least_is_refused(open_engine: Open, session: Session
     answer = engine.command(session, f"/lcm compact {word}")
     assert not answer.ok
     assert "/lcm compact" in answer.text
-    assert word == "much" or "1,000" in answer.text
+    assert "1,000" in answer.text
     assert engine.context_items(session) == before
 
 

@@ -34,13 +34,17 @@ def compact(
     budget: Annotated[
         int | None, typer.Option(help="Tokens that a context may have, at least 1,000.")
     ] = None,
+    focus: Annotated[
+        str, typer.Option(metavar="WORDS", help="Keep what concerns these words in detail.")
+    ] = "",
     undo: Annotated[bool, typer.Option("--undo", help="Take the last compaction back instead.")] = False,
     due: Annotated[bool, typer.Option("--due", help="Only what is due, not as far as it goes.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Compact a conversation now; safe while its host runs.
 
-    Examples: `lcm compact agent:main:main` · `lcm compact 3 --due --budget 32000` · `lcm compact 3 --undo`
+    Examples: `lcm compact agent:main:main` · `lcm compact 3 --due --budget 32000` · `lcm compact 3 --undo` ·
+    `lcm compact 3 --focus "database migration"`
     """
     from lcm_plugin.config import checked_budget
     from lcm_plugin.errors import LcmError
@@ -63,7 +67,7 @@ def compact(
                 )
             return
         with working("compacting") as tell, _passes_told(engine, tell):
-            result = engine.compact(session, force=not due, budget=budget)
+            result = engine.compact(session, force=not due, budget=budget, focus=focus)
     if as_json:
         print_json(asdict(result))
         return

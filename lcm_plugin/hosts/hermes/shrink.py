@@ -154,7 +154,7 @@ class Shrinker:
         """
         before = self._count(engine, listing)
         now, self._asked = force or not self._asked, False
-        trouble = self._compact(engine, session, now)
+        trouble = self._compact(engine, session, now, focus or "")
         context = engine.assemble(
             session, self.budget(), self.overhead, focus, model=self._agent.model or None, run=run
         )
@@ -163,7 +163,7 @@ class Shrinker:
             return Shrunk(None, trouble)
         return Shrunk(to_host(smaller), trouble)
 
-    def _compact(self, engine: Engine, session: Session, now: bool) -> str:
+    def _compact(self, engine: Engine, session: Session, now: bool, focus: str) -> str:
         """Compacts in this thread, or starts it and waits a moment; returns what went wrong."""
         overflow, self._overflow = self._overflow, None
         if overflow is not None and overflow[0] == self._agent.session_id:
@@ -172,7 +172,7 @@ class Shrinker:
             return done.detail
         if now:
             engine.wait_idle(_SWEEP_SECONDS)
-            return engine.compact(session, True, **self._call()).detail
+            return engine.compact(session, True, **self._call(), focus=focus).detail
         engine.schedule_compaction(session, **self._call())
         engine.wait_idle(_GRACE_SECONDS)
         return ""
