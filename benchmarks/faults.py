@@ -170,7 +170,7 @@ def as_stored(number: int) -> dict[str, Any]:
     """What the store keeps of a message."""
     made = message(number)
     try:
-        return to_message(made, "")[0]
+        return to_message(made)[0]
     except RuntimeError as error:
         return broken_record(made, error)
 

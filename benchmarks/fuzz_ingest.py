@@ -201,7 +201,7 @@ class Fuzzer:
         self.outcomes["messages"] += report.stored
         kept = self._engine.messages(session)
         assert report.stored == len(kept)
-        assert_kept([to_message(message, "")[0] for message in batch], kept)
+        assert_kept([to_message(message)[0] for message in batch], kept)
         again = self._engine.ingest(session, batch, "sync")
         assert again.stored == 0, f"{again.stored} of {len(batch)} stored twice"
         for budget in (64, 2_000, 100_000):

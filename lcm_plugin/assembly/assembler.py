@@ -155,7 +155,7 @@ class _Assembly:
         self._reader = reader
         self._view = view
         self._request = request
-        self._opening = turn_opening(reader, renderer, view)
+        self._opening = turn_opening(reader, renderer, view, request.run)
         plan = latest_plan(reader, view, request.keep_latest_of)
         left = request.standing - sum(pin.tokens for pin in pins)
         shown = renderer.plan(plan, left) if plan else None

@@ -11,17 +11,24 @@ from __future__ import annotations
 from lcm_plugin.assembly.render import Rendered, Renderer
 from lcm_plugin.assembly.view import View, older_request
 from lcm_plugin.store.protocol import Reader
+from lcm_plugin.types import RunPosition
 
 
-def turn_opening(reader: Reader, renderer: Renderer, view: View) -> Rendered | None:
-    """The compacted request of the turn that the raw messages after the newest summary belong to."""
+def turn_opening(
+    reader: Reader, renderer: Renderer, view: View, run: RunPosition | None = None
+) -> Rendered | None:
+    """The compacted request of the turn that the raw messages after the newest summary belong to.
+
+    While others go on beside it, that is the request of the ``run`` that asks.
+    """
     position = _newest_summary(view)
     if position is None:
         return None
     first = next((one for one in view.shown[position + 1 :] if one and one.kind != "instruction"), None)
     if first is not None and first.is_request:
         return None
-    request = older_request(reader, renderer, view, first.ordinal if first else None)
+    before = run.turn + 1 if run else first.ordinal if first else None
+    request = older_request(reader, renderer, view, before)
     if request is None or _stands_raw(view, request.ordinal):
         return None
     return renderer.words_only(request)

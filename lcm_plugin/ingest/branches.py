@@ -12,11 +12,12 @@ from __future__ import annotations
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from lcm_plugin.ingest.alignment import Alignment
-from lcm_plugin.ingest.matching import Incoming, is_proof, is_said, may_be_same
+from lcm_plugin.ingest.known_lists import Beginning
+from lcm_plugin.ingest.matching import Incoming, is_proof, is_request, is_said, may_be_same
 from lcm_plugin.messages.blocks import is_instruction
 from lcm_plugin.store.records import MessageHead
 from lcm_plugin.types import RunPosition
@@ -36,7 +37,8 @@ class Ground:
 
     ``next_seq`` is where the next row goes, ``first`` the seq of the first talk that stands, None when it lies
     too far back. ``root`` is the seq behind which this run's lists began, None for a run without earlier lists.
-    ``ends``: the host says that nothing follows the list's last message.
+    ``ends``: the host says that nothing follows the list's last message. ``begun`` is what is known of the messages
+    before those that are compared.
     """
 
     next_seq: int
@@ -44,11 +46,15 @@ class Ground:
     root: int | None
     rows_after: RowsAfter
     ends: bool = False
+    begun: Beginning | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A list's effect. ``follows`` goes to the first new row, ``root`` is the seq behind which the list begins."""
+    """A list's effect. ``follows`` goes to the first new row, ``root`` is the seq behind which the list begins.
+
+    ``seqs`` are the rows of its messages by place, empty when they are not sure.
+    """
 
     new: list[int]
     withdrawn: tuple[MessageHead, ...] = ()
@@ -56,6 +62,7 @@ class Branch:
     follows: int | None = None
     root: int | None = None
     run: RunPosition | None = None
+    seqs: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def changes(self) -> bool:
@@ -127,6 +134,8 @@ class _Path:
     @property
     def is_trusted(self) -> bool:
         """Whether the stored messages are surely those of the list: small talk alone is no proof in a short list."""
+        if self._ground.begun:
+            return True
         pairs = [(self._items[index], row) for index, row in self._rows.items()]
         first = min(
             (row.seq for row in self._rows.values() if not is_instruction(row.role)),
@@ -188,6 +197,9 @@ class _Path:
         before = [row.before for row in self._rows.values() if not is_instruction(row.role)]
         if self._new:
             before.append(newest if follows is None else follows)
+        begun = self._ground.begun
+        if begun and begun.known.root is not None:
+            before.append(begun.known.root)
         return Branch(
             self._new,
             tuple(withdrawn),
@@ -195,24 +207,30 @@ class _Path:
             follows,
             min(before, default=None),
             self._running_turn(seqs, follows),
+            seqs if self.is_trusted else {},
         )
 
     def _running_turn(self, seqs: dict[int, int], follows: int | None) -> RunPosition | None:
         """Where the list's running turn stands; other runs may store rows between its own and behind them."""
         asked = next((index for index in sorted(seqs, reverse=True) if is_request(self._items[index])), None)
         if asked is None:
-            return None
+            began = self._ground.begun and self._ground.begun.run
+            return RunPosition(began.fork, began.turn, self._end_of_turn(seqs)) if began and seqs else None
         turn = seqs[asked]
         if asked in self._rows:
             start = self._rows[asked].before
         else:
             start = turn - 1 if follows is None or asked != self._new[0] else follows
         fork = max((seq for index, seq in seqs.items() if index < asked), default=start)
+        return RunPosition(fork, turn, self._end_of_turn(seqs))
+
+    def _end_of_turn(self, seqs: dict[int, int]) -> int | None:
+        """The row with which a stored list ends that waits for an answer."""
         index = max(seqs)
         waits = (
             index == len(self._items) - 1 and index in self._rows and self._items[index].role != "assistant"
         )
-        return RunPosition(fork, turn, seqs[index] if waits else None)
+        return seqs[index] if waits else None
 
     def _ran_then(self, first: MessageHead, rows: Sequence[MessageHead], last: int, restored: bool) -> bool:
         """Whether the list's running turn was not answered yet when another one began with ``first``."""
@@ -238,11 +256,6 @@ class _Path:
 
     def _rows_after(self, seq: int) -> list[MessageHead]:
         return self._ground.rows_after(seq) if seq < self._ground.next_seq - 1 else []
-
-
-def is_request(item: Incoming) -> bool:
-    """Whether a message begins a turn: a user's, or a note in a user's name."""
-    return item.role == "user" and not item.ours and (not item.answers or bool(item.text.strip()))
 
 
 def _speaks(item: Incoming) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from lcm_plugin.ingest.matching import Incoming
 from lcm_plugin.messages.blocks import is_instruction
-from lcm_plugin.sessions.kinds import find_conversation, is_isolated
+from lcm_plugin.sessions.kinds import is_isolated
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Conversation, MessageHead
 from lcm_plugin.types import Session
@@ -46,13 +46,17 @@ class Past:
         return bool(prompts) and prompts[-1] == item.identity
 
 
-def past_of(reader: Reader, session: Session, window: int) -> Past:
-    """The newest ``window`` messages that a session's new ones may repeat.
+def past_from(reader: Reader, session: Session, conversation: Conversation, seq: int) -> Past:
+    """What stands from a row on, of a list whose messages before it are known."""
+    rows = reader.heads_after(conversation.conversation_id, seq - 1)
+    stored = [head for head in rows if head.withdrawn_at is None]
+    members = {row.conversation_id for row in _lane(reader, session)} | {conversation.conversation_id}
+    return Past(conversation, tuple(sorted(members)), stored, [], stored, [], whole=False)
 
-    A cron lane's runs have nothing to do with each other.
-    """
-    conversation = find_conversation(reader, session)
-    lane = reader.lane(session.key) if session.key and not is_isolated(session.key) else []
+
+def past_of(reader: Reader, session: Session, conversation: Conversation | None, window: int) -> Past:
+    """The newest ``window`` messages that a session's new ones may repeat."""
+    lane = _lane(reader, session)
     stored = reader.heads(conversation.conversation_id, limit=window, standing=True) if conversation else []
     restart = conversation.restart_seq if conversation else 1
     ended = _ended(reader, lane, window) if len(stored) < window else []
@@ -63,6 +67,11 @@ def past_of(reader: Reader, session: Session, window: int) -> Past:
     since = [head for head in stored if head.seq >= restart]
     whole = len(stored) < window
     return Past(conversation, tuple(sorted(members)), stored, before, since, ended, whole)
+
+
+def _lane(reader: Reader, session: Session) -> list[Conversation]:
+    """The conversations of a session's key. A cron lane's runs have nothing to do with each other."""
+    return reader.lane(session.key) if session.key and not is_isolated(session.key) else []
 
 
 def _ended(reader: Reader, lane: Sequence[Conversation], window: int) -> list[MessageHead]:

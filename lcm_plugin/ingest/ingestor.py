@@ -22,7 +22,7 @@ from lcm_plugin.ingest.instructions import put_in_force
 from lcm_plugin.ingest.intake import NOT_THE_MESSAGE, Batch, Intake, with_room_to_recurse
 from lcm_plugin.ingest.plan import Plan, Planner
 from lcm_plugin.ingest.rows import PreparedRow, RowMaker, append_rows
-from lcm_plugin.messages.blocks import Call, calls_of
+from lcm_plugin.messages.blocks import Call
 from lcm_plugin.messages.parts import rebuild
 from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.sessions.access import Access
@@ -230,7 +230,7 @@ class Ingestor:
         self, batch: Batch, indices: Sequence[int], session: Session, now: int
     ) -> dict[int, PreparedRow]:
         """Rows of some messages; one that cannot be taken apart becomes a broken record in the batch, too."""
-        calls = {call.id: call for message in batch.messages for call in calls_of(message) if call.id}
+        calls = batch.calls({given for index in indices for given in batch.taken[index].item.answers})
         lane, rows = session.name, {}
         for index in indices:
             make = partial(self._make_row, batch, index, lane, now, calls)

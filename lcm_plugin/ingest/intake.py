@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Set as AnySet
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from lcm_plugin.errors import EngineClosed, StoreError
@@ -15,7 +16,10 @@ from lcm_plugin.ingest.host_noise import StandingTexts
 from lcm_plugin.ingest.matching import Incoming
 from lcm_plugin.ingest.redaction import Redactor
 from lcm_plugin.ingest.rows import incoming_of
+from lcm_plugin.messages.blocks import Call, calls_of
+from lcm_plugin.messages.conversions import Conversions
 from lcm_plugin.messages.convert import NoMessage, broken_record, to_message
+from lcm_plugin.messages.markup import own_ref
 from lcm_plugin.types import Message
 
 # What no single message is to blame for.
@@ -25,20 +29,25 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A message that can be compared and stored. ``notes`` say what was converted, ``fault`` why it is broken."""
+    """A message that can be compared and stored. ``notes`` say what was converted, ``fault`` why it is broken.
+
+    ``ours`` is the id in it when it has the form of a text that we made, ``only_notes``: it holds nothing but a host's.
+    """
 
     message: Message
     item: Incoming
-    place: str
     notes: tuple[str, ...] = ()
     fault: str = ""
+    ours: str | None = None
+    only_notes: bool = False
 
 
 @dataclass(slots=True)
 class Batch:
-    """What a host handed over at once, in order."""
+    """What a host handed over at once, in order; ``places`` are where it stood in what the host handed over."""
 
-    taken: list[Taken] = field(default_factory=list)
+    taken: list[Taken]
+    places: Sequence[int]
 
     @property
     def messages(self) -> list[Message]:
@@ -52,70 +61,88 @@ class Batch:
 
     def converted(self, indices: Iterable[int]) -> tuple[str, ...]:
         """What was converted in some of the messages."""
-        return tuple(note for index in indices for note in self.taken[index].notes)
+        return tuple(f"{self._place(index)}{note}" for index in indices for note in self.taken[index].notes)
 
     def broken(self, indices: Iterable[int]) -> tuple[str, ...]:
         """Why some of the messages could not be stored whole."""
         return tuple(
-            f"{self.taken[index].place}: {self.taken[index].fault}"
-            for index in indices
-            if self.taken[index].fault
+            f"{self._place(index)}: {self.taken[index].fault}" for index in indices if self.taken[index].fault
         )
+
+    def calls(self, ids: AnySet[str]) -> dict[str, Call]:
+        """The calls in it with some ids."""
+        made = (one.message for one in self.taken if ids and not ids.isdisjoint(one.item.calls))
+        return {call.id: call for message in made for call in calls_of(message) if call.id in ids}
+
+    def _place(self, index: int) -> str:
+        return f"message {self.places[index]}"
 
 
 class Intake:
-    """Takes messages in. Immutable and thread-safe."""
+    """Takes messages in. Thread-safe."""
 
     def __init__(self, redactor: Redactor, standing: StandingTexts) -> None:
         self._redactor = redactor
         self._standing = standing
+        self._read = Conversions(self._read_anew)
 
     def take(self, messages: Sequence[object]) -> Batch:
         """The messages without those that hold nothing but a host's notes.
 
         Raises `InputError` naming what is no message at all.
         """
-        taken = [self._one(value, f"message {index}") for index, value in enumerate(messages)]
-        return Batch([one for one in taken if not self._standing.is_only_notes(one.message)])
+        found = [
+            self._one(messages[index], index) if one is None else one
+            for index, one in enumerate(self._read.known(messages))
+        ]
+        places = [index for index, one in enumerate(found) if not one.only_notes]
+        return Batch([found[index] for index in places], places)
 
     def take_ours(self, messages: Sequence[Message]) -> Batch:
         """Messages that come from a store of ours."""
-        return Batch(
-            [
-                Taken(message, incoming_of(message, self._standing), f"message {index}")
-                for index, message in enumerate(messages)
-            ]
-        )
+        taken = [Taken(message, incoming_of(message, self._standing)) for message in messages]
+        return Batch(taken, range(len(taken)))
 
     def storable(self, value: object) -> Message:
         """One message as it may be written to a disk; a broken record for what is none."""
         try:
-            return self._one(value, "message").message
+            return self._one(value, 0).message
         except NoMessage as error:
             return self._redactor.message(broken_record(value, error))
 
     def spoil(self, one: Taken, error: Exception) -> Taken:
         """The message as a broken record, which is still the same message when it comes again."""
-        broken = self._broken(one.message, one.place, error)
+        broken = self._broken(one.message, error)
         item = replace(broken.item, identity=one.item.identity, host_id=one.item.host_id)
         return replace(broken, item=item, notes=one.notes)
 
-    def _one(self, value: object, place: str) -> Taken:
+    def _one(self, value: object, place: int) -> Taken:
         try:
-            return with_room_to_recurse(lambda: self._read(value, place))
-        except (NoMessage, *NOT_THE_MESSAGE):
+            return self._read(value)
+        except NoMessage as error:
+            raise NoMessage(f"message {place}: {error}") from None
+        except NOT_THE_MESSAGE:
             raise
         except Exception as error:  # noqa: BLE001 - whatever is wrong with it, the others are stored
-            return self._broken(value, place, error)
+            return self._broken(value, error)
 
-    def _read(self, value: object, place: str) -> Taken:
-        message, notes = to_message(value, place)
+    def _read_anew(self, value: object) -> Taken:
+        return with_room_to_recurse(lambda: self._converted(value))
+
+    def _converted(self, value: object) -> Taken:
+        message, notes = to_message(value)
         message = self._redactor.message(message)
-        return Taken(message, incoming_of(message, self._standing), place, notes)
+        return Taken(
+            message,
+            incoming_of(message, self._standing),
+            notes,
+            ours=own_ref(message),
+            only_notes=self._standing.is_only_notes(message),
+        )
 
-    def _broken(self, value: object, place: str, error: Exception) -> Taken:
+    def _broken(self, value: object, error: Exception) -> Taken:
         record = self._redactor.message(broken_record(value, error))
-        return Taken(record, incoming_of(record, self._standing), place, fault=type(error).__name__)
+        return Taken(record, incoming_of(record, self._standing), fault=type(error).__name__)
 
 
 def with_room_to_recurse(work: Callable[[], _T]) -> _T:

@@ -189,3 +189,8 @@ def is_same_id(item: Incoming, head: MessageHead) -> bool:
 def may_be_same(item: Incoming, head: MessageHead) -> bool:
     """Whether a host's own ids do not say that two messages are different ones."""
     return not (item.host_id and head.host_id) or is_same_id(item, head)
+
+
+def is_request(item: Incoming) -> bool:
+    """Whether a message begins a turn: a user's, or a note in a user's name."""
+    return item.role == "user" and not item.ours and (not item.answers or bool(item.text.strip()))

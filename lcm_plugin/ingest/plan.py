@@ -14,20 +14,22 @@ from lcm_plugin.ingest.alignment import (
     replayed_head,
     replayed_turn,
 )
-from lcm_plugin.ingest.branches import Branch, Ground, ListRoots, follow_list, is_request
-from lcm_plugin.ingest.history import Past, past_of
+from lcm_plugin.ingest.branches import Branch, Ground, ListRoots, follow_list
+from lcm_plugin.ingest.history import Past, past_from, past_of
 from lcm_plugin.ingest.instructions import Leading, leading_run, with_leading
 from lcm_plugin.ingest.intake import Batch
-from lcm_plugin.ingest.matching import Incoming, is_same_id
+from lcm_plugin.ingest.known_lists import Beginning, KnownList, KnownLists, known_list
+from lcm_plugin.ingest.matching import Incoming, is_request, is_same_id
 from lcm_plugin.ingest.pending_commits import UnsureMessages
 from lcm_plugin.ingest.shown import shown_to_models
-from lcm_plugin.messages.blocks import calls_answered, is_instruction, text_of
+from lcm_plugin.messages.blocks import is_instruction, text_of
 from lcm_plugin.messages.identity import identity_of
-from lcm_plugin.messages.markup import is_notice, plain_text, stub_id_of, summary_id_of
+from lcm_plugin.messages.markup import NOTICE
 from lcm_plugin.messages.parts import rebuild
+from lcm_plugin.sessions.kinds import find_conversation
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Conversation, MessageHead
-from lcm_plugin.types import LIST_MODES, IngestMode, Message, RunPosition, Session
+from lcm_plugin.types import LIST_MODES, IngestMode, RunPosition, Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,7 @@ class Plan:
 
     ``settled`` counts messages whose commit was not answered and that are found to be stored. ``branch`` is what a
     whole list does besides, ``leading`` the instructions that it begins with. ``retold`` are the host's ids that go from
-    stored messages to new versions of them.
+    stored messages to new versions of them. ``listed`` is what is known of a whole list once the plan is carried out.
     """
 
     new: list[int]
@@ -45,6 +47,7 @@ class Plan:
     leading: Leading | None = None
     branch: Branch = field(default_factory=lambda: Branch([]))
     retold: tuple[str, ...] = ()
+    listed: KnownList | None = None
 
     @property
     def changes(self) -> bool:
@@ -92,13 +95,14 @@ class Planner:
         self._payloads = payloads
         self._unsure = UnsureMessages()
         self._roots = ListRoots()
+        self._lists = KnownLists()
 
     def reduce(self, reader: Reader, batch: Batch) -> list[Incoming]:
         """What is compared of each message, with those marked that are our own texts."""
-        ours = _known_as_ours(reader, batch.messages)
-        return [
-            replace(item, ours=True) if index in ours else item for index, item in enumerate(batch.incoming)
-        ]
+        incoming = batch.incoming
+        for index in _known_as_ours(reader, batch):
+            incoming[index] = replace(incoming[index], ours=True)
+        return incoming
 
     def plan(self, reader: Reader, session: Session, incoming: list[Incoming], mode: IngestMode) -> Plan:
         """What of the messages is new, and what a whole list takes back."""
@@ -106,7 +110,7 @@ class Planner:
         seen = self._unsure.look(reader, session.name, incoming)
         new = set(plan.new)
         if seen.stored:
-            return replace(plan, new=sorted(new - seen.places), settled=len(seen.places))
+            return replace(plan, new=sorted(new - seen.places), settled=len(seen.places), listed=None)
         if mode not in LIST_MODES:
             # They were new when they could not be stored, however alike the stored end is.
             new |= seen.places
@@ -122,65 +126,83 @@ class Planner:
         conversation = conversation or plan.conversation
         if conversation is not None:
             self._roots.note(conversation.conversation_id, session.id, plan.branch.root)
+        if plan.listed is not None:
+            self._lists.note(plan.listed)
 
     def _compare(self, reader: Reader, session: Session, incoming: list[Incoming], mode: IngestMode) -> Plan:
-        refers = any(item.refers for item in incoming)
-        window = len(incoming) + (WINDOW_SLACK if mode in LIST_MODES or refers else _PROMPTS)
-        past = past_of(reader, session, window)
+        conversation = find_conversation(reader, session)
+        if mode in LIST_MODES and conversation is not None:
+            begun = self._lists.beginning(conversation, incoming)
+            if begun is not None:
+                past = past_from(reader, session, conversation, begun.seq)
+                if plan := self._compare_list(reader, session, incoming, past, mode, begun):
+                    return plan
+        slack = WINDOW_SLACK if mode in LIST_MODES or any(item.refers for item in incoming) else _PROMPTS
+        past = past_of(reader, session, conversation, len(incoming) + slack)
+        if mode in LIST_MODES:
+            plan = self._compare_list(reader, session, incoming, past, mode)
+            assert plan is not None
+            return plan
         if mode == "all":
-            leading = leading_run(reader, past.conversation, incoming, mode)
+            leading = leading_run(reader, conversation, incoming, mode)
             return replace(_appended(list(range(len(incoming))), incoming, past), leading=leading)
+        incoming, known_ids = self._named(reader, incoming, past)
+        leading = leading_run(reader, conversation, incoming, mode)
+        if replayed_turn(incoming, past.ended):
+            return Plan([], conversation)
+        new = with_leading(new_in_delta(incoming, past.stored, known_ids), leading, conversation)
+        return replace(_appended(new, incoming, past), leading=leading)
+
+    def _named(self, reader: Reader, incoming: list[Incoming], past: Past) -> tuple[list[Incoming], set[str]]:
+        """The messages under the identities that they are stored under, and which of the host's ids are stored."""
         if former := reader.former_identities(past.lane):
             incoming = [replace(item, identity=former.get(item.identity, item.identity)) for item in incoming]
         host_ids = [item.host_id for item in incoming if item.host_id]
         known_ids = reader.known_host_ids(past.lane, host_ids) if past.lane and host_ids else set()
-        if refers and past.stored:
+        if past.stored and any(item.refers for item in incoming):
             incoming = self._recognise(reader, incoming, past.stored)
-        leading = leading_run(reader, past.conversation, incoming, mode)
-        if mode == "append":
-            if replayed_turn(incoming, past.ended):
-                return Plan([], past.conversation)
-            new = with_leading(new_in_delta(incoming, past.stored, known_ids), leading, past.conversation)
-            return replace(_appended(new, incoming, past), leading=leading)
-        if mode == "part":
-            incoming = _without_fresh_ids(incoming, known_ids)
-        return self._compare_list(reader, session, incoming, past, known_ids, leading, mode)
+        return incoming, known_ids
 
     def _compare_list(
         self,
         reader: Reader,
         session: Session,
-        incoming: list[Incoming],
+        listing: list[Incoming],
         past: Past,
-        known_ids: set[str],
-        leading: Leading | None,
         mode: IngestMode,
-    ) -> Plan:
-        """What a list adds, takes back and brings back."""
+        begun: Beginning | None = None,
+    ) -> Plan | None:
+        """What a list adds, takes back and brings back; None when it does not go on from ``begun`` after all."""
         conversation = past.conversation
         here, since = (conversation.conversation_id, conversation.restart_seq) if conversation else (0, 1)
+        skipped = 0
+        if begun is not None:
+            skipped, since = begun.length, begun.seq
+        given, known_ids = self._named(reader, listing[skipped:], past)
+        leading = leading_run(reader, conversation, listing[: begun.leading] if begun else given, mode)
+        if mode == "part":
+            given = _without_fresh_ids(given, known_ids)
 
         def load_texts(message_ids: Sequence[int]) -> dict[int, str]:
             rows = reader.messages_by_id(message_ids)
             return {message_id: text_of(rebuild(row)) for message_id, row in rows.items()}
 
         def find_rows(identities: Sequence[int]) -> list[MessageHead]:
-            return reader.heads_with_identity(here, identities, limit=4 * len(incoming) + WINDOW_SLACK)
+            return reader.heads_with_identity(here, identities, limit=4 * len(given) + WINDOW_SLACK)
 
         def find_withdrawn(identities: Sequence[int]) -> list[MessageHead]:
-            limit = 4 * len(incoming) + WINDOW_SLACK
+            limit = 4 * len(given) + WINDOW_SLACK
             rows = reader.heads_with_identity(here, identities, limit=limit, withdrawn=True)
             return [row for row in rows if row.seq >= since]
 
-        skipped = 0
-        if past.before and len(past.since) < len(incoming):
-            skipped = replayed_head(incoming, past.before, past.since, load_texts)
-        given = incoming[skipped:]
+        if past.before and len(past.since) < len(given):
+            skipped = replayed_head(given, past.before, past.since, load_texts)
+            given = given[skipped:]
         named = {}
         if mode in ("state", "part") and known_ids:
             named = reader.heads_with_host_ids(here, sorted(known_ids))
             given = [replace(item, edited=_is_edited(item, named.get(item.host_id or ""))) for item in given]
-        root = None if skipped or mode == "part" else self._roots.root(here, session.id)
+        root = None if mode == "part" or (skipped and not begun) else self._roots.root(here, session.id)
         begins = None if root is None else max(root + 1, past.first_talk or 0)
         # Instructions that were or are in force are stored where they came, not where they stand in the list.
         in_force = set(conversation.instruction_seqs) if conversation else set()
@@ -190,6 +212,10 @@ class Planner:
             if not (is_instruction(head.role) and (head.hidden or head.seq in in_force))
         ]
         alignment = align_list(given, talk, known_ids, load_texts, find_rows, find_withdrawn, begins)
+        if begun and (
+            (leading and leading.new) or (row := alignment.rows.get(0)) is None or row.seq != begun.seq
+        ):
+            return None
         alignment = replace(
             alignment,
             rows={**alignment.rows, **self._rows_by_id(reader, here, given, known_ids, alignment)},
@@ -197,8 +223,8 @@ class Planner:
         )
         new = with_leading([index + skipped for index in alignment.new], leading, conversation)
         if conversation is None:
-            begun = Branch([], root=None if mode == "part" else 0)
-            return Plan(new, None, leading=leading, branch=begun)
+            branch = Branch([], root=None if mode == "part" else 0)
+            return Plan(new, None, leading=leading, branch=branch)
         if leading and not skipped:
             alignment = replace(alignment, new=new)
         if alignment.edited is not None:
@@ -209,13 +235,18 @@ class Planner:
             root,
             lambda seq: [row for row in reader.heads_after(here, seq) if row.seq >= since],
             mode == "whole",
+            begun,
         )
         branch = follow_list(given, alignment, ground)
         if mode == "part":
             branch = replace(branch, root=None)
         new = with_leading([index + skipped for index in branch.new], leading, conversation)
         retold = tuple(name for index in branch.new if (name := given[index].host_id) in known_ids)
-        return Plan(new, conversation, leading=leading, branch=branch, retold=retold)
+        listed = None
+        if branch.seqs and not branch.changes and (begun or not skipped):
+            seqs = {index + skipped: seq for index, seq in branch.seqs.items()}
+            listed = known_list(conversation, listing, seqs, branch.root, branch.run, begun)
+        return Plan(new, conversation, leading=leading, branch=branch, retold=retold, listed=listed)
 
     @staticmethod
     def _rows_by_id(
@@ -272,30 +303,21 @@ def _is_edited(item: Incoming, stored: MessageHead | None) -> bool:
     return is_same_id(item, stored) and item.identity != stored.identity
 
 
-def _known_as_ours(reader: Reader, given: Sequence[Message]) -> set[int]:
+def _known_as_ours(reader: Reader, batch: Batch) -> list[int]:
     """Messages that are our own summaries, stubs or notices, with ids that exist."""
-    notices, summaries, stubs = set(), {}, {}
-    for index, message in enumerate(given):
-        text = plain_text(message)
-        if text is None:
-            continue
-        if (summary_id := summary_id_of(text)) is not None:
-            summaries[index] = summary_id
-        elif is_notice(text):
-            notices.add(index)
-        elif message["role"] == "tool" and (ref := stub_id_of(text)) is not None:
-            stubs[index] = int(ref[4:])
-    known = reader.summaries(list(summaries.values())) if summaries else {}
-    stored = reader.messages_by_id(list(stubs.values())) if stubs else {}
-    return (
-        notices
-        | {index for index, summary_id in summaries.items() if summary_id in known}
-        | {
-            index
-            for index, message_id in stubs.items()
-            if message_id in stored and stored[message_id].head.answers == calls_answered(given[index])
-        }
-    )
+    refs = {index: one.ours for index, one in enumerate(batch.taken) if one.ours}
+    summaries = [ref for ref in refs.values() if ref.startswith("sum_")]
+    stubs = [int(ref[4:]) for ref in refs.values() if ref.startswith("msg_")]
+    known = reader.summaries(summaries) if summaries else {}
+    stored = reader.messages_by_id(stubs) if stubs else {}
+
+    def is_ours(index: int, ref: str) -> bool:
+        if not ref.startswith("msg_"):
+            return ref == NOTICE or ref in known
+        row = stored.get(int(ref[4:]))
+        return row is not None and row.head.answers == batch.taken[index].item.answers
+
+    return [index for index, ref in refs.items() if is_ours(index, ref)]
 
 
 def _appended(new: list[int], incoming: Sequence[Incoming], past: Past) -> Plan:

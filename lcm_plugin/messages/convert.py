@@ -45,21 +45,21 @@ class NoMessage(InputError):
     """What was handed over is no message at all."""
 
 
-def to_message(value: object, where: str) -> tuple[Message, tuple[str, ...]]:
-    """A host's message as a dict of JSON values, and notes that say what was converted.
+def to_message(value: object) -> tuple[Message, tuple[str, ...]]:
+    """A host's message as a dict of JSON values, and notes that say what was converted: ``.content[0].at: datetime``.
 
     Raises `NoMessage` for what is none: not a mapping, or without a role.
     """
-    converting = _Conversion(where)
+    converting = _Conversion()
     if not isinstance(value, Mapping):
         if type(value) in _SCALARS or isinstance(value, (str, bytes, list, tuple, AnySet, Iterator)):
-            raise NoMessage(f"{where}: a message must be a dict, not {type(value).__name__}")
+            raise NoMessage(f"a message must be a dict, not {type(value).__name__}")
         name, value = type(value).__name__, converting.leaf(value)
         if not isinstance(value, dict) or MARKER in value:
-            raise NoMessage(f"{where}: a message must be a dict, not {name}")
+            raise NoMessage(f"a message must be a dict, not {name}")
     role = value.get("role")
     if not isinstance(role, str) or not role.strip():
-        raise NoMessage(f"{where}: a message needs a role such as 'user', not {safe_repr(role, 80)}")
+        raise NoMessage(f"a message needs a role such as 'user', not {safe_repr(role, 80)}")
     message: Message = converting.value(value)
     return message, tuple(converting.notes)
 
@@ -83,15 +83,15 @@ def broken_record(value: object, error: BaseException) -> Message:
     return {**record, HOST_DATA: data} if data else record
 
 
-def to_json(value: object, where: str) -> Any:
+def to_json(value: object) -> Any:
     """Any value as JSON values. Raises `InputError` when it holds too many."""
-    return _Conversion(where).value(value)
+    return _Conversion().value(value)
 
 
 def as_message(value: object) -> Message:
     """The value as a message of JSON values; the broken record of what is none, or cannot be read."""
     try:
-        return to_message(value, "this value")[0]
+        return to_message(value)[0]
     except Exception as error:  # noqa: BLE001 - a foreign mapping may raise anything
         return broken_record(value, error)
 
@@ -134,9 +134,8 @@ def safe_repr(value: object, most: int = _MOST_REPR) -> str:
 class _Conversion:
     """One message on its way; ``notes`` name what was converted and where."""
 
-    def __init__(self, where: str) -> None:
+    def __init__(self) -> None:
         self.notes: list[str] = []
-        self._where = where
         self._path: list[str] = []
         self._open: set[int] = set()
         self._left = _MOST_VALUES
@@ -187,7 +186,7 @@ class _Conversion:
             self._note("cycle")
             return {MARKER: "cycle"}
         if self._left < 0:
-            raise InputError(f"{self._where}: more than {_MOST_VALUES:,} values in one message")
+            raise InputError(f"more than {_MOST_VALUES:,} values in one message")
         if len(self._path) >= MOST_DEPTH:
             self._note("nesting")
             return {MARKER: type(value).__name__, "json": _flat_json(value)}
@@ -220,7 +219,7 @@ class _Conversion:
     def _note(self, kind: str) -> None:
         if len(self.notes) < _MOST_NOTES:
             steps = (step if step.startswith("[") else f".{step}" for step in self._path)
-            self.notes.append(f"{self._where}{''.join(steps)[:_MOST_PATH]}: {kind}")
+            self.notes.append(f"{''.join(steps)[:_MOST_PATH]}: {kind}")
 
 
 def _as_pydantic_writes(value: object) -> tuple[Any] | None:
@@ -275,7 +274,7 @@ def _flat_json(value: Any) -> str:
             inside.add(id(item))
             waiting = _labelled(item)
         else:
-            pieces.append(json.dumps(_Conversion("").value(item)))
+            pieces.append(json.dumps(_Conversion().value(item)))
         if len(pieces) > _MOST_VALUES:
             raise InputError(f"more than {_MOST_VALUES:,} values in one message")
 
@@ -309,7 +308,7 @@ def _get(value: Mapping[Any, Any], key: str) -> Any:
 def _host_data(given: Mapping[Any, Any]) -> dict[str, Any]:
     """What the host keeps with the message and finds it by, when that part of it is sound."""
     try:
-        data = _Conversion("").value(_get(given, HOST_DATA))
+        data = _Conversion().value(_get(given, HOST_DATA))
     except Exception:  # noqa: BLE001 - whatever a foreign value raises
         return {}
     return data if isinstance(data, dict) else {}

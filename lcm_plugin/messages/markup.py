@@ -134,6 +134,21 @@ def stub_id_of(text: str) -> str | None:
     return found[0].group(1) if len(found) == 1 else None
 
 
+NOTICE = "notice"
+
+
+def own_ref(message: Mapping[str, object]) -> str | None:
+    """The id of a message that has the form of one of our summaries or stubs, `NOTICE` for a notice, else None."""
+    text = plain_text(message)
+    if text is None:
+        return None
+    if (summary_id := summary_id_of(text)) is not None:
+        return summary_id
+    if is_notice(text):
+        return NOTICE
+    return stub_id_of(text) if message["role"] == "tool" else None
+
+
 def plain_text(message: Mapping[str, object]) -> str | None:
     """The text of a message whose content is one string or one text block; None otherwise."""
     content = message.get("content")

@@ -24,11 +24,11 @@ from lcm_plugin.store.records import PART_TYPES, MessageHead, Part, StoredMessag
 
 
 def parts_of(message: dict[str, Any]) -> tuple[Part, ...]:
-    return make_parts(lift(to_message(message, "it")[0]))
+    return make_parts(lift(to_message(message)[0]))
 
 
 def there_and_back(message: dict[str, Any]) -> dict[str, Any]:
-    lifted = lift(to_message(message, "it")[0])
+    lifted = lift(to_message(message)[0])
     head = MessageHead(1, 1, 1, message["role"], 0, 0, 0, 1, None, None, None, (), (), False)
     return rebuild(StoredMessage(head, skeleton_of(message, lifted), make_parts(lifted)))
 

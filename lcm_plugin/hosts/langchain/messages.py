@@ -9,7 +9,10 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from inspect import signature
+from operator import attrgetter
 from typing import Any
 from warnings import catch_warnings
 
@@ -33,7 +36,9 @@ from lcm_plugin.messages.blocks import (
     call_id,
     first_at,
 )
+from lcm_plugin.messages.conversions import Conversions
 from lcm_plugin.messages.convert import broken_record, to_json
+from lcm_plugin.messages.presentable import presentable
 from lcm_plugin.messages.sendable import parse_json
 from lcm_plugin.messages.table import type_of
 from lcm_plugin.types import HOST_DATA, Message
@@ -55,6 +60,32 @@ _SHOWN_BY_CORE = {"content", "id", "name", "type", "tool_call_id", "tool_calls",
 _SERIALIZED = "lc_serialized"
 _CONVERTED = "lc_converted"
 _BYTES = "lc_bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """A message as the core stores it; ``as_is``: neither broken nor converted, and providers take it so."""
+
+    core: Message
+    as_is: bool
+
+
+def converted(messages: Sequence[BaseMessage]) -> list[Converted]:
+    """Messages as the core stores them; each is converted once, and nobody may change what comes of it."""
+    known = _conversions.known(messages)
+    return [one or _conversions(message) for one, message in zip(known, messages, strict=True)]
+
+
+def _converted_anew(message: BaseMessage) -> Converted:
+    core = to_core(message)
+    try:
+        return Converted(core, _is_kept_as_it_is(core) and presentable(core) is core)
+    except (ValueError, RecursionError):  # a number too long to be written, or nested too deep
+        return Converted(core, as_is=False)
+
+
+_essence = attrgetter("__class__.__module__", "__class__.__qualname__", "__dict__", "__pydantic_extra__")
+_conversions: Conversions[BaseMessage, Converted] = Conversions(_converted_anew, _essence)
 
 
 def to_core(message: BaseMessage) -> Message:
@@ -89,7 +120,7 @@ def _to_core(message: BaseMessage) -> Message:
     return core
 
 
-def is_kept_as_it_is(core: Message) -> bool:
+def _is_kept_as_it_is(core: Message) -> bool:
     """Whether a message of `to_core` is the graph's own, neither broken nor converted."""
     data = core.get(HOST_DATA, {}).get(HOST)
     return data is not None and not any(
@@ -199,16 +230,20 @@ def _tool_call(call_id: Any, name: Any, arguments: Any) -> dict[str, Any]:
 
 def _other_fields(message: BaseMessage) -> dict[str, Any]:
     """What the core has no place for, without what every message has anyway."""
-    defaults = {
-        name: field.get_default(call_default_factory=True)
-        for name, field in type(message).model_fields.items()
-    }
+    kind: Any = type(message)
+    defaults = _defaults_of(kind)
     values = {**{name: getattr(message, name) for name in defaults}, **(message.model_extra or {})}
     return {
         name: _plain(value)
         for name, value in values.items()
         if name not in _SHOWN_BY_CORE and (name not in defaults or value != defaults[name])
     }
+
+
+@cache
+def _defaults_of(kind: Any) -> Mapping[str, Any]:
+    """What the fields of a class of messages hold unless they are given; only to compare with."""
+    return {name: field.get_default(call_default_factory=True) for name, field in kind.model_fields.items()}
 
 
 def _plain_content(content: Any) -> Any:
@@ -243,14 +278,15 @@ def _plain(value: Any) -> Any:
     What that form cannot say either (a value inside itself, or nested too deep) is converted as the core does.
     """
     try:
-        if json.loads(json.dumps(value)) == value:
-            return value
+        copied = json.loads(json.dumps(value))
+        if copied == value:
+            return copied
     except (TypeError, ValueError, RecursionError):
         pass
     try:
         return {_SERIALIZED: _encoded(value)}
     except RecursionError:
-        return {_CONVERTED: to_json(value, "value")}
+        return {_CONVERTED: to_json(value)}
 
 
 def _encoded(value: Any) -> Any:

@@ -20,7 +20,7 @@ from lcm_plugin.compaction.overflow import is_shorter, refusal_of
 from lcm_plugin.events import log_failure
 from lcm_plugin.hosts.langchain.completer import ChatModelCompleter
 from lcm_plugin.hosts.langchain.lanes import KeyOf, keeps_its_state, running_session
-from lcm_plugin.hosts.langchain.messages import to_core
+from lcm_plugin.hosts.langchain.messages import converted
 from lcm_plugin.hosts.langchain.tools import recall_tools
 from lcm_plugin.hosts.langchain.view import beside_state, seen_by_model, with_note
 from lcm_plugin.messages.usage import usage_of
@@ -208,10 +208,13 @@ class LcmMiddleware(AgentMiddleware):  # type: ignore[misc, unused-ignore]
                 refused,
             )
             metadata = {} if overflow is None else {"overflow": overflow}
-            context = self.plugin.before_turn(call.turn(_listing(state), _mode(), metadata=metadata))
+            held = converted(state)
+            context = self.plugin.before_turn(
+                call.turn([one.core for one in held], _mode(), metadata=metadata)
+            )
             if context is None or context.sent is None:
                 return None
-            messages = seen_by_model(context.messages, request.messages, state, beside)
+            messages = seen_by_model(context.messages, request.messages, held, beside)
         except Exception as error:  # noqa: BLE001 - the host must go on
             log_failure(
                 logger,
@@ -293,7 +296,7 @@ def _state(request: ModelRequest[Any]) -> Sequence[BaseMessage]:
 
 def _listing(messages: Sequence[BaseMessage]) -> list[Message]:
     """A state's messages as the core takes them."""
-    return [to_core(message) for message in messages]
+    return [one.core for one in converted(messages)]
 
 
 def _mode() -> IngestMode:

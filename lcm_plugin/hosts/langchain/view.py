@@ -8,8 +8,7 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage, SystemMessage
 
-from lcm_plugin.hosts.langchain.messages import from_core, is_kept_as_it_is, to_core
-from lcm_plugin.messages.presentable import presentable
+from lcm_plugin.hosts.langchain.messages import Converted, from_core
 from lcm_plugin.types import Message
 
 
@@ -38,7 +37,7 @@ def beside_state(request: Sequence[BaseMessage], state: Sequence[BaseMessage]) -
 def seen_by_model(
     context: Sequence[Message],
     request: Sequence[BaseMessage],
-    state: Sequence[BaseMessage],
+    state: Sequence[Converted],
     beside: Sequence[Beside],
 ) -> list[BaseMessage]:
     """The context as messages: the request's own objects where the core shows them whole.
@@ -47,13 +46,13 @@ def seen_by_model(
     before the message that it stood before, or to the end.
     """
     asked = {message.id: message for message in request if message.id}
-    held = {message.id: message for message in state if message.id}
+    held = {known.core["id"]: known for known in state if "id" in known.core}
     seen: list[BaseMessage] = []
     for message in context:
-        own, live = held.get(str(message.get("id"))), asked.get(str(message.get("id")))
-        core = to_core(own) if own is not None else None
+        name = str(message.get("id"))
+        known, live = held.get(name), asked.get(name)
         # What had to be converted, or mended for providers, goes out in that form.
-        whole = core is not None and core == message and is_kept_as_it_is(core) and presentable(core) is core
+        whole = known is not None and known.as_is and known.core == message
         seen += [live] if live is not None and whole else from_core(message)
     for one in beside:
         seen.insert(_position(seen, one.before), one.message)

@@ -267,7 +267,7 @@ def _as_dict(item: Any) -> Item:
     """An item as plain JSON values."""
     given = item.model_dump(exclude_unset=True) if hasattr(item, "model_dump") else item
     try:
-        plain: Item = to_json(given, "item")
+        plain: Item = to_json(given)
     except Exception as error:  # noqa: BLE001 - a foreign mapping may raise anything
         return broken_record(given, error)
     return plain

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from dataclasses import replace
 
 from lcm_plugin.engine import Engine
+from lcm_plugin.errors import InputError
 from lcm_plugin.ingest.host_noise import StandingTexts
 from lcm_plugin.ingest.redaction import Redactor
 from lcm_plugin.ingest.rows import PreparedRow, RowMaker, incoming_of
@@ -32,7 +33,10 @@ class EntryRows:
 
     def make(self, entry: Entry, at: int) -> PreparedRow:
         """A row for an entry, under the source's id and time. Raises `InputError` for what cannot be stored."""
-        message = self._redacted(to_message(entry.message, entry.place or entry.id)[0])
+        try:
+            message = self._redacted(to_message(entry.message)[0])
+        except InputError as error:
+            raise InputError(f"{entry.place or entry.id}: {error}") from error
         self._calls |= {call.id: call for call in calls_of(message) if call.id}
         while len(self._calls) > _KNOWN_CALLS:
             self._calls.popitem(last=False)

@@ -1,0 +1,171 @@
+"""Lists that were compared with what is stored. One that begins as a known list does is compared from near its end.
+
+A host's list grows at its end, and to align all of it at each call would cost as much as the talk is long. What a known
+list says of its messages' rows holds until rows are withdrawn, come back or are rewritten: each of these raises the
+conversation's revision, which every comparison reads anew. Runs that go on at the same time have a list each.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+
+from lcm_plugin.ingest.matching import Incoming, is_request
+from lcm_plugin.messages.blocks import is_instruction
+from lcm_plugin.store.records import Conversation
+from lcm_plugin.types import RunPosition
+
+_OVERLAP = 32
+_LEAST = 2 * _OVERLAP
+_MOST_LISTS = 8
+_MOST_MESSAGES = 500_000
+_Basis = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class KnownList:
+    """The rows (``seqs``) of a list's messages, up to the first that has none; its instructions are left out.
+
+    ``root`` is the seq behind which the list begins, ``run`` where its running turn stands, whose request is message
+    ``asked`` of it.
+    """
+
+    basis: _Basis
+    identities: list[int]
+    host_ids: list[str | None]
+    seqs: list[int]
+    root: int | None
+    run: RunPosition | None
+    asked: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """How a list begins: ``length`` messages whose rows are known and all stand before ``seq``, the next one's row.
+
+    ``run`` is where the running turn stands if its request is among them.
+    """
+
+    known: KnownList
+    length: int
+    talk: int
+    seq: int
+    run: RunPosition | None
+
+    @property
+    def leading(self) -> int:
+        """How many of the messages are the instructions that the list begins with."""
+        return self.length - self.talk
+
+
+class KnownLists:
+    """The newest lists of each conversation. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._of: OrderedDict[int, list[KnownList]] = OrderedDict()
+        self._messages = 0
+
+    def beginning(self, conversation: Conversation, incoming: Sequence[Incoming]) -> Beginning | None:
+        """The part of a list that need not be compared; None when there is no such part, or not a long one."""
+        with self._lock:
+            known = list(self._of.get(conversation.conversation_id, ()))
+        start = talk_begins(incoming)
+        if not known or conversation.restart_seq != 1 or len(incoming) - start < _LEAST:
+            return None
+        identities, host_ids = _names(incoming, start)
+        basis = _basis(conversation)
+        found = [(_common(one, identities, host_ids), n) for n, one in enumerate(known) if one.basis == basis]
+        count, best = max(found, default=(0, 0))
+        return _begun(known[best], incoming, start, count) if count >= _LEAST else None
+
+    def note(self, known: KnownList) -> None:
+        """A list was stored. It takes the place of one that is its beginning."""
+        if len(known.seqs) < _LEAST:
+            return
+        here = known.basis[0]
+        with self._lock:
+            others = [one for one in self._of.pop(here, ()) if not _is_beginning(one, known)]
+            self._of[here] = [*others, known][-_MOST_LISTS:]
+            self._messages = sum(len(one.seqs) for lists in self._of.values() for one in lists)
+            while self._messages > _MOST_MESSAGES and len(self._of) > 1:
+                self._messages -= sum(len(one.seqs) for one in self._of.popitem(last=False)[1])
+
+
+def talk_begins(incoming: Sequence[Incoming]) -> int:
+    """How many messages of a list are the instructions that it begins with, and texts of ours among them."""
+    return sum(1 for _ in takewhile(lambda item: item.ours or is_instruction(item.role), incoming))
+
+
+def known_list(
+    conversation: Conversation,
+    incoming: Sequence[Incoming],
+    seqs: Mapping[int, int],
+    root: int | None,
+    run: RunPosition | None,
+    begun: Beginning | None,
+) -> KnownList:
+    """A list of which ``seqs`` gives the rows by place, from the end of ``begun`` on."""
+    start = talk_begins(incoming)
+    identities, host_ids = _names(incoming, start)
+    rows = begun.known.seqs[: begun.talk] if begun else []
+    while (seq := seqs.get(start + len(rows))) is not None:
+        rows.append(seq)
+    asked = None
+    if run is not None and run.turn in rows[-_OVERLAP:]:
+        asked = len(rows) - 1 - rows[::-1].index(run.turn)
+    elif run is not None and begun is not None and begun.run is not None and run.turn == begun.run.turn:
+        asked = begun.known.asked
+    elif run is not None and run.turn in rows:
+        asked = rows.index(run.turn)
+    count = len(rows)
+    return KnownList(_basis(conversation), identities[:count], host_ids[:count], rows, root, run, asked)
+
+
+def _begun(known: KnownList, incoming: Sequence[Incoming], start: int, count: int) -> Beginning | None:
+    """The beginning of a list that has ``count`` messages in common with a known one."""
+    for talk in range(count - _OVERLAP, 0, -1):
+        seq, item = known.seqs[talk], incoming[start + talk]
+        if is_instruction(item.role) or is_request(item):
+            continue
+        if max(known.seqs[:talk]) < seq == min(known.seqs[talk:count]):
+            break
+    else:
+        return None
+    if any(is_request(item) for item in incoming[start + talk :]):
+        run = None
+    elif known.asked is not None and known.asked < talk:
+        run = known.run
+    else:
+        return None
+    return Beginning(known, start + talk, talk, seq, run)
+
+
+def _names(incoming: Sequence[Incoming], start: int) -> tuple[list[int], list[str | None]]:
+    talk = incoming[start:]
+    return [item.identity for item in talk], [item.host_id for item in talk]
+
+
+def _common(known: KnownList, identities: list[int], host_ids: list[str | None]) -> int:
+    """How many messages two lists begin with alike."""
+    count = len(known.seqs)
+    if identities[:count] == known.identities and host_ids[:count] == known.host_ids:
+        return count
+    pairs = zip(
+        zip(known.identities, known.host_ids, strict=True),
+        zip(identities, host_ids, strict=True),
+        strict=False,
+    )
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+def _is_beginning(one: KnownList, other: KnownList) -> bool:
+    count = len(one.seqs)
+    return one.seqs == other.seqs[:count] and one.host_ids == other.host_ids[:count]
+
+
+def _basis(conversation: Conversation) -> _Basis:
+    return conversation.conversation_id, conversation.revision
