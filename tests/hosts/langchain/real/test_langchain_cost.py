@@ -28,7 +28,8 @@ def test_a_turn_converts_only_what_is_new(tmp_path: Path, saver: Any) -> None:
         middleware = middleware_in(folder, window=4_000)
         agent = garden(middleware, ScriptedModel(rule=lambda messages: answer("noted")), saver())
         state: list[Any] = [
-            (HumanMessage if n % 2 == 0 else AIMessage)(f"message {n} on beds", id=f"m{n}") for n in range(length)
+            (HumanMessage if n % 2 == 0 else AIMessage)(f"message {n} on beds", id=f"m{n}")
+            for n in range(length)
         ]
         for text in ("one", "two"):
             state = agent.invoke({"messages": [*state, HumanMessage(text, id=text)]}, THREAD)["messages"]
