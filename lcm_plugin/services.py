@@ -32,11 +32,11 @@ from lcm_plugin.maintenance.jobs import IntegrityJobs
 from lcm_plugin.maintenance.prune import Retention
 from lcm_plugin.maintenance.recent_warnings import Troubles
 from lcm_plugin.maintenance.recount import Recount
-from lcm_plugin.maintenance.redact import Redaction
+from lcm_plugin.maintenance.redaction.redaction import Redaction
 from lcm_plugin.maintenance.repair import Repairer
 from lcm_plugin.maintenance.resummarise import Rewriter
 from lcm_plugin.maintenance.sampling import Sampler
-from lcm_plugin.maintenance.summaries import SummaryHealth
+from lcm_plugin.maintenance.summary_checks import SummaryHealth
 from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.recall.semantic import Semantics
 from lcm_plugin.recall.service import Recall

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from lcm_plugin.commands.facade import EngineFacade
 from lcm_plugin.commands.texts import DONE, FAILED, NOOP, size
 from lcm_plugin.errors import InputError
-from lcm_plugin.maintenance.lanes import USUAL_KINDS, LaneKind, Selection
 from lcm_plugin.maintenance.prune import PruneOutcome, PrunePlan
-from lcm_plugin.maintenance.units import parse_age, parse_size
+from lcm_plugin.maintenance.selection import USUAL_KINDS, LaneKind, Selection, parse_age, parse_size
 from lcm_plugin.recall.scope import within_reach
 from lcm_plugin.store.open import is_server
 from lcm_plugin.text import inline, plural

@@ -1,4 +1,4 @@
-"""Copies of a database with the payloads that it refers to, and the way back.
+"""Backups of a database with the payloads that it refers to, and their restoration.
 
 A copy is one database file and, when payloads lie in a folder, a folder beside it named as the file with ``.files``
 at the end. Payloads never change once they are written, so on one disk they are linked, not copied. An engine that
@@ -21,7 +21,7 @@ from lcm_plugin.files.externalise import DATABASE_URI
 from lcm_plugin.files.store import FileFolder
 from lcm_plugin.private_files import make_private_folder
 from lcm_plugin.store.open import open_store
-from lcm_plugin.store.protocol import Reader, Store
+from lcm_plugin.store.protocol import Reader, Store, iterate_conversations
 from lcm_plugin.store.records import FileRecord
 
 _PAGE = 500
@@ -96,7 +96,7 @@ def gather(
 
 
 def bring(source: FileFolder, target: FileFolder, record: FileRecord) -> bool:
-    """Links or copies one payload, unless it is there already; whether it is there now, with the right bytes."""
+    """Links or copies one payload unless it is there; true when it is there with the right bytes."""
     to = target.root / record.uri
     if not target.root.is_dir() or not target.verify(record.uri, record.sha256):
         try:
@@ -113,29 +113,17 @@ def bring(source: FileFolder, target: FileFolder, record: FileRecord) -> bool:
     return target.verify(record.uri, record.sha256)
 
 
-def drop_strays(reader: Reader, folder: FileFolder) -> int:
-    """Removes payloads of a copy's folder that the copy refers to no more; returns how many."""
-    kept = {record.uri for record in file_records(reader)}
-    strays = [uri for uri in folder.uris() if uri not in kept]
-    for uri in strays:
-        folder.delete(uri)
-    return len(strays)
-
-
 def file_records(reader: Reader) -> Iterator[FileRecord]:
     """The records of all payloads, conversation by conversation."""
-    after_id = 0
-    while rows := reader.conversations(after_id=after_id, limit=_PAGE):
-        for row in rows:
-            after = ""
-            while page := reader.files(row.conversation_id, after=after, limit=_PAGE):
-                yield from page
-                after = page[-1].file_id
-        after_id = rows[-1].conversation_id
+    for row in iterate_conversations(reader):
+        after = ""
+        while page := reader.files(row.conversation_id, after=after, limit=_PAGE):
+            yield from page
+            after = page[-1].file_id
 
 
 def restored_files(copy: Store, source: FileFolder, target: FileFolder | None) -> tuple[int, tuple[str, ...]]:
-    """Brings a copy's payloads to where a database looks for them: how many, and which are missing.
+    """Brings a copy's payloads to a database's folder; returns how many, and which are missing.
 
     Raises `InputError` when the database would look for none in a folder.
     """

@@ -1,4 +1,4 @@
-"""The integrity checker: what must hold, looked up in a live database.
+"""The integrity checker: verifies the rules of a live database.
 
 Every check streams over its tables once, in read transactions of its own, and stops when told to: a million
 messages fit into bounded memory, and a running host is not held up, since readers never block a writer.
@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 
 from lcm_plugin.errors import EngineClosed, ServerAway, StoreBusy, StoreError
 from lcm_plugin.files.externalise import PayloadStore
-from lcm_plugin.maintenance.files import FileChecks
-from lcm_plugin.maintenance.made import made
+from lcm_plugin.maintenance.file_checks import FileChecks
 from lcm_plugin.maintenance.repeats import find_repeats
-from lcm_plugin.maintenance.summaries import SummaryHealth
+from lcm_plugin.maintenance.rules import finding_of
+from lcm_plugin.maintenance.summary_checks import SummaryHealth
+from lcm_plugin.sessions.library import Library
 from lcm_plugin.store.failures import HookFailure
 from lcm_plugin.store.integrity import AUDITS, FULL_TEXT, AuditStopped
 from lcm_plugin.store.protocol import Reader, Store
@@ -23,7 +24,6 @@ from lcm_plugin.store.records import Conversation
 from lcm_plugin.types import Finding, IntegrityReport, Severity
 
 _MOST_PER_RULE = 1_000
-_PAGE = 200
 _INDEX_SAMPLE = 200
 _DATABASE_AUDITS = frozenset({"blob_orphan"})
 Stop = Callable[[], bool]
@@ -37,7 +37,7 @@ class _Findings:
     complete: bool = True
 
     def collect(self, name: str, findings: Iterator[Finding]) -> None:
-        """Takes what one check yields, up to a bound for each class, unless the whole check is to stop."""
+        """Collects the findings of one check, up to a bound for each class, unless the whole check is to stop."""
         counts: dict[str, int] = {}
         self.checked.setdefault(name, 0)
         if self.stop():
@@ -58,9 +58,9 @@ class _Findings:
         except (EngineClosed, ServerAway):
             raise
         except StoreError as error:
-            # What cannot be read is damage; the other checks still say what they can.
+            # An unreadable table is damage; the other checks go on.
             known = {one.message for one in self.found if one.code == "structure"}
-            damage = made("structure", None, (), str(error))
+            damage = finding_of("structure", None, (), str(error))
             if damage.message not in known:
                 self.found.append(damage)
                 self.checked[name] += 1
@@ -69,7 +69,7 @@ class _Findings:
 
 
 class Checker:
-    """Looks a database through, whole or by conversation. Thread-safe."""
+    """Checks a database, whole or by conversation. Thread-safe."""
 
     def __init__(self, store: Store, payloads: PayloadStore, summaries: SummaryHealth) -> None:
         self._store = store
@@ -92,9 +92,9 @@ class Checker:
         """
         findings = _Findings(stop)
         if selected_by_host is False:
-            findings.collect("host", iter([made("host_other_engine", None, ())]))
+            findings.collect("host", iter([finding_of("host_other_engine", None, ())]))
         if failing:
-            findings.collect("hooks", (made("hook_failing", None, (), str(one)) for one in failing))
+            findings.collect("hooks", (finding_of("hook_failing", None, (), str(one)) for one in failing))
         if conversations is None:
             findings.collect("structure", self._structure(stop))
             findings.collect("schema", self._schema(stop))
@@ -111,7 +111,7 @@ class Checker:
             for name, check in (
                 ("files", self._files.records),
                 ("repeats", self._repeats),
-                ("summaries", self._said),
+                ("summaries", self._summary_flaws),
             ):
                 findings.collect(name, check(conversation_id, stop))
         return IntegrityReport(tuple(findings.found), findings.checked, findings.complete)
@@ -119,7 +119,7 @@ class Checker:
     def check_summaries(self, summary_ids: Collection[str], stop: Stop) -> list[Finding]:
         """The flaws of some summaries."""
         return [
-            made(flaw.code, one.conversation_id, (one.summary_id,), flaw.detail)
+            finding_of(flaw.code, one.conversation_id, (one.summary_id,), flaw.detail)
             for one, flaw in self._summaries.flaws_of(summary_ids, stop)
         ]
 
@@ -135,23 +135,23 @@ class Checker:
             faults = reader.structure_faults()
         for fault in faults:
             code = "index_differs" if fault.ref == FULL_TEXT else "structure"
-            yield made(code, None, (fault.ref,), fault.detail)
+            yield finding_of(code, None, (fault.ref,), fault.detail)
 
     def _schema(self, stop: Stop) -> Iterator[Finding]:
         with self._store.read() as reader, reader.interruptible(stop):
             faults = reader.schema_faults()
-        yield from (made("schema_differs", None, (fault.ref,), fault.detail) for fault in faults)
+        yield from (finding_of("schema_differs", None, (fault.ref,), fault.detail) for fault in faults)
 
     def _index(self, stop: Stop) -> Iterator[Finding]:
         with self._store.read() as reader, reader.interruptible(stop):
             for breach in reader.index_faults(_INDEX_SAMPLE):
-                yield made("index_differs", breach.conversation_id, (breach.ref,), breach.detail)
+                yield finding_of("index_differs", breach.conversation_id, (breach.ref,), breach.detail)
 
     def _audit(self, name: str, conversation_id: int | None, now: int, stop: Stop) -> Iterator[Finding]:
         with self._store.read() as reader, reader.interruptible(stop):
             for breach in reader.audit(name, conversation_id=conversation_id, now=now):
                 code = "summary_cycle" if name == "summary_depth" and _cyclic(reader, breach.ref) else name
-                yield made(code, breach.conversation_id, (breach.ref,), breach.detail)
+                yield finding_of(code, breach.conversation_id, (breach.ref,), breach.detail)
 
     def _repeats(self, conversation_id: int, stop: Stop) -> Iterator[Finding]:
         with self._store.read() as reader, reader.interruptible(stop):
@@ -159,26 +159,19 @@ class Checker:
                 at = reader.messages_at(conversation_id, [repeat.first_seq, repeat.last_seq])
                 detail = f"seq {repeat.first_seq} to {repeat.last_seq} repeat those from seq {repeat.earlier_seq} on"
                 refs = tuple(stored.head.ref for stored in at)
-                yield made("messages_repeated", conversation_id, refs, detail)
+                yield finding_of("messages_repeated", conversation_id, refs, detail)
 
-    def _said(self, conversation_id: int, stop: Stop) -> Iterator[Finding]:
+    def _summary_flaws(self, conversation_id: int, stop: Stop) -> Iterator[Finding]:
         for summary, flaw in self._summaries.flaws(conversation_id, stop):
-            yield made(flaw.code, conversation_id, (summary.summary_id,), flaw.detail)
+            yield finding_of(flaw.code, conversation_id, (summary.summary_id,), flaw.detail)
 
     def _ids(self) -> Iterator[int]:
-        after = 0
-        while True:
-            try:
-                with self._store.read() as reader:
-                    page = reader.conversations(after_id=after, limit=_PAGE)
-            except (EngineClosed, ServerAway):
-                raise
-            except StoreError:
-                return  # told by the checks that read the table before
-            if not page:
-                return
-            yield from (row.conversation_id for row in page)
-            after = page[-1].conversation_id
+        try:
+            yield from (row.conversation_id for row in Library(self._store).conversations())
+        except (EngineClosed, ServerAway):
+            raise
+        except StoreError:
+            return  # reported by the checks that read the table before
 
 
 def _cyclic(reader: Reader, summary_id: str) -> bool:

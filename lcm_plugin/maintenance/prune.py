@@ -1,26 +1,25 @@
-"""Retention: what a person wants removed by age, lane or size, and removing it.
+"""Retention: plans and carries out removal by age, class of conversation or size.
 
-Nothing is ever removed of its own accord, and no tool can ask for it. A conversation goes as a whole, or with
-``keep_summaries`` only its messages' texts: then rows, links and summaries stay. What is open and in use is
-left alone; what comes into use while a plan is carried out is passed over. Texts go in short transactions,
+Only a person can ask for it. A conversation goes as a whole, or with ``keep_summaries`` only its messages' texts: then
+rows, links and summaries stay. Conversations in use are left alone, also those that come into use while a plan is
+carried out. Texts go in short transactions,
 after each of which the database is whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from lcm_plugin.errors import LcmError, StoreError
 from lcm_plugin.events import EventBus
 from lcm_plugin.files.externalise import PayloadStore
-from lcm_plugin.maintenance.lanes import LaneKind, Selection, is_chosen, is_worked_on, kind_of
-from lcm_plugin.store.protocol import Reader, Store, Writer
+from lcm_plugin.maintenance.selection import LaneKind, Selection, is_chosen, is_worked_on, kind_of
+from lcm_plugin.store.protocol import Reader, Store, Writer, iterate_conversations
 from lcm_plugin.store.records import Conversation, FileRecord
 from lcm_plugin.store.removal import Footprint
 
-_PAGE = 500
 _BATCH = 500
 _MOST_ROUNDS = 5
 # Indexes and free space make a file larger than its texts; an estimate may not run away.
@@ -45,7 +44,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class PrunePlan:
-    """What would be removed. ``size_bytes`` is the database and its payloads as they are now.
+    """A plan of removal. ``size_bytes`` is the database and its payloads as they are now.
 
     ``in_use`` counts conversations that fit but are being worked on.
     """
@@ -68,7 +67,7 @@ class PrunePlan:
 
 @dataclass(slots=True)
 class PruneOutcome:
-    """What was removed. ``skipped`` names conversations that came into use, ``problem`` what did not go well."""
+    """The outcome. ``skipped`` are conversations that came into use; ``problem`` says what went wrong."""
 
     removal_id: int = 0
     conversations: int = 0
@@ -106,9 +105,9 @@ class Retention:
         with self._store.read() as reader:
             size = self._size(reader)
             share = _file_bytes_per_text_byte(reader)
-            for conversation in sorted(
-                self._chosen(reader, selection, now), key=lambda one: (one.updated_at, one.conversation_id)
-            ):
+            rows = iterate_conversations(reader)
+            chosen = [row for row in rows if is_chosen(row, selection, now)]
+            for conversation in sorted(chosen, key=lambda one: (one.updated_at, one.conversation_id)):
                 if is_worked_on(reader, conversation.conversation_id, now):
                     in_use += 1
                     continue
@@ -161,7 +160,7 @@ class Retention:
     ) -> PruneOutcome:
         """Prunes until database and payloads take no more than ``max_bytes``, or nothing is left to prune.
 
-        Stops when a round has not made them smaller: what a size no longer measures is no reason to prune on.
+        Stops when a round has not made them smaller.
         """
         total = PruneOutcome()
         for _ in range(_MOST_ROUNDS):
@@ -176,12 +175,6 @@ class Retention:
             if stuck or done.problem or done.size_after <= max_bytes:
                 break
         return total
-
-    def _chosen(self, reader: Reader, selection: Selection, now: int) -> Iterator[Conversation]:
-        after = 0
-        while page := reader.conversations(after_id=after, limit=_PAGE):
-            yield from (row for row in page if is_chosen(row, selection, now))
-            after = page[-1].conversation_id
 
     def _prune(self, candidate: Candidate, keep_summaries: bool, outcome: PruneOutcome) -> None:
         conversation = candidate.conversation
@@ -210,7 +203,7 @@ class Retention:
     def _empty(
         self, conversation: Conversation, keep_summaries: bool, outcome: PruneOutcome
     ) -> tuple[int, set[str]]:
-        """Takes the texts out, batch by batch; how many messages lost theirs, and what payloads they named."""
+        """Removes the texts batch by batch; returns how many messages lost theirs, and the payloads they named."""
         notice = removal_notice(self._clock(), "pruned")
         after: int | None = 0
         emptied = 0
@@ -260,7 +253,7 @@ class Retention:
 
 
 def removal_notice(now: int, what: str) -> str:
-    """What stands in the place of a message's text."""
+    """The text that replaces a removed one."""
     day = datetime.fromtimestamp(now / 1000, UTC).strftime("%Y-%m-%d")
     return f"[The text of this message was {what} on {day}, as a person asked.]"
 

@@ -1,7 +1,7 @@
-"""Counts again, in the background, what a database holds from before the package's encoding counted it.
+"""Counts the tokens of a database again, in the background, when another encoding counted them.
 
-Versions that found no encoding counted from above, up to four times too high, and stored these counts. Which
-encoding counted a database is noted in it once; until then each conversation's rows are counted in bounded
+Versions that found no encoding counted from above, up to four times too high, and stored these counts. The database
+holds the name of the encoding once all of it is counted. Until then each conversation's rows are counted in bounded
 slices, and only those whose count differs are written.
 """
 
@@ -19,6 +19,7 @@ from lcm_plugin.messages.encodings import ENCODING
 from lcm_plugin.messages.markup import summary_tokens
 from lcm_plugin.messages.parts import rebuild
 from lcm_plugin.messages.tokens import TokenCounter
+from lcm_plugin.sessions.library import Library
 from lcm_plugin.store.protocol import Reader, Store
 from lcm_plugin.store.records import StoredMessage, Summary
 
@@ -62,7 +63,8 @@ class Recount:
             return
         changed = 0
         self._note(state or {"conversation": 0})
-        for conversation_id in self._conversations(state.get("conversation", 0)):
+        for conversation in Library(self._store).conversations(after_id=state.get("conversation", 0)):
+            conversation_id = conversation.conversation_id
             for change in self._slices(conversation_id):
                 changed += change
                 if stop():
@@ -112,15 +114,6 @@ class Recount:
                     item = summary_tokens(one, sources[one.summary_id], self._zone, self._counter)
                     writer.replace_summary(replace(one, tokens=tokens), item, tokens - one.tokens)
         return len(changed)
-
-    def _conversations(self, after: int) -> Iterator[int]:
-        while True:
-            with self._store.read() as reader:
-                found = reader.conversations(after_id=after, limit=_SLICE)
-            if not found:
-                return
-            yield from (one.conversation_id for one in found)
-            after = found[-1].conversation_id
 
     def _note(self, state: dict[str, object]) -> None:
         with self._store.write() as writer:

@@ -1,4 +1,4 @@
-"""Repairs: a plan from a report's findings, and carrying it out.
+"""Repairs: makes a plan from a report's findings, and carries it out.
 
 A finding without a safe repair is refused, not guessed at. Every step is a transaction of its own and touches
 only what the plan lists; a row that is whole again by then is left alone. Nothing that a user wiped comes back.
@@ -14,75 +14,32 @@ from pathlib import Path
 
 from lcm_plugin.errors import LcmError
 from lcm_plugin.files.store import FileFolder
-from lcm_plugin.maintenance.files import LEFTOVER_SECONDS
+from lcm_plugin.maintenance.file_checks import LEFTOVER_SECONDS
 from lcm_plugin.maintenance.resummarise import Rewriter
 from lcm_plugin.maintenance.rules import RULES
 from lcm_plugin.store.integrity import message_ids
 from lcm_plugin.store.protocol import Store, Writer
 from lcm_plugin.types import Finding, IntegrityReport, RepairPlan, RepairResult, RepairStep, Severity
 
-# What others rest on first: the schema, pointers, what is counted from them, then what costs model calls.
+# In order of dependence: the schema, pointers, counts, then repairs that cost model calls.
 _ORDER = (
-    "index_differs",
-    "schema_differs",
-    "file_rights",
-    "file_leftover",
-    "message_unreadable",
-    "message_withdrawn",
-    "context_dangling",
-    "context_foreign",
-    "summary_link_lost",
-    "summary_depth",
-    "summary_span",
-    "message_covered_twice",
-    "context_order",
-    "summary_orphan",
-    "message_uncovered",
-    "context_tokens",
-    "message_count",
-    "summary_sums",
-    "counters",
-    "debt_stale",
-    "debt_stuck",
-    "summary_fallback",
-    "summary_marker",
-    "summary_empty",
-    "summary_answer",
-    "summary_prompt_leak",
-    "summary_echo",
-    "summary_cut",
-    "summary_oversize",
-    "summary_over_cap",
-    "summary_unsupported",
-    "lane_stale",
-    "file_orphan",
-    "blob_orphan",
-)
+    "index_differs", "schema_differs", "file_rights", "file_leftover", "message_unreadable",
+    "message_withdrawn", "context_dangling", "context_foreign", "summary_link_lost", "summary_depth",
+    "summary_span", "message_covered_twice", "context_order", "summary_orphan", "message_uncovered",
+    "context_tokens", "message_count", "summary_sums", "counters", "debt_stale", "debt_stuck",
+    "summary_fallback", "summary_marker", "summary_empty", "summary_answer", "summary_prompt_leak",
+    "summary_echo", "summary_cut", "summary_oversize", "summary_over_cap", "summary_unsupported", "lane_stale",
+    "file_orphan", "blob_orphan",
+)  # fmt: skip
 REWRITES = frozenset(_ORDER[_ORDER.index("summary_fallback") : _ORDER.index("lane_stale")])
-_OF_ITEMS = frozenset(
-    (
-        "context_dangling",
-        "context_foreign",
-        "message_covered_twice",
-        "context_order",
-        "message_uncovered",
-        "context_tokens",
-        "summary_depth",
-        "summary_span",
-        "message_unreadable",
-        "message_withdrawn",
-    )
-)
-# Repairs that find no place for some of what they are to mend.
-_MAY_BE_LEFT = frozenset(
-    (
-        "context_order",
-        "summary_orphan",
-        "summary_link_lost",
-        "message_uncovered",
-        "message_covered_twice",
-    )
-)
+_OF_ITEMS = frozenset((
+    "context_dangling", "context_foreign", "message_covered_twice", "context_order", "message_uncovered",
+    "context_tokens", "summary_depth", "summary_span", "message_unreadable", "message_withdrawn",
+))  # fmt: skip
+# Repairs that may leave some of their rows as they are.
+_MAY_BE_LEFT = frozenset((
+    "context_order", "summary_orphan", "summary_link_lost", "message_uncovered", "message_covered_twice",
+))  # fmt: skip
 _CHANGES: dict[str, Callable[[Writer, int, RepairStep], int]] = {
     "context_dangling": lambda writer, here, step: writer.drop_dangling_items(here, step.ids),
     "context_foreign": lambda writer, here, step: writer.drop_dangling_items(here, step.ids),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from lcm_plugin.compaction.leases import Lease
 from lcm_plugin.errors import StoreBusy
-from lcm_plugin.maintenance.summaries import SummaryHealth, SummaryTarget, source_blocks, sources_whole
+from lcm_plugin.maintenance.summary_checks import SummaryHealth, SummaryTarget, source_blocks, sources_whole
 from lcm_plugin.messages.markup import summary_tokens
 from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.store.protocol import Store

@@ -1,12 +1,11 @@
-"""What each breach means in plain words, how much it matters, and what mends it."""
+"""The classes of findings: what each means in plain words, how much it matters, and what mends it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lcm_plugin.types import Severity
+from lcm_plugin.types import Finding, Severity
 
-REFUSED = ""
 _ERROR, _WARNING, _INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
 _AGAIN = "write the summary again from its sources, and those made from it"
 
@@ -20,7 +19,7 @@ class Rule:
 
     severity: Severity
     meaning: str
-    repair: str = REFUSED
+    repair: str = ""
     destructive: bool = False
 
 
@@ -146,3 +145,11 @@ RULES: dict[str, Rule] = {
     "lane_stale": Rule(_INFO, "a lane is active but long unused", "archive the lane", destructive=True),
     "interrupted": Rule(_INFO, "the check stopped before it was through"),
 }
+
+
+def finding_of(code: str, conversation_id: int | None, ids: tuple[str, ...], detail: str = "") -> Finding:
+    """A finding of a class of `RULES`, in the words of its rule. ``detail`` says in a few words what was seen."""
+    rule = RULES[code]
+    about = f"{', '.join(ids)} {detail}".strip()
+    message = f"{rule.meaning}: {about}" if about else rule.meaning
+    return Finding(code, rule.severity, message, ids, conversation_id, rule.repair)

@@ -403,6 +403,14 @@ class Store(Protocol):
         """Closes every connection. Later calls raise `EngineClosed`."""
 
 
+def iterate_conversations(reader: Reader, page: int = 500) -> Iterator[Conversation]:
+    """All conversations in id order, in bounded memory."""
+    after = 0
+    while rows := reader.conversations(after_id=after, limit=page):
+        yield from rows
+        after = rows[-1].conversation_id
+
+
 def iterate_messages(reader: Reader, conversation_id: int, page: int = 500) -> Iterator[StoredMessage]:
     """All messages of a conversation in order, in bounded memory."""
     after = 0

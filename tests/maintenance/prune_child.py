@@ -6,8 +6,8 @@ import sys
 
 from lcm_plugin import Engine, LcmConfig
 from lcm_plugin.maintenance import prune as retention
-from lcm_plugin.maintenance.lanes import LaneKind, Selection
-from lcm_plugin.maintenance.redact_targets import MatchingTexts
+from lcm_plugin.maintenance.redaction.targets import MatchingTexts
+from lcm_plugin.maintenance.selection import LaneKind, Selection
 
 
 def main(path: str, what: str) -> None:

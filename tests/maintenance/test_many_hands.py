@@ -15,7 +15,7 @@ from invariants import assert_sound
 from messages import assistant, user
 
 from lcm_plugin import Engine, Session
-from lcm_plugin.maintenance.redact_targets import MatchingTexts
+from lcm_plugin.maintenance.redaction.targets import MatchingTexts
 
 pytestmark = pytest.mark.both_stores_under_ci
 

@@ -17,7 +17,7 @@ from messages import assistant, call, result, user
 
 from lcm_plugin import Engine, LcmConfig, Session
 from lcm_plugin.errors import InputError, NotFound
-from lcm_plugin.maintenance.redact_targets import MatchingTexts, NamedThings
+from lcm_plugin.maintenance.redaction.targets import MatchingTexts, NamedThings
 
 pytestmark = pytest.mark.both_stores
 

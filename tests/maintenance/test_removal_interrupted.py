@@ -17,9 +17,9 @@ from messages import assistant, user
 
 from lcm_plugin import Engine, LcmConfig, Session
 from lcm_plugin.errors import StoreBusy
-from lcm_plugin.maintenance.files import FileChecks
-from lcm_plugin.maintenance.lanes import LaneKind, Selection
-from lcm_plugin.maintenance.redact_targets import MatchingTexts
+from lcm_plugin.maintenance.file_checks import FileChecks
+from lcm_plugin.maintenance.redaction.targets import MatchingTexts
+from lcm_plugin.maintenance.selection import LaneKind, Selection
 from lcm_plugin.store.records import FileRecord
 
 pytestmark = pytest.mark.both_stores_under_ci

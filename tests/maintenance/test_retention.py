@@ -12,7 +12,7 @@ import pytest
 from messages import assistant, call, result, user
 
 from lcm_plugin import Engine, Session
-from lcm_plugin.maintenance.lanes import LaneKind, Selection
+from lcm_plugin.maintenance.selection import LaneKind, Selection
 from lcm_plugin.recall.tools import TOOL_NAMES
 from lcm_plugin.store.records import Conversation
 from lcm_plugin.store.transfer import table_hashes

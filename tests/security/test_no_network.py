@@ -57,7 +57,8 @@ for name, arguments in (
 for command in ("status", "tree", "doctor", "config", "backup", "new", "undo", "prune --older-than 0m"):
     plugin.lcm_run_command(lane, f"/lcm {command}")
 assert engine.check().ok
-engine.retention.apply(engine.retention.plan(__import__("lcm_plugin.maintenance.lanes").maintenance.lanes.Selection()), "me")
+from lcm_plugin.maintenance.selection import Selection
+engine.retention.apply(engine.retention.plan(Selection()), "me")
 plugin.before_reset(Reset(lane, "new", 1))
 plugin.before_reset(Reset(lane, "reset"))
 plugin.session_end(lane, "deleted")

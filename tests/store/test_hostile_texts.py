@@ -8,8 +8,8 @@ import pytest
 from messages import assistant, call, result, user
 
 from lcm_plugin import Engine, LcmConfig, Session
-from lcm_plugin.maintenance.lanes import LaneKind, Selection
-from lcm_plugin.maintenance.redact_targets import MatchingTexts
+from lcm_plugin.maintenance.redaction.targets import MatchingTexts
+from lcm_plugin.maintenance.selection import LaneKind, Selection
 from lcm_plugin.store.protocol import Store
 
 HOSTILE = [

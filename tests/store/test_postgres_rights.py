@@ -15,7 +15,7 @@ from messages import assistant, user
 from postgres_server import PostgresServer
 
 from lcm_plugin import Engine, LcmConfig, Session
-from lcm_plugin.maintenance.lanes import LaneKind, Selection
+from lcm_plugin.maintenance.selection import LaneKind, Selection
 
 PAGE = Path(__file__).parents[2] / "docs" / "postgres.md"
 HBA = "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n"

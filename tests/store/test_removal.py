@@ -11,8 +11,8 @@ from messages import assistant, call, result, user
 from old_schema import take_back
 
 from lcm_plugin import Engine, LcmConfig, Session
-from lcm_plugin.maintenance.lanes import LaneKind, Selection
-from lcm_plugin.maintenance.redact_targets import MatchingTexts, NamedThings
+from lcm_plugin.maintenance.redaction.targets import MatchingTexts, NamedThings
+from lcm_plugin.maintenance.selection import LaneKind, Selection
 from lcm_plugin.store.protocol import Store
 from lcm_plugin.store.sqlite.schema import SCHEMA_VERSION
 from lcm_plugin.store.sqlite.store import SqliteStore

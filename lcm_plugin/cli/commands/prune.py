@@ -15,8 +15,8 @@ from lcm_plugin.text import plural
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
-    from lcm_plugin.maintenance.lanes import Selection
     from lcm_plugin.maintenance.prune import PruneOutcome, PrunePlan
+    from lcm_plugin.maintenance.selection import Selection
 
 CONFIRMATION = "delete"
 _MOST_ROWS = 50
@@ -68,8 +68,7 @@ def prune(
     """
     from lcm_plugin.commands.cleaning import copy_before
     from lcm_plugin.errors import InputError
-    from lcm_plugin.maintenance.lanes import USUAL_KINDS, LaneKind, Selection
-    from lcm_plugin.maintenance.units import parse_age, parse_size
+    from lcm_plugin.maintenance.selection import USUAL_KINDS, LaneKind, Selection, parse_age, parse_size
 
     if not (older_than or sessions or kind or max_size):
         raise InputError("say what is to go: --older-than, --sessions, --kind or --max-size")
@@ -137,7 +136,7 @@ def _apply(
 
 
 def _print_plan(plan: PrunePlan, selection: Selection, as_json: bool) -> None:
-    from lcm_plugin.maintenance.lanes import LaneKind
+    from lcm_plugin.maintenance.selection import LaneKind
 
     rows: list[dict[str, Any]] = [
         {

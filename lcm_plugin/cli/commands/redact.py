@@ -16,9 +16,9 @@ from lcm_plugin.text import plural
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
-    from lcm_plugin.maintenance.redact_copies import CopyResult
-    from lcm_plugin.maintenance.redact_sweep import Redacted
-    from lcm_plugin.maintenance.redact_targets import Target
+    from lcm_plugin.maintenance.redaction.conversation import Redacted
+    from lcm_plugin.maintenance.redaction.copies import CopyResult
+    from lcm_plugin.maintenance.redaction.targets import Target
 
 CONFIRMATION = "redact"
 _MOST_PLACES = 20
@@ -85,7 +85,7 @@ def redact(
     target, expression = _target(what, literal)
     if remember and expression is None:
         raise InputError("--remember needs an expression, not ids")
-    from lcm_plugin.maintenance.redact_copies import redact_waiting, search_siblings
+    from lcm_plugin.maintenance.redaction.copies import redact_waiting, search_siblings
 
     results: list[CopyResult] = []
     with writing(database) if apply else reading(database) as engine:
@@ -109,7 +109,7 @@ def redact(
 def _target(what: list[str], literal: bool) -> tuple[Target, str | None]:
     """What is to go, and the expression when it is one."""
     from lcm_plugin.errors import InputError
-    from lcm_plugin.maintenance.redact_targets import MatchingTexts, NamedThings, are_ids
+    from lcm_plugin.maintenance.redaction.targets import MatchingTexts, NamedThings, are_ids
 
     if what == ["-"]:
         what = [sys.stdin.readline().rstrip("\n")]
@@ -126,7 +126,7 @@ def _apply(
     engine: Engine, target: Target, copies: Copies, found: Redacted
 ) -> tuple[Redacted, list[CopyResult]]:
     from lcm_plugin.cli.user import user_name
-    from lcm_plugin.maintenance.redact_copies import redact_copies
+    from lcm_plugin.maintenance.redaction.copies import redact_copies
 
     # Copies first: they may refer to payloads that go with the database's own.
     results = redact_copies(engine.store, engine.redaction, target, copies.value, user_name())

@@ -1,4 +1,4 @@
-"""Redaction in the copies that were made of a database: rewritten, or deleted; and what databases beside it hold."""
+"""Redaction in a database's copies, which are rewritten or deleted, and the search in the databases beside it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Literal
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.errors import LcmError
 from lcm_plugin.maintenance.backup import files_beside, remove_copy
-from lcm_plugin.maintenance.redact import Redaction
-from lcm_plugin.maintenance.redact_sweep import Redacted
-from lcm_plugin.maintenance.redact_targets import NamedThings, Target
+from lcm_plugin.maintenance.redaction.conversation import Redacted
+from lcm_plugin.maintenance.redaction.redaction import Redaction
+from lcm_plugin.maintenance.redaction.targets import NamedThings, Target
 from lcm_plugin.store.open import open_store
 from lcm_plugin.store.protocol import Store
 from lcm_plugin.store.side_file import side_path
@@ -23,7 +23,7 @@ CopyChoice = Literal["rewrite", "delete", "keep"]
 
 @dataclass(frozen=True, slots=True)
 class CopyResult:
-    """What became of one copy, or what another database holds.
+    """The outcome for one copy or for another database.
 
     ``state`` is clean (it holds nothing of it), rewritten, deleted, kept, failed, or for another database: holds it,
     unknown.
@@ -54,12 +54,12 @@ def redact_copies(
 def search_siblings(
     store: Store, redaction_of: Callable[[Store], Redaction], target: Target
 ) -> list[CopyResult]:
-    """What the other databases of the folder hold of it: they are other hosts' or copies by hand, and only read."""
+    """Searches the other databases of the folder. They are other hosts' or copies by hand, and only read."""
     return [_search_sibling(redaction_of, target, path) for path in store.siblings()]
 
 
 def redact_waiting(config: LcmConfig, target: Target, *, apply: bool) -> list[CopyResult]:
-    """What waits beside the database to be stored: rewritten, or only looked through. Nothing when there is no file."""
+    """Rewrites, or only searches, the messages that wait beside the database; empty when there is no file."""
     file = WaitingFile(side_path(config))
     results = [_damaged(path, target) for path in file.set_aside()]
     if isinstance(target, NamedThings) or not file.path.exists():
@@ -75,7 +75,7 @@ def redact_waiting(config: LcmConfig, target: Target, *, apply: bool) -> list[Co
 
 
 def _damaged(path: Path, target: Target) -> CopyResult:
-    """Messages lie there as JSON in pages that nothing can read in order, so that a text may not be found."""
+    """A damaged file holds JSON in pages that cannot be read in order, so that a text may not be found."""
     holds = target.occurs_in(path.read_bytes())
     return CopyResult(
         str(path),

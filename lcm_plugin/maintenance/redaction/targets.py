@@ -1,4 +1,4 @@
-"""What is to be redacted: texts that match, or things named by their ids."""
+"""The targets of a redaction: texts that match, or messages, summaries and payloads named by their ids."""
 
 from __future__ import annotations
 
@@ -16,36 +16,21 @@ from lcm_plugin.recall.scope import parse_refs
 from lcm_plugin.types import Message
 
 _ID = re.compile(r"sum_[0-9a-f]{16}|file_[0-9a-f]{16}|msg_\d{1,18}(?:-msg_\d{1,18})?", re.ASCII)
-# What says how a message is built rather than what is in it.
-_FORM_KEYS = frozenset(
-    {
-        "role",
-        "type",
-        "id",
-        "tool_call_id",
-        "tool_use_id",
-        "call_id",
-        "name",
-        "status",
-        "finish_reason",
-        "model",
-        "media_type",
-        "mime_type",
-        "created_at",
-        "createdAt",
-        "timestamp",
-    }
-)
+# Keys that say how a message is built; their values are no content.
+_FORM_KEYS = frozenset((
+    "role", "type", "id", "tool_call_id", "tool_use_id", "call_id", "name", "status", "finish_reason", "model",
+    "media_type", "mime_type", "created_at", "createdAt", "timestamp",
+))  # fmt: skip
 
 
 class Target(Protocol):
-    """Decides, text by text, what goes. Every method returns what it was given when nothing does."""
+    """Removes its target from texts. Every method returns its argument when the target is not in it."""
 
     def message(self, ref: str, message: Message) -> Message:
-        """A whole message without what is to go."""
+        """A message without the target."""
 
     def summary(self, ref: str, text: str) -> str:
-        """A summary's text likewise."""
+        """A summary's text without it."""
 
     def payload(self, ref: str, text: str) -> str:
         """The text of a payload that is no part of its message's own text, such as an attached text file."""
@@ -57,23 +42,23 @@ class Target(Protocol):
         """Whether a payload goes as a whole, whatever is in it."""
 
     def occurs_in(self, data: bytes) -> bool:
-        """Whether bytes that are no text hold what is to go."""
+        """Whether bytes that are no text hold the target."""
 
 
 class MatchingTexts:
-    """Everything that matches a pattern, or that is a text given literally."""
+    """All texts that match a pattern or equal a given text."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
 
     @classmethod
     def of_pattern(cls, pattern: str) -> MatchingTexts:
-        """What an RE2 expression matches. Raises `InputError`, which does not repeat the pattern."""
+        """The target of an RE2 expression. Raises `InputError`, which does not repeat the pattern."""
         return cls(_redactor([pattern]))
 
     @classmethod
     def of_text(cls, text: str) -> MatchingTexts:
-        """A text as it is, and as it stands within JSON or a URL."""
+        """The target of a text as it is, and as it is written within JSON or a URL."""
         import re2
 
         if not text.strip():

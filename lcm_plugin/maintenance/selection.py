@@ -1,10 +1,12 @@
-"""Which conversations may be pruned: their class, how long nobody used them, and who is in reach."""
+"""Selects the conversations that may be pruned: by class, by time since the last use, and by reach."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 
+from lcm_plugin.errors import InputError
 from lcm_plugin.sessions.globs import matches
 from lcm_plugin.sessions.kinds import is_isolated
 from lcm_plugin.store.protocol import Reader
@@ -12,6 +14,10 @@ from lcm_plugin.store.records import Conversation
 
 DAY_MS = 86_400_000
 _ONE_RUN_SEGMENTS = frozenset({"subagent", "run"})
+_AGE = re.compile(r"(\d{1,6})\s*(m|h|d|w|y)", re.ASCII)
+_SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,3})?)\s*(B|KB|MB|GB|TB)?", re.ASCII)
+_MS = {"m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000, "y": 365 * 86_400_000}
+_BYTES = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
 
 
 class LaneKind(StrEnum):
@@ -31,7 +37,7 @@ class LaneKind(StrEnum):
 
 # A person's open lane, and the fresh one that a reset leaves, are pruned only when asked for by name.
 USUAL_KINDS = frozenset({LaneKind.ARCHIVED, LaneKind.CRON, LaneKind.SUBAGENT})
-# How long nobody must have used an open conversation of each class, when no age is given.
+# Days without use after which an open conversation of each class may go, when no age is given.
 IDLE_DAYS = {
     LaneKind.ORPHAN: 7,
     LaneKind.ARCHIVED: 0,
@@ -43,10 +49,10 @@ IDLE_DAYS = {
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a person chose. ``older_than_ms`` is time since the last use; None means `IDLE_DAYS`.
+    """A person's choice. ``older_than_ms`` is time since the last use; None means `IDLE_DAYS`.
 
-    ``sessions`` is a glob over session keys; ``in_reach`` names the conversations that whoever asks may touch,
-    None for all.
+    ``sessions`` is a glob over session keys; ``in_reach`` are the conversations that the caller may touch, None for
+    all.
     """
 
     older_than_ms: int | None = None
@@ -82,6 +88,24 @@ def is_chosen(conversation: Conversation, selection: Selection, now: int) -> boo
 
 
 def is_worked_on(reader: Reader, conversation_id: int, now: int) -> bool:
-    """Whether somebody compacts a conversation at this moment."""
+    """Whether a conversation is being compacted."""
     debt = reader.debt(conversation_id)
     return debt is not None and debt.state == "running" and debt.lease_until >= now
+
+
+def parse_age(text: str) -> int:
+    """The milliseconds of an age such as ``90d`` or ``12h``. Raises `InputError` naming what may be written."""
+    match = _AGE.fullmatch(text.strip().lower())
+    if match is None:
+        raise InputError(
+            f"{text!r} is no age: write a whole number and m, h, d, w or y (minutes to years), as in 90d"
+        )
+    return int(match[1]) * _MS[match[2]]
+
+
+def parse_size(text: str) -> int:
+    """The bytes of a size such as ``2GB`` or ``500 MB``, in units of 1024. Raises `InputError` likewise."""
+    match = _SIZE.fullmatch(text.strip().upper())
+    if match is None:
+        raise InputError(f"{text!r} is no size: write a number and B, KB, MB, GB or TB, as in 2GB")
+    return int(float(match[1]) * _BYTES[match[2] or ""])

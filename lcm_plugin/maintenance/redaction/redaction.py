@@ -1,27 +1,29 @@
-"""Redaction after the fact: taking a secret out of everything that is stored.
+"""Redaction after the fact: removes a secret from everything that is stored.
 
-A redacted message is stored as it would have been, had the secret never been in it: its parts, payloads, token
-count and identity are made anew by the same code that stores messages. What it was known by before is
-remembered, so that a host that repeats its old list does not bring the secret back. Whoever removed how much
-is recorded; what it was is not.
+A redacted message is stored as it would have been, had the secret never been in it: the code that stores messages
+makes its parts, payloads, token count and identity again. Its old identity is remembered, so that a host that repeats
+its old list does not bring the secret back. Who removed how much is recorded; the removed text is not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from lcm_plugin.errors import NotFound
 from lcm_plugin.events import EventBus
 from lcm_plugin.files.externalise import DATABASE_URI, PayloadStore
 from lcm_plugin.ingest.host_noise import StandingTexts
-from lcm_plugin.maintenance.redact_sweep import Redacted, Sweep, Tools
-from lcm_plugin.maintenance.redact_targets import NamedThings, Target
+from lcm_plugin.maintenance.redaction.conversation import (
+    ConversationRedaction,
+    Redacted,
+    RedactionContext,
+)
+from lcm_plugin.maintenance.redaction.targets import NamedThings, Target
 from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.recall.scope import Ref
+from lcm_plugin.sessions.library import Library
 from lcm_plugin.store.protocol import Reader, Store
-from lcm_plugin.store.records import Conversation, FileRecord
-
-_PAGE = 200
+from lcm_plugin.store.records import FileRecord
 
 
 class Redaction:
@@ -41,10 +43,10 @@ class Redaction:
         self._payloads = payloads
         self._events = events
         self._clock = clock
-        self._tools = Tools(store, payloads, counter, standing, zone)
+        self._context = RedactionContext(store, payloads, counter, standing, zone)
 
     def look(self, target: Target, *, may_be_missing: bool = False) -> Redacted:
-        """Where a target occurs; nothing is written.
+        """Finds where a target occurs; nothing is written.
 
         Raises `NotFound` for an id that does not exist, unless it ``may_be_missing``.
         """
@@ -68,7 +70,7 @@ class Redaction:
         return done
 
     def scrub(self) -> None:
-        """Removes what the database's files still hold of texts that were deleted or changed.
+        """Removes the remains of deleted and changed texts from the database's files.
 
         Raises `StoreBusy` when others hold it up; the texts are gone all the same, and it can be called again.
         """
@@ -79,13 +81,8 @@ class Redaction:
         if isinstance(target, NamedThings):
             found.above += self._above(target)
         dropped: list[FileRecord] = []
-        for conversation in self._conversations():
-            sweep = Sweep(self._tools, conversation, target, removal_id, found)
-            sweep.messages()
-            sweep.summaries()
-            sweep.pins()
-            sweep.files()
-            dropped += sweep.dropped
+        for conversation in Library(self._store).conversations():
+            dropped += ConversationRedaction(self._context, conversation, target, removal_id, found).run()
         if removal_id is not None:
             with self._store.write() as writer:
                 free = writer.unreferenced(dropped) if dropped else []
@@ -104,16 +101,6 @@ class Redaction:
             return []
         uris = {one.uri for one in dropped if one.sha256 not in deleted and one.uri != DATABASE_URI}
         return [str(folder.root / uri) for uri in sorted(uris)]
-
-    def _conversations(self) -> Iterator[Conversation]:
-        after = 0
-        while True:
-            with self._store.read() as reader:
-                page = reader.conversations(after_id=after, limit=_PAGE)
-            if not page:
-                return
-            yield from page
-            after = page[-1].conversation_id
 
     def _check_named(self, target: NamedThings) -> None:
         with self._store.read() as reader:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from lcm_plugin.errors import InputError, LcmError, NotFound
 from lcm_plugin.files.externalise import DATABASE_URI, PayloadStore
-from lcm_plugin.maintenance.made import made
+from lcm_plugin.maintenance.rules import finding_of
 from lcm_plugin.store.open import is_server
 from lcm_plugin.store.protocol import Store
 from lcm_plugin.store.records import FileRecord
@@ -67,9 +67,9 @@ class FileChecks:
                 while known is not None and known < digest:
                     known = next(digests, None)
                 if known != digest and folder.modified(uri) < limit:
-                    yield made("file_orphan", None, (uri,), f"in {folder.root}")
+                    yield finding_of("file_orphan", None, (uri,), f"in {folder.root}")
         for name in folder.leftovers(LEFTOVER_SECONDS):
-            yield made("file_leftover", None, (name,), f"in {folder.root}")
+            yield finding_of("file_leftover", None, (name,), f"in {folder.root}")
 
     def log(self) -> Iterator[Finding]:
         """Whether the log that this process reads and writes still has its name.
@@ -82,7 +82,7 @@ class FileChecks:
         with self._store.read() as reader:
             reader.conversations(limit=1)
             if Path(location + "-shm").exists() and not Path(location + "-wal").exists():
-                yield made("log_missing", None, (location + "-wal",))
+                yield finding_of("log_missing", None, (location + "-wal",))
 
     def rights(self) -> Iterator[Finding]:
         """Files that others than their owner may read or write."""
@@ -92,7 +92,7 @@ class FileChecks:
             except OSError:
                 continue
             if mode & _OTHERS:
-                yield made("file_rights", None, (str(path),), f"has mode {mode:04o}")
+                yield finding_of("file_rights", None, (str(path),), f"has mode {mode:04o}")
 
     def private_paths(self) -> Iterator[Path]:
         """The database's files, the payload folder and what lies in it."""
@@ -124,6 +124,6 @@ class FileChecks:
             if hashlib.sha256(data).hexdigest() != record.sha256:
                 raise InputError("its bytes do not match its digest")
         except NotFound as error:
-            yield made("file_missing", record.conversation_id, (record.file_id,), str(error))
+            yield finding_of("file_missing", record.conversation_id, (record.file_id,), str(error))
         except (InputError, LcmError) as error:
-            yield made("file_changed", record.conversation_id, (record.file_id,), str(error))
+            yield finding_of("file_changed", record.conversation_id, (record.file_id,), str(error))

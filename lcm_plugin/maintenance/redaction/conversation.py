@@ -1,4 +1,4 @@
-"""Redacting one conversation: its messages, its summaries, its payloads and what is told of them."""
+"""Redacts one conversation: its messages, its summaries, its payloads and their descriptions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lcm_plugin.ingest.host_noise import StandingTexts
 from lcm_plugin.ingest.redaction import MARK
 from lcm_plugin.ingest.rows import PreparedRow, RowMaker, incoming_of
 from lcm_plugin.ingest.shown import media_place, text_block
-from lcm_plugin.maintenance.redact_targets import Target
+from lcm_plugin.maintenance.redaction.targets import Target
 from lcm_plugin.messages.blocks import Call, calls_of
 from lcm_plugin.messages.markup import summary_tokens
 from lcm_plugin.messages.parts import rebuild
@@ -32,11 +32,11 @@ _TEXT_ENCODING = "utf-8"
 
 @dataclass(slots=True)
 class Redacted:
-    """What a target is found in, or was removed from.
+    """The places where a target was found, or from which it was removed.
 
     ``places`` are ids, the first `_MOST_PLACES` of them. ``untouched`` are binary payloads that hold it and stay:
     they go by their id. ``kept`` are payload files that stay because another database needs them. ``above`` are
-    summaries over a message that was named; they may tell what it said.
+    summaries over a message that was named; they may repeat its words.
     """
 
     removal_id: int = 0
@@ -62,8 +62,8 @@ class Redacted:
 
 
 @dataclass(frozen=True, slots=True)
-class Tools:
-    """What it takes to read stored things and to make them anew. ``zone`` dates summaries."""
+class RedactionContext:
+    """The services that read stored rows and make them again. ``zone`` dates summaries."""
 
     store: Store
     payloads: PayloadStore
@@ -74,7 +74,7 @@ class Tools:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """A message's new form, the calls that its results answer, and the payloads of which something goes."""
+    """A message's new form, the calls that its results answer, and the payloads that change."""
 
     stored: StoredMessage
     message: Message
@@ -82,24 +82,22 @@ class _Change:
     payloads: frozenset[str]
 
 
-class Sweep:
-    """One conversation, gone through from its first message to its last payload."""
+class ConversationRedaction:
+    """Redacts one conversation, from its first message to its last payload."""
 
     def __init__(
         self,
-        tools: Tools,
+        context: RedactionContext,
         conversation: Conversation,
         target: Target,
         removal_id: int | None,
         found: Redacted,
     ) -> None:
         """Without a ``removal_id`` nothing is written."""
-        self._store = tools.store
-        self._payloads = tools.payloads
-        self._counter = tools.counter
-        self._standing = tools.standing
-        self._zone = tools.zone
-        self._rows = RowMaker(tools.counter, tools.payloads)
+        self._context = context
+        self._store = context.store
+        self._payloads = context.payloads
+        self._rows = RowMaker(context.counter, context.payloads)
         self._conversation = conversation
         self._id = conversation.conversation_id
         self._target = target
@@ -107,10 +105,18 @@ class Sweep:
         self._found = found
         self._renamed: dict[str, str] = {}
         self._changed_files: set[str] = set()
-        self.dropped: list[FileRecord] = []
+        self._dropped: list[FileRecord] = []
 
-    def messages(self) -> None:
-        """Every message, page by page; those that come meanwhile too."""
+    def run(self) -> list[FileRecord]:
+        """Redacts everything; returns the records of payloads that nothing refers to any more."""
+        self._redact_messages()
+        self._redact_summaries()
+        self._redact_pins()
+        self._redact_files()
+        return self._dropped
+
+    def _redact_messages(self) -> None:
+        """Page by page; messages that come meanwhile are redacted too."""
         after = 0
         while True:
             with self._store.read() as reader:
@@ -129,10 +135,10 @@ class Sweep:
         if self._renamed:
             with self._store.write() as writer:
                 writer.rename_files(self._id, self._renamed)
-                self.dropped += writer.drop_unused_files(self._id, self._renamed)
+                self._dropped += writer.drop_unused_files(self._id, self._renamed)
 
-    def summaries(self) -> None:
-        """Every summary."""
+    def _redact_summaries(self) -> None:
+        cost = self._context.zone, self._context.counter
         after: str | None = None
         while True:
             with self._store.read() as reader:
@@ -148,14 +154,14 @@ class Sweep:
                 self._found.note(old.summary_id)
                 if self._removal_id is not None:
                     before, now = (
-                        self._item_tokens(one, sources.get(old.summary_id, ())) for one in (old, new)
+                        summary_tokens(one, sources.get(old.summary_id, ()), *cost) for one in (old, new)
                     )
                     with self._store.write() as writer:
                         writer.replace_summary(new, now, now - before)
             after = page[-1].summary_id
 
-    def pins(self) -> None:
-        """Every pin: a copy of a message goes as its message does."""
+    def _redact_pins(self) -> None:
+        """A pinned copy of a message is redacted as its message."""
         with self._store.read() as reader:
             pins = reader.pins_of(self._id)
         for pin in pins:
@@ -167,10 +173,10 @@ class Sweep:
             self._found.note(pin.pin_id)
             if self._removal_id is not None:
                 with self._store.write() as writer:
-                    writer.replace_pin(replace(new, tokens=pin_tokens(new, self._counter)))
+                    writer.replace_pin(replace(new, tokens=pin_tokens(new, self._context.counter)))
 
-    def files(self) -> None:
-        """What is told of each payload, the last error of a compaction, and binary payloads that hold it."""
+    def _redact_files(self) -> None:
+        """Payloads with their names and explorations, and the last error of a compaction."""
         after = ""
         while True:
             with self._store.read() as reader:
@@ -225,7 +231,7 @@ class Sweep:
     def _row(self, change: _Change) -> PreparedRow:
         head = change.stored.head
         lane = self._conversation.session_key or self._conversation.session_id or ""
-        item = incoming_of(change.message, self._standing)
+        item = incoming_of(change.message, self._context.standing)
         made = self._rows.make(change.message, item, lane, head.created_at, change.calls)
         tools = {part.path: part.tool_name for part in change.stored.parts}
         row = replace(
@@ -294,10 +300,7 @@ class Sweep:
         text = self._target.summary(summary.summary_id, summary.content)
         for old, new in self._renamed.items():
             text = text.replace(old, new or MARK)
-        return replace(summary, content=text, tokens=self._counter.text(text))
-
-    def _item_tokens(self, summary: Summary, sources: Sequence[str]) -> int:
-        return summary_tokens(summary, sources, self._zone, self._counter)
+        return replace(summary, content=text, tokens=self._context.counter.text(text))
 
     def _file(self, reader: Reader, record: FileRecord) -> FileRecord | bytes | None:
         """A payload's new record, or its new bytes when they change as well; None when nothing goes."""
@@ -340,7 +343,7 @@ class Sweep:
             new = replace(
                 kept, file_id=record.file_id, name=self._target.words(record.name), exploration=told
             )
-            self.dropped.append(record)
+            self._dropped.append(record)
         with self._store.write() as writer:
             writer.replace_file(new)
             for digest, data in blobs.items():
