@@ -1,6 +1,6 @@
-"""Adds a model's paragraph to the records of files that were just stored, off the turn.
+"""Adds a model's paragraph to the records of files that were just stored, outside the turn.
 
-Only the record changes, which is what `lcm_describe` tells; the reference in the message stays, since a
+Only the record changes, which `lcm_describe` shows; the reference in the message stays, since a
 context must not change under a model's cache.
 """
 

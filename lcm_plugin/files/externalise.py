@@ -1,4 +1,4 @@
-"""Moving large and binary payloads out of messages into files, and reading them back.
+"""Moves large and binary payloads out of messages into files, and reads them back.
 
 A part whose text moved keeps a reference in its place. Its metadata lists the slices of that text
 that stand for file bytes, so that the original comes back character for character.
@@ -32,7 +32,7 @@ DATABASE_URI = "db:"
 
 @dataclass(frozen=True, slots=True)
 class Externalised:
-    """A message as models see it, and what moved.
+    """A message as models see it, and the payloads that moved.
 
     ``stand_ins`` maps a path to (first file id, visible text, metadata JSON). ``blobs`` holds bytes
     that belong into the database, by SHA-256.
@@ -59,7 +59,7 @@ class PayloadStore:
         return self._folder
 
     def move_out(self, message: Message, lane: str, now: int, call: Call | None = None) -> Externalised:
-        """Moves what is too large or binary. Files are written at once; their records are returned."""
+        """Moves large and binary payloads. Files are written at once; their records are returned."""
         payloads = find_payloads(message, self._count, self._threshold, call=call, exempt=self._exempt)
         if not payloads:
             return Externalised(message, {})
@@ -72,15 +72,8 @@ class PayloadStore:
             for payload in group:
                 record = self._keep(payload, lane, now, blobs)
                 files[record.file_id] = record
-                note = reference(
-                    record.file_id,
-                    record.name,
-                    record.mime_type,
-                    record.byte_size,
-                    record.exploration,
-                    record.truncated,
-                )
-                note = fit_into(note, path, (payload.start, payload.end) == (0, len(text)))
+                whole = (payload.start, payload.end) == (0, len(text))
+                note = fit_into(reference(record), path, whole)
                 kept.append((payload, record.file_id, len(note)))
                 slices.append((payload.start, payload.end, note))
             shown = replace_slices(text, slices)
@@ -119,7 +112,7 @@ class PayloadStore:
         )
 
     def keep_bytes(self, data: bytes) -> tuple[FileRecord, Mapping[str, bytes]]:
-        """Stores bytes that belong to no message; a record without an id, and what the database must keep."""
+        """Stores bytes that belong to no message; returns a record without an id, and blobs for the database."""
         content, explored, blobs = Content(data), explore(data), dict[str, bytes]()
         uri = self._put(content, blobs)
         return FileRecord("", 0, content.sha256, uri, len(data), line_count=explored.line_count), blobs
@@ -153,9 +146,9 @@ class PayloadStore:
         )
 
     def _put(self, content: Content, blobs: dict[str, bytes]) -> str:
-        """Where the bytes lie now, or will when ``blobs`` are in the database."""
+        """Stores the bytes, or adds them to ``blobs`` for the database; returns their uri."""
         if self._folder is not None:
-            return self._folder.put(content).uri
+            return self._folder.put(content)
         blobs[content.sha256] = content.whole()
         return DATABASE_URI
 

@@ -1,4 +1,4 @@
-"""What moves from a message into a file.
+"""Finds the payloads that move from a message into files.
 
 Two kinds of value move: a text above the token threshold, and an inline base64 blob (an image block,
 a data URL, a long base64 run inside a text). A payload names the slice of the string it replaces and
@@ -14,7 +14,7 @@ import fnmatch
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from lcm_plugin.config import INSTRUCTION_FILES
 from lcm_plugin.files.content import Content
@@ -24,7 +24,6 @@ from lcm_plugin.messages.paths import join_path
 from lcm_plugin.messages.sendable import parse_json
 from lcm_plugin.types import Message
 
-Reason = Literal["large_text", "inline_base64"]
 Steps = tuple[str | int, ...]
 
 OWN_TOOL_PREFIX = "lcm_"
@@ -46,11 +45,8 @@ _IDENTITY_KEYS = frozenset(
     {"role", "id", "tool_call_id", "tool_use_id", "call_id", "signature", "encrypted_content"}
 )
 _FORMAT_MIMES = {
-    "wav": "audio/wav",
-    "mp3": "audio/mpeg",
-    "flac": "audio/flac",
-    "ogg": "audio/ogg",
-    "pcm16": "audio/pcm",
+    name: f"audio/{kind}"
+    for name, kind in (("wav", "wav"), ("mp3", "mpeg"), ("flac", "flac"), ("ogg", "ogg"), ("pcm16", "pcm"))
 }
 _PATH_ARGUMENTS = ("path", "file_path", "filepath", "filename", "file", "uri")
 
@@ -60,7 +56,7 @@ class Payload:
     """One slice of one string of a message that moves to a file.
 
     ``path`` leads to the string ("content", "content.1.image_url.url"; a dot within a key is written
-    ``\\.``), ``start`` and ``end`` are its slice, ``encoding`` says how `restore` makes that slice
+    ``\\.``), ``start`` and ``end`` are its slice, ``encoding`` says how `decode` makes that slice
     from the bytes: ``utf-8`` or ``base64`` with its variant.
     """
 
@@ -71,11 +67,6 @@ class Payload:
     encoding: str
     mime: str
     name: str
-    reason: Reason
-
-    def restore(self, data: bytes) -> str:
-        """The exact characters of the slice from the file's bytes."""
-        return decode(data, self.encoding)
 
 
 def find_payloads(
@@ -86,7 +77,7 @@ def find_payloads(
     call: Call | None = None,
     exempt: Sequence[str] = INSTRUCTION_FILES,
 ) -> list[Payload]:
-    """What of a message should move, ordered by path and position; slices never overlap.
+    """The payloads of a message, ordered by path and position; slices never overlap.
 
     ``call`` is the tool call that this message answers, when it does: results of this package's own
     tools never move, and the text of instruction files (``exempt``, name patterns) stays inline.
@@ -101,7 +92,7 @@ def find_payloads(
 
 
 def decode(data: bytes, encoding: str) -> str:
-    """The text that `encode` or a base64 payload came from; the inverse of `find_payloads`."""
+    """The exact characters of a payload's slice from its bytes."""
     name, _, wrap = encoding.partition(",")
     if name == "utf-8":
         return data.decode("utf-8", "surrogatepass")
@@ -138,18 +129,8 @@ def _in_string(
     rest = replace_slices(value, [(item.start, item.end, "") for item in embedded])
     if threshold is not None and _is_large(rest, count, threshold) and reference_id(value) is None:
         mime = _holder_mime(holder) or ("application/json" if key == "arguments" else "")
-        return [
-            Payload(
-                join_path(steps),
-                0,
-                len(value),
-                Content(value),
-                "utf-8",
-                mime,
-                _holder_name(holder),
-                "large_text",
-            )
-        ]
+        name = _holder_name(holder)
+        return [Payload(join_path(steps), 0, len(value), Content(value), "utf-8", mime, name)]
     return embedded
 
 
@@ -173,7 +154,7 @@ def _whole_blob(steps: Steps, key: str, value: str, holder: Mapping[str, Any]) -
         return None
     data, encoding = decoded
     name = _holder_name(holder)
-    return Payload(join_path(steps), start, len(value), Content(data), encoding, mime, name, "inline_base64")
+    return Payload(join_path(steps), start, len(value), Content(data), encoding, mime, name)
 
 
 def _embedded_blobs(steps: Steps, value: str) -> list[Payload]:
@@ -188,15 +169,9 @@ def _embedded_blobs(steps: Steps, value: str) -> list[Payload]:
         decoded = _from_base64(text)
         if decoded is not None:
             data, encoding = decoded
-            mime = (
-                value[match.start() : match.start("url")].removeprefix("data:").partition(";")[0]
-                if group == "url"
-                else ""
-            )
-            start, end = match.span(group)
-            found.append(
-                Payload(join_path(steps), start, end, Content(data), encoding, mime, "", "inline_base64")
-            )
+            head = value[match.start() : match.start("url")] if group == "url" else ""
+            mime = head.removeprefix("data:").partition(";")[0]
+            found.append(Payload(join_path(steps), *match.span(group), Content(data), encoding, mime, ""))
     return found
 
 

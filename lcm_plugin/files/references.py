@@ -1,4 +1,4 @@
-"""The short text that stands in a message for a payload, and how to know it again.
+"""The reference that replaces a payload in a message, and its recognition.
 
 It is recognised by its whole structure, so that a user who quotes or asks about one is not mistaken.
 """
@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+
+from lcm_plugin.store.records import FileRecord
 
 MARK = "[LCM File: file_"
 _REFERENCE = re.compile(
@@ -27,12 +29,12 @@ class Reference:
     size: int
 
 
-def reference(
-    file_id: str, name: str, mime: str, size: int, exploration: str, truncated: bool = False
-) -> str:
-    """What a payload is, what it holds, and how to read it. ``size`` is in bytes."""
-    head = f"[LCM File: {file_id} | {_field(name) or 'unnamed'} | {_field(mime)} | {size} bytes"
-    lines = [f"{head}{_CUT if truncated else ''}]", exploration.strip(), _FOOTER.format(file_id=file_id)]
+def reference(record: FileRecord) -> str:
+    """The reference of a payload: its name, type, size and exploration, and how to read it."""
+    name, mime = _field(record.name) or "unnamed", _field(record.mime_type)
+    cut = _CUT if record.truncated else ""
+    head = f"[LCM File: {record.file_id} | {name} | {mime} | {record.byte_size} bytes{cut}]"
+    lines = [head, record.exploration.strip(), _FOOTER.format(file_id=record.file_id)]
     return "\n".join(line for line in lines if line)
 
 

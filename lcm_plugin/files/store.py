@@ -17,7 +17,6 @@ import secrets
 import stat
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from lcm_plugin.errors import InputError, NotFound, StoreUnavailable
@@ -25,19 +24,9 @@ from lcm_plugin.files.content import Content
 from lcm_plugin.private_files import make_private_folder
 
 _URI = re.compile(r"([0-9a-f]{2})/(\1[0-9a-f]{62}(?:\.[a-z0-9]{1,16})?)", re.ASCII)
-_SUFFIX = re.compile(r"\.[a-z0-9]{1,16}", re.ASCII)
 _SHARD = re.compile(r"[0-9a-f]{2}", re.ASCII)
 _TEMPORARY = ".tmp-"
 _BLOCK = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class StoredFile:
-    """One stored payload: its digest, its uri relative to the folder, its size in bytes."""
-
-    sha256: str
-    uri: str
-    size: int
 
 
 class FileFolder:
@@ -46,23 +35,19 @@ class FileFolder:
     def __init__(self, root: Path) -> None:
         self.root = Path(root)
 
-    def put(self, data: bytes | Content, suffix: str = "") -> StoredFile:
-        """Stores bytes; ``suffix`` (such as ``.json``) is for people, one that is no suffix is left out.
-
-        Raises StoreUnavailable when the folder cannot be written (rights, disk full).
-        """
+    def put(self, data: bytes | Content) -> str:
+        """Stores bytes; returns their uri. Raises StoreUnavailable when the folder cannot be written."""
         content = data if isinstance(data, Content) else Content(data)
         digest = content.sha256
-        suffix = suffix.lower() if _SUFFIX.fullmatch(suffix.lower()) else ""
         try:
             with self._shard(digest[:2], create=True) as shard:
                 name = self._intact(shard, digest, content.size)
                 if name is None or not _wanted_again(shard, name):
-                    name = digest + suffix
+                    name = digest
                     _write(shard, name, content)
         except OSError as error:
             raise StoreUnavailable(f"cannot store a payload in {self.root}: {error}") from error
-        return StoredFile(digest, f"{digest[:2]}/{name}", content.size)
+        return f"{digest[:2]}/{name}"
 
     def get(self, uri: str) -> bytes:
         """All bytes of a payload.
@@ -77,13 +62,6 @@ class FileFolder:
                 f"payload {uri} in {self.root} is damaged: its bytes do not match its name"
             )
         return data
-
-    def read(self, uri: str, offset: int, size: int) -> bytes:
-        """Up to ``size`` bytes from ``offset``, unverified; empty past the end. Errors as in `get`."""
-        if offset < 0 or size < 0:
-            raise InputError(f"offset and size of a read must be 0 or more, got {offset} and {size}")
-        with self._open(uri) as handle:
-            return os.pread(handle, size, offset)
 
     def exists(self, uri: str) -> bool:
         """Whether the payload is there as a regular file."""

@@ -1,4 +1,4 @@
-"""Reading what a model call gave back, whatever shape it has.
+"""Reads the answer of a model call, whatever shape it has.
 
 A completer may return a string, a `CompletionResult`, a response or a stream of chunks in OpenAI's shape (as
 objects or dicts), with content as a string or as a list of parts. Reasoning parts are never text.
@@ -7,6 +7,7 @@ objects or dicts), with content as a string or as a list of parts. Reasoning par
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from lcm_plugin.errors import ModelError
@@ -17,15 +18,9 @@ from lcm_plugin.types import CompletionResult
 
 
 def read_answer(answer: Any, model: str = "") -> CompletionResult:
-    """The answer as a `CompletionResult`; `ModelError` when it is nothing that a model answers."""
+    """The answer as a `CompletionResult`. Raises `ModelError` for a type that no model answers with."""
     if isinstance(answer, CompletionResult):
-        return (
-            answer
-            if answer.model
-            else CompletionResult(
-                answer.text or "", model, answer.usage, answer.tool_calls, answer.finish_reason
-            )
-        )
+        return answer if answer.model else replace(answer, text=answer.text or "", model=model)
     if answer is None or isinstance(answer, str):
         return CompletionResult(answer or "", model)
     if _field(answer, "choices") is not None:

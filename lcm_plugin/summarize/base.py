@@ -1,4 +1,4 @@
-"""What compaction hands to the summariser, and what it gets back."""
+"""The summariser's task and result."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class SummaryTask:
 
 @dataclass(frozen=True, slots=True)
 class SummaryDraft:
-    """An accepted summary and how it came about.
+    """An accepted summary and its origin.
 
     ``model`` is empty for an extractive one. ``fallback``: extractive because a model failed.
     ``capped``: cut at a sentence because it was over the hard cap.

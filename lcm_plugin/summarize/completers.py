@@ -1,4 +1,4 @@
-"""Which model answers, in which order, and one guarded way of calling it.
+"""The models for a purpose, in order, and one guarded way of calling them.
 
 Order for a purpose: the model set for it and its fallbacks > the host's completer > ``summaryModel``
 > none. Every call, the host's too, runs on a worker thread with a deadline, behind the circuit
@@ -39,12 +39,12 @@ _T = TypeVar("_T")
 
 
 class NotAsked(ModelError):
-    """No model was asked, which says nothing about the model: passed on, or over the spend limit."""
+    """No model was called: the host declined, or the spend limit is reached. No failure of the model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One way to a model. ``litellm`` is None for the host's completer, to which ``model`` is a wish."""
+    """One way to a model. ``litellm`` is None for the host's completer, which may ignore ``model``."""
 
     provider: str
     model: str
@@ -52,7 +52,7 @@ class Route:
 
     @property
     def name(self) -> str:
-        """What is stored as the node's model when the answer does not name one."""
+        """The node's stored model when the answer does not name one."""
         return self.litellm.full_name if self.litellm else HOST
 
 
@@ -121,8 +121,8 @@ class Completions:
         """
         retrying = Retrying(
             stop=stop_after_attempt(_ATTEMPTS),
-            retry=retry_if_exception(lambda error: self._worth_a_retry(route, error, deadline)),
-            wait=_WaitAsTold(),
+            retry=retry_if_exception(lambda error: self._should_retry(route, error, deadline)),
+            wait=_ProviderWait(),
             sleep=self._sleep,
             reraise=True,
         )
@@ -209,7 +209,7 @@ class Completions:
             breaker="open" if opened else "closed",
         )
 
-    def _worth_a_retry(self, route: Route, error: BaseException, deadline: float | None) -> bool:
+    def _should_retry(self, route: Route, error: BaseException, deadline: float | None) -> bool:
         if not isinstance(error, _TRANSIENT) or self._cancelled.is_set():
             return False
         told = error.retry_after or 0.0 if isinstance(error, ModelRateLimited) else 0.0
@@ -237,7 +237,7 @@ def _left(deadline: float | None) -> float:
     return math.inf if deadline is None else deadline - time.monotonic()
 
 
-class _WaitAsTold(wait_base):
+class _ProviderWait(wait_base):
     """The provider's Retry-After when it gave one, else a random, growing pause."""
 
     def __init__(self) -> None:

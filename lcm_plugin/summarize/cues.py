@@ -1,4 +1,4 @@
-"""Words that mark what a sentence does: it asks, decides, fails or concludes.
+"""Words that mark the function of a sentence: a request, a decision, an error or an outcome.
 
 In languages that put spaces between words a word decides; in Chinese, Japanese and Thai a pattern.
 """
@@ -11,55 +11,42 @@ REQUEST, DECISION, ERROR, OUTCOME = 1, 2, 4, 8
 
 _WORDS = {
     REQUEST: """
-        please need needs want wants wanted ask asked asks request requested requests must should could
-        would todo task goal require required requires deadline urgent remind reminder question
-        bitte brauche brauchen möchte möchten soll sollte muss müssen aufgabe frist frage
-        veuillez besoin voudrais demande demandé doit devrait tâche objectif délai
-        necesito necesita quiero quiere favor solicita pidió debe debería tarea objetivo plazo
-        preciso precisa quero pedido deve deveria tarefa prazo vorrei bisogno richiesta deve
-        пожалуйста нужно надо прошу просит должен следует задача срок вопрос
-        أريد نريد يرجى رجاء طلب يجب مهمة موعد 부탁 필요 요청 원합니다 해주세요
+        please need needs want wants wanted ask asked asks request requested requests must should could would
+        todo task goal require required requires deadline urgent remind reminder question bitte brauche brauchen
+        möchte möchten soll sollte muss müssen aufgabe frist frage veuillez besoin voudrais demande demandé doit
+        devrait tâche objectif délai necesito necesita quiero quiere favor solicita pidió debe debería tarea
+        objetivo plazo preciso precisa quero pedido deve deveria tarefa prazo vorrei bisogno richiesta deve
+        пожалуйста нужно надо прошу просит должен следует задача срок вопрос أريد نريد يرجى رجاء طلب يجب مهمة
+        موعد 부탁 필요 요청 원합니다 해주세요
     """,
     DECISION: """
-        decide decided decides decision decisions agree agreed agrees choose chose chosen approve
-        approved
-        approval confirm confirmed confirms because therefore instead plan planned plans policy rule
-        reject rejected
-        selected prefer preferred settled conclusion concluded promise promised commit committed
-        entschieden entscheidung vereinbart beschlossen bestätigt weil deshalb stattdessen geplant
-        abgelehnt
-        décidé décision convenu confirmé parce choisi approuvé refusé prévu
-        decidido decisión acordado acordamos confirmado porque elegido aprobado rechazado
-        decisão decidimos aprovado rejeitado escolhido deciso decisione approvato
-        решили решено решение договорились подтверждено потому поэтому вместо одобрено отклонено
-        قرر قررنا قرار اتفقنا وافق لأن بدلا تأكيد 결정 합의 승인 확인 때문에
+        decide decided decides decision decisions agree agreed agrees choose chose chosen approve approved
+        approval confirm confirmed confirms because therefore instead plan planned plans policy rule reject
+        rejected selected prefer preferred settled conclusion concluded promise promised commit committed
+        entschieden entscheidung vereinbart beschlossen bestätigt weil deshalb stattdessen geplant abgelehnt
+        décidé décision convenu confirmé parce choisi approuvé refusé prévu decidido decisión acordado acordamos
+        confirmado porque elegido aprobado rechazado decisão decidimos aprovado rejeitado escolhido deciso
+        decisione approvato решили решено решение договорились подтверждено потому поэтому вместо одобрено
+        отклонено قرر قررنا قرار اتفقنا وافق لأن بدلا تأكيد 결정 합의 승인 확인 때문에
     """,
     ERROR: """
-        error errors err fail failed fails failure failures exception traceback panic fatal crash
-        crashed denied
+        error errors err fail failed fails failure failures exception traceback panic fatal crash crashed denied
         refused timeout timed invalid missing wrong broken bug corrupt unable cannot unavailable warning
-        rollback
-        abort aborted reject conflict leak outage incident severity root cause regression
-        fehler fehlgeschlagen fehlt abgelehnt absturz störung ungültig warnung
-        erreur échec échoué échouée manquant panne refusé invalide
-        fallo falló fallido falta inválido excepción caída falha falhou erro inválida errore fallito
-        ошибка ошибки сбой неудача отказ исключение неверный сломан
-        خطأ فشل عطل مفقود مرفوض استثناء 오류 실패 에러 장애
+        rollback abort aborted reject conflict leak outage incident severity root cause regression fehler
+        fehlgeschlagen fehlt abgelehnt absturz störung ungültig warnung erreur échec échoué échouée manquant
+        panne refusé invalide fallo falló fallido falta inválido excepción caída falha falhou erro inválida
+        errore fallito ошибка ошибки сбой неудача отказ исключение неверный сломан خطأ فشل عطل مفقود مرفوض
+        استثناء 오류 실패 에러 장애
     """,
     OUTCOME: """
-        done fixed fix resolved solved finished completed complete created updated deleted removed added
-        merged
+        done fixed fix resolved solved finished completed complete created updated deleted removed added merged
         deployed released shipped passed works working succeeded success successful successfully booked
-        cancelled
-        canceled changed moved installed migrated restored result results total found shows booked paid
-        refund refunded
-        final finally closed verified reverted
-        erledigt behoben gelöst fertig abgeschlossen erstellt gelöscht geändert ergebnis gefunden
-        terminé corrigé résolu créé supprimé modifié résultat trouvé réussi
-        hecho resuelto terminado completado creado eliminado resultado encontrado corregido
-        feito resolvido concluído criado removido fatto risolto completato
-        готово исправлено решена завершено создано удалено результат найдено
-        تم أنجز أصلح نجح النتيجة 완료 해결 수정했습니다 성공 결과
+        cancelled canceled changed moved installed migrated restored result results total found shows booked
+        paid refund refunded final finally closed verified reverted erledigt behoben gelöst fertig abgeschlossen
+        erstellt gelöscht geändert ergebnis gefunden terminé corrigé résolu créé supprimé modifié résultat
+        trouvé réussi hecho resuelto terminado completado creado eliminado resultado encontrado corregido feito
+        resolvido concluído criado removido fatto risolto completato готово исправлено решена завершено создано
+        удалено результат найдено تم أنجز أصلح نجح النتيجة 완료 해결 수정했습니다 성공 결과
     """,
 }
 CUE_WORDS = {word: cue for cue, words in reversed(_WORDS.items()) for word in words.split()}

@@ -1,4 +1,4 @@
-"""Sentences shaped like orders to the reader: what a tool's output must not smuggle into a summary.
+"""Recognises sentences that order the reader about, which a tool's output must not bring into a summary.
 
 Linear-time matching (RE2), since the text is not trusted.
 """

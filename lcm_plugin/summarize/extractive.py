@@ -102,7 +102,7 @@ class ExtractiveSummarizer:
         return None
 
     def expand_line(self, blocks: tuple[SourceBlock, ...], text: str, room: int) -> str:
-        """The closing line for a summary of another hand: what of the blocks it leaves out."""
+        """The "Expand for details about" line appended to a model's summary: facts of the blocks that it leaves out."""
         choice = Choice([self._score(unit) for unit in units(blocks)])
         choice.cover(self._facts(text)[0])
         return f"{EXPAND_PREFIX} {_named(choice, room)}"

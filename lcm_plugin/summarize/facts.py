@@ -1,4 +1,4 @@
-"""What in a text people look for later: identifiers, numbers, names, and words that mark a turn.
+"""Facts that people look for later: identifiers, numbers, names, and words that mark a turn.
 
 A text is cut at white space and each distinct word is judged once; the verdict is kept, so that a
 long history costs one dictionary look-up a word. Weights are integers: their sums do not depend on
@@ -14,7 +14,7 @@ from lcm_plugin.summarize.cues import CUE_WORDS, UNSPACED_CUES
 
 
 class Word(NamedTuple):
-    """What one word holds: its facts with their weights, and cue bits for what the sentence does.
+    """One word's facts with their weights, and cue bits for the function of its sentence.
 
     ``plain``: capitalised and nothing else, so at the head of a sentence it is no name.
     """

@@ -1,4 +1,4 @@
-"""A paragraph about a stored file by a model, beside what was found in it without one."""
+"""Asks a model for a paragraph about a stored file."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class FileProse:
     def describe(self, name: str, found: str, text: str) -> str | None:
         """A paragraph, or None when the model's text cannot be used.
 
-        ``found`` is what was found without a model. Raises `ModelError` when no model answers.
+        ``found`` is the exploration made without a model. Raises `ModelError` when no model answers.
         """
         excerpt = text if len(text) <= _HEAD_CHARS + _TAIL_CHARS else _ends(text)
         prompt = f"File: {name or 'unnamed'}\n{found}\n\n<file>\n{_escape(excerpt)}\n</file>"

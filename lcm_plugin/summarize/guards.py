@@ -1,4 +1,4 @@
-"""What stops a broken or dear model from being called again and again.
+"""The circuit breaker and the spend guard, which stop repeated calls of a broken or expensive model.
 
 A circuit breaker per (provider, model) and a spend guard per session key. Their state is a small JSON
 object each, saved after every change, so that a restart does not forget it; other processes on the same
@@ -80,8 +80,8 @@ class CircuitBreaker:
             if opens:
                 first = AUTH_PAUSE_MS if auth else FIRST_PAUSE_MS
                 pause = min(max(first, state["pause"] * 2), LONGEST_PAUSE_MS)
-                told = error.retry_after if isinstance(error, ModelRateLimited) else None
-                open_until = self._clock() + max(pause, min(int((told or 0) * 1_000), LONGEST_PAUSE_MS))
+                wait = error.retry_after if isinstance(error, ModelRateLimited) else None
+                open_until = self._clock() + max(pause, min(int((wait or 0) * 1_000), LONGEST_PAUSE_MS))
             reason = type(error).__name__
             self._guards.save_guard(
                 key, {"failures": failures, "open_until": open_until, "pause": pause, "reason": reason}

@@ -1,4 +1,4 @@
-"""Texts that a model gives instead of a summary: refusals, error messages, chat replies.
+"""Patterns of texts that a model writes instead of a summary: refusals, error messages, chat replies.
 
 The patterns match how such a text *opens*, in the first person or as a bare status, so that a
 summary which tells of a refusal or an error is not one.

@@ -1,4 +1,4 @@
-"""Which units a summary keeps.
+"""Selects the units that a summary keeps.
 
 Greedy budgeted maximum coverage (Lin and Bilmes, 2010) with lazy evaluation (Minoux, 1978): the next
 unit is the one that adds most per token. A unit adds the facts that no kept unit holds, and what it is

@@ -1,4 +1,4 @@
-"""The source text of a summary prompt: which blocks a model sees, and how they are written.
+"""The source text of a summary prompt: selects the blocks that a model sees, and writes them.
 
 A block says who spoke, through which tool and when. Binary runs, reasoning, the system prompt, blocks that a
 host injected and our own marks do not reach the model. Long blocks are shortened in the middle when

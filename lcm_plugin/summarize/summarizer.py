@@ -1,4 +1,4 @@
-"""The facade: a chunk in, an accepted summary or nothing out.
+"""Summarises chunks: returns an accepted summary or None.
 
 Escalation, per model: normal, then aggressive (facts only, half the target); then the next model; last the
 extractive summariser, which calls nobody. A model that fails is left at once, one whose text is

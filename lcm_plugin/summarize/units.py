@@ -1,4 +1,4 @@
-"""Cutting source blocks into units: the sentences and fields a summary is put together from."""
+"""Splits source blocks into units: the sentences and fields of which a summary is made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From what a model wrote to the summary in it: without reasoning, envelopes, greetings and offers."""
+"""Extracts the summary from a model's text: removes reasoning, envelopes, greetings and offers."""
 
 from __future__ import annotations
 

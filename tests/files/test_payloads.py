@@ -26,7 +26,7 @@ from lcm_plugin.messages.blocks import calls_of
 from lcm_plugin.messages.characters import encode
 from lcm_plugin.messages.parts import lift, lift_deeper, make_parts, rebuild, skeleton_of
 from lcm_plugin.messages.paths import get_at, put_at
-from lcm_plugin.store.records import MessageHead, Part, StoredMessage
+from lcm_plugin.store.records import FileRecord, MessageHead, Part, StoredMessage
 from lcm_plugin.types import Message
 
 FILE_ID = "file_0123456789abcdef"
@@ -58,7 +58,7 @@ def restored(message: Message, payloads: list[Payload], tmp_path: Path) -> tuple
         text = get_at(message, path)
         put_at(shown, path, replace_slices(text, [(item.start, item.end, "<ref>") for item in members]))
         slices = [
-            (item.start, item.end, decode(folder.get(folder.put(item.content.whole()).uri), item.encoding))
+            (item.start, item.end, decode(folder.get(folder.put(item.content.whole())), item.encoding))
             for item in members
         ]
         put_at(back, path, replace_slices(text, slices))
@@ -69,8 +69,8 @@ def test_a_text_above_the_threshold_moves_as_a_whole() -> None:
     text = "é\ud83d \x00 word " * 1_000
     (payload,) = found({"role": "user", "content": text})
     assert (payload.path, payload.start, payload.end) == ("content", 0, len(text))
-    assert (payload.reason, payload.encoding) == ("large_text", "utf-8")
-    assert payload.restore(payload.content.whole()) == text
+    assert payload.encoding == "utf-8"
+    assert decode(payload.content.whole(), payload.encoding) == text
 
 
 def test_a_text_at_the_threshold_stays() -> None:
@@ -94,7 +94,7 @@ def test_a_text_at_the_threshold_stays() -> None:
 def test_large_text_is_found_wherever_it_stands(message: Message, path: str) -> None:
     (payload,) = found(message)
     assert payload.path == path
-    assert get_at(message, payload.path) == payload.restore(payload.content.whole())
+    assert get_at(message, payload.path) == decode(payload.content.whole(), payload.encoding)
 
 
 @pytest.mark.parametrize("role", ["user", "assistant", "tool", "system"])
@@ -105,11 +105,7 @@ def test_an_image_moves_for_every_role_and_any_size(role: str) -> None:
         "content": [{"type": "image_url", "image_url": {"url": f"data:image/png;base64,{tiny}"}}],
     }
     (payload,) = found(message)
-    assert (payload.content.whole(), payload.mime, payload.reason) == (
-        b"\x89PNG",
-        "image/png",
-        "inline_base64",
-    )
+    assert (payload.content.whole(), payload.mime) == (b"\x89PNG", "image/png")
     assert get_at(message, payload.path)[: payload.start] == "data:image/png;base64,"
 
 
@@ -148,7 +144,7 @@ def test_a_blob_inside_a_text_moves_and_the_words_around_it_stay(tmp_path: Path)
     text = f"see ![plot](data:image/png;base64,{BLOB}) and log {BLOB} end"
     message: Message = {"role": "user", "content": text}
     payloads = found(message)
-    assert [(item.reason, item.content.whole()) for item in payloads] == [("inline_base64", NOISE)] * 2
+    assert [item.content.whole() for item in payloads] == [NOISE] * 2
     shown, back = restored(message, payloads, tmp_path)
     assert shown["content"] == "see ![plot](data:image/png;base64,<ref>) and log <ref> end"
     assert back == message
@@ -184,7 +180,7 @@ def test_every_usual_writing_of_base64_is_decoded_and_comes_back(text: str) -> N
     message = image("data:image/png;base64," + text)
     (payload,) = found(message)
     assert NOISE.startswith(payload.content.whole()[: len(NOISE) - 2])
-    assert payload.restore(payload.content.whole()) == text
+    assert decode(payload.content.whole(), payload.encoding) == text
 
 
 @pytest.mark.parametrize(
@@ -205,7 +201,7 @@ def test_a_blob_that_would_not_come_back_is_not_decoded(text: str, tmp_path: Pat
     assert back == message
     for payload in found(message):
         assert (
-            payload.restore(payload.content.whole())
+            decode(payload.content.whole(), payload.encoding)
             == get_at(message, payload.path)[payload.start : payload.end]
         )
 
@@ -213,11 +209,7 @@ def test_a_blob_that_would_not_come_back_is_not_decoded(text: str, tmp_path: Pat
 def test_a_blob_that_cannot_be_decoded_moves_as_text_when_it_is_large() -> None:
     text = "data:image/png;base64," + BLOB[:-1]
     (payload,) = found(image(text), threshold=1_000)
-    assert (payload.encoding, payload.reason, payload.restore(payload.content.whole())) == (
-        "utf-8",
-        "large_text",
-        text,
-    )
+    assert (payload.encoding, payload.content.value) == ("utf-8", text)
 
 
 _PIECE = st.one_of(
@@ -247,7 +239,7 @@ def test_slices_never_overlap_and_restore_exactly(pieces: list[str], threshold: 
         value, end = get_at(message, path), 0
         for payload in group:
             assert end <= payload.start < payload.end <= len(value)
-            assert payload.restore(payload.content.whole()) == value[payload.start : payload.end]
+            assert decode(payload.content.whole(), payload.encoding) == value[payload.start : payload.end]
             end = payload.end
 
 
@@ -290,8 +282,16 @@ def test_instruction_files_stay_readable_and_other_files_move() -> None:
     assert len(found(message, call=other)) == 1
 
 
+def note(file_id: str, name: str, mime: str, size: int, exploration: str, *, truncated: bool = False) -> str:
+    return reference(
+        FileRecord(
+            file_id, 1, "", "", size, name=name, mime_type=mime, exploration=exploration, truncated=truncated
+        )
+    )
+
+
 def test_a_reference_names_id_name_type_size_and_how_to_read_it() -> None:
-    text = reference(FILE_ID, "plot.png", "image/png", 6_000, "PNG image, 10 x 20 pixels.")
+    text = note(FILE_ID, "plot.png", "image/png", 6_000, "PNG image, 10 x 20 pixels.")
     assert text.splitlines()[0] == f"[LCM File: {FILE_ID} | plot.png | image/png | 6000 bytes]"
     assert "PNG image, 10 x 20 pixels." in text
     assert "lcm_describe" in text
@@ -311,7 +311,7 @@ def test_names_and_types_are_such_that_any_database_takes_them() -> None:
 
 
 def test_a_name_cannot_break_out_of_a_reference() -> None:
-    text = reference(FILE_ID, "a]\n| x [LCM File: b |" + "n" * 500, "a|b]c", 1, "", truncated=True)
+    text = note(FILE_ID, "a]\n| x [LCM File: b |" + "n" * 500, "a|b]c", 1, "", truncated=True)
     assert reference_id(text) == FILE_ID
     assert len(text.splitlines()) == 2
     assert "cut by the host" in text
@@ -323,8 +323,8 @@ def test_a_name_cannot_break_out_of_a_reference() -> None:
         f'what does "[LCM File: {FILE_ID} | a | b | 1 bytes]" mean?',
         f"[LCM File: {FILE_ID} | a | b | 1 bytes]",
         "[LCM File: file_x | a | b | 1 bytes]\nRead it with lcm_describe, id file_x.",
-        "see " + reference(FILE_ID, "a", "b", 1, "c"),
-        reference(FILE_ID, "a", "b", 1, "c") + " ?",
+        "see " + note(FILE_ID, "a", "b", 1, "c"),
+        note(FILE_ID, "a", "b", 1, "c") + " ?",
         "",
     ],
 )
@@ -333,7 +333,7 @@ def test_a_text_that_only_mentions_a_reference_is_none(text: str) -> None:
 
 
 def test_a_reference_that_comes_back_does_not_move_again() -> None:
-    text = reference(FILE_ID, "a", "text/plain", 9, "word " * 800)
+    text = note(FILE_ID, "a", "text/plain", 9, "word " * 800)
     assert found({"role": "user", "content": text}, threshold=100) == []
 
 

@@ -1,4 +1,4 @@
-"""What is in a payload: its type, shape and samples, found without any model.
+"""Describes a payload without a model: its type, shape and samples.
 
 `explore` reads bounded samples only, so that hostile input (zip bombs, entity bombs, deep nesting, a
 hundred megabytes) costs bounded time and memory, and the same bytes always give the same summary.
@@ -19,8 +19,8 @@ from lcm_plugin.files.explore.base import (
     SUMMARY_CHARS,
     TAIL_BYTES,
     Exploration,
-    Found,
-    Source,
+    FileOutline,
+    TextSample,
     join_bounded,
 )
 from lcm_plugin.files.explore.binary import explore_binary, explore_sqlite, explore_wav, looks_binary
@@ -37,15 +37,14 @@ from lcm_plugin.files.explore.markup import (
 from lcm_plugin.files.explore.pdf import explore_pdf
 from lcm_plugin.files.explore.structured import explore_json, explore_jsonl, explore_yaml, looks_like_yaml
 from lcm_plugin.files.explore.tables import explore_sql, explore_table, guess_delimiter, looks_like_sql
-from lcm_plugin.files.explore.text import explore_text
-from lcm_plugin.files.explore.truncation import is_cut
+from lcm_plugin.files.explore.text import explore_text, is_cut
 from lcm_plugin.messages.characters import encode
 
 __all__ = ["SUMMARY_CHARS", "UNEXPLORED", "Exploration", "explore"]
 
 UNEXPLORED = "unexplored"
 _log = logging.getLogger(__name__)
-_TextExplorer = Callable[[Source], "Found | None"]
+_TextExplorer = Callable[[TextSample], "FileOutline | None"]
 _BINARY = (
     explore_image,
     explore_pdf,
@@ -58,7 +57,7 @@ _BINARY = (
 
 
 def explore(data: bytes | Content, name: str = "", mime: str = "") -> Exploration:
-    """Explores a payload. ``name`` and ``mime`` are what the host said of it, if anything.
+    """Explores a payload. ``name`` and ``mime`` are the host's, if it gave any.
 
     A text of more than some megabytes is explored as text, whatever it begins with.
     """
@@ -67,7 +66,7 @@ def explore(data: bytes | Content, name: str = "", mime: str = "") -> Exploratio
         return Exploration(mime or "application/octet-stream", "empty", 0, "Empty.")
     try:
         if isinstance(content.value, str) and len(content.value) > HEAD_BYTES + TAIL_BYTES:
-            return _explore_text(_source_of_text(content.value, content.size, name, mime))
+            return _explore_text(_sample_of_text(content.value, content.size, name, mime))
         return _explore(content.whole(), name, mime)
     except Exception as error:  # noqa: BLE001 - a fault in an explorer must not cost the message
         log_failure(_log, "could not explore a payload of %d bytes", content.size, error=error)
@@ -85,19 +84,19 @@ def _explore(data: bytes, name: str, mime: str) -> Exploration:
         if encoding is None:
             found = explore_binary(data, mime)
         else:
-            return _explore_text(_source(data, encoding, name, mime))
+            return _explore_text(_sample(data, encoding, name, mime))
     return Exploration(found.mime, found.kind, None, join_bounded(found.lines), found.cut)
 
 
-def _explore_text(source: Source) -> Exploration:
-    found = next((result for explorer in _text_explorers(source) if (result := explorer(source))), None)
-    found = found or explore_text(source)
-    cut = found.cut or is_cut(source.head, source.tail)
+def _explore_text(sample: TextSample) -> Exploration:
+    found = next((result for explorer in _text_explorers(sample) if (result := explorer(sample))), None)
+    found = found or explore_text(sample)
+    cut = found.cut or is_cut(sample.head, sample.tail)
     lines = ["Cut before it came here; this is not the whole."] * cut + found.lines
-    return Exploration(found.mime, found.kind, source.line_count, join_bounded(lines), cut)
+    return Exploration(found.mime, found.kind, sample.line_count, join_bounded(lines), cut)
 
 
-def _text_explorers(source: Source) -> list[_TextExplorer]:
+def _text_explorers(sample: TextSample) -> list[_TextExplorer]:
     """The explorers worth trying on a text, the most certain first."""
     by_extension: dict[str, _TextExplorer] = {
         "md": explore_markdown,
@@ -110,13 +109,13 @@ def _text_explorers(source: Source) -> list[_TextExplorer]:
         "log": explore_log,
     }
     tried: list[_TextExplorer] = [explore_json, explore_jsonl]
-    if source.extension in by_extension:
-        tried.append(by_extension[source.extension])
-    if looks_like_html(source):
+    if sample.extension in by_extension:
+        tried.append(by_extension[sample.extension])
+    if looks_like_html(sample):
         tried.append(explore_html)
-    elif source.head.lstrip("\ufeff \t\r\n")[:1] == "<":
+    elif sample.head.lstrip("\ufeff \t\r\n")[:1] == "<":
         tried.append(explore_xml)
-    tests: list[tuple[Callable[[Source], bool], _TextExplorer]] = [
+    tests: list[tuple[Callable[[TextSample], bool], _TextExplorer]] = [
         (lambda text: bool(text.extension) and looks_like_code(text), explore_code),
         (looks_like_log, explore_log),
         (looks_like_sql, explore_sql),
@@ -125,19 +124,19 @@ def _text_explorers(source: Source) -> list[_TextExplorer]:
         (looks_like_markdown, explore_markdown),
         (looks_like_yaml, explore_yaml),
     ]
-    return tried + [explorer for test, explorer in tests if test(source)]
+    return tried + [explorer for test, explorer in tests if test(sample)]
 
 
-def _compressed(data: bytes, name: str) -> Found | None:
+def _compressed(data: bytes, name: str) -> FileOutline | None:
     unpacked = unpack_head(data)
     if unpacked is None:
         return None
     kind, mime, head = unpacked
     if not head:
-        return Found(kind, mime, [f"{kind} data, {len(data):,} bytes, damaged or not readable."])
+        return FileOutline(kind, mime, [f"{kind} data, {len(data):,} bytes, damaged or not readable."])
     inner = explore_tar(head)
     lines = inner.lines if inner else explore(head, name.rpartition(".")[0]).summary.split("\n")
-    return Found(
+    return FileOutline(
         kind, mime, [f"{kind} data, {len(data):,} bytes. Of its first {len(head):,} bytes unpacked:", *lines]
     )
 
@@ -151,12 +150,12 @@ def _encoding(data: bytes) -> str | None:
     return None if looks_binary(data) else "utf-8"
 
 
-def _source(data: bytes, encoding: str, name: str, mime: str) -> Source:
+def _sample(data: bytes, encoding: str, name: str, mime: str) -> TextSample:
     head, tail = data[:HEAD_BYTES], b""
     if len(data) > HEAD_BYTES:
         tail = data[max(HEAD_BYTES, len(data) - TAIL_BYTES) :] if encoding == "utf-8" else b" "
     breaks = data.count(b"\n") + (not data.endswith((b"\n", b"\n\0")))
-    return Source(
+    return TextSample(
         head.decode(encoding, "replace"),
         tail.decode("utf-8", "replace"),
         len(data),
@@ -166,11 +165,11 @@ def _source(data: bytes, encoding: str, name: str, mime: str) -> Source:
     )
 
 
-def _source_of_text(text: str, size: int, name: str, mime: str) -> Source:
-    """As `_source` of the text's bytes, without a copy of them all."""
+def _sample_of_text(text: str, size: int, name: str, mime: str) -> TextSample:
+    """As `_sample` of the text's bytes, without a copy of them all."""
     head, tail = encode(text[:HEAD_BYTES])[:HEAD_BYTES], encode(text[-TAIL_BYTES:])[-TAIL_BYTES:]
     breaks = text.count("\n") + (not text.endswith(("\n", "\n\0")))
-    return Source(
+    return TextSample(
         head.decode("utf-8", "replace"),
         tail.decode("utf-8", "replace"),
         size,

@@ -15,7 +15,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator
 
-from lcm_plugin.files.explore.base import Found, listed, one_line
+from lcm_plugin.files.explore.base import FileOutline, listed, one_line
 from lcm_plugin.text import plural
 
 _UNPACKED = 1 << 20
@@ -45,16 +45,16 @@ _OFFICE = {
 }
 
 
-def explore_zip(data: bytes) -> Found | None:
+def explore_zip(data: bytes) -> FileOutline | None:
     """A ZIP archive's members and sizes, from its directory alone."""
     if not data.startswith((b"PK\x03\x04", b"PK\x05\x06")):
         return None
     end = data.rfind(b"PK\x05\x06", max(0, len(data) - 66_000))
     if end < 0 or len(data) < end + 22:
-        return Found("zip", "application/zip", ["ZIP archive, cut off: it has no directory."], cut=True)
+        return FileOutline("zip", "application/zip", ["ZIP archive, cut off: it has no directory."], cut=True)
     declared, size = struct.unpack("<HI", data[end + 10 : end + 16])
     if size > _DIRECTORY_MAX:
-        return Found(
+        return FileOutline(
             "zip",
             "application/zip",
             [f"ZIP archive, {declared:,} or more members; directory too large to list."],
@@ -62,16 +62,8 @@ def explore_zip(data: bytes) -> Found | None:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             members = archive.infolist()
-    except (
-        zipfile.BadZipFile,
-        struct.error,
-        ValueError,
-        NotImplementedError,
-        OSError,
-        UnicodeError,
-        IndexError,
-    ):
-        return Found("zip", "application/zip", ["ZIP archive with a damaged directory."])
+    except (zipfile.BadZipFile, struct.error, ValueError, NotImplementedError, OSError, IndexError):
+        return FileOutline("zip", "application/zip", ["ZIP archive with a damaged directory."])
     names = {member.filename for member in members}
     kind, mime, title = next(
         (found for mark, found in _OFFICE.items() if mark in names), ("zip", "application/zip", "ZIP archive")
@@ -84,17 +76,17 @@ def explore_zip(data: bytes) -> Found | None:
         f"{title}: {plural(len(entries), 'file')}, {unpacked:,} bytes unpacked.{locked}{note}",
         *_listing(entries),
     ]
-    return Found(kind, mime, lines)
+    return FileOutline(kind, mime, lines)
 
 
-def explore_tar(data: bytes) -> Found | None:
+def explore_tar(data: bytes) -> FileOutline | None:
     """A tar archive's members and sizes."""
     if data[257:262] != b"ustar":
         return None
     entries = list(_tar_members(data))
     more = " or more" if len(entries) >= _MEMBERS else ""
     total = sum(size for _, size in entries)
-    return Found(
+    return FileOutline(
         "tar",
         "application/x-tar",
         [f"Tar archive: {len(entries):,}{more} files, {total:,} bytes.", *_listing(entries)],
@@ -155,11 +147,11 @@ _LISTED_ONLY = {
 }
 
 
-def explore_opaque_archive(data: bytes) -> Found | None:
+def explore_opaque_archive(data: bytes) -> FileOutline | None:
     """An archive of a kind that nothing here can list."""
     for magic, (kind, mime, title) in _LISTED_ONLY.items():
         if data.startswith(magic):
-            return Found(kind, mime, [f"{title}, not listed."])
+            return FileOutline(kind, mime, [f"{title}, not listed."])
     return None
 
 

@@ -1,4 +1,4 @@
-"""What every explorer shares: its input, its result, and ways to keep a text within bounds."""
+"""Types that all explorers share, and helpers that keep a text within bounds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TAIL_BYTES = 256 << 10
 
 @dataclass(frozen=True, slots=True)
 class Exploration:
-    """What a payload holds, found without a model.
+    """The description of a payload, made without a model.
 
     ``kind`` is the explorer's word (``json``, ``csv``, ``python``, ``log``, ``png`` …);
     ``line_count`` is None for binary data; ``summary`` has at most `SUMMARY_CHARS` characters;
@@ -29,7 +29,7 @@ class Exploration:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class TextSample:
     """A text to explore: its first `HEAD_BYTES`, its last `TAIL_BYTES`, and whether head is all of it."""
 
     head: str
@@ -51,8 +51,8 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """One explorer's finding: what it is, and lines that say what it holds, the most telling first."""
+class FileOutline:
+    """One explorer's result: the kind and type of a file, and lines about its content, the best first."""
 
     kind: str
     mime: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import struct
 
-from lcm_plugin.files.explore.base import Found, listed, one_line
+from lcm_plugin.files.explore.base import FileOutline, listed, one_line
 
 _SCAN = 8 << 20
 _PRINTABLE = re.compile(rb"[\x20-\x7e]{6,120}")
@@ -27,7 +27,7 @@ _MAGIC: tuple[tuple[int, bytes, str, str, str], ...] = (
 )
 
 
-def explore_sqlite(data: bytes) -> Found | None:
+def explore_sqlite(data: bytes) -> FileOutline | None:
     """A SQLite database: page size, pages, and the tables its first pages define."""
     if not data.startswith(b"SQLite format 3\0") or len(data) < 100:
         return None
@@ -39,32 +39,32 @@ def explore_sqlite(data: bytes) -> Found | None:
     )
     names = sorted({name.decode("ascii", "replace") for name in tables})
     lines = [f"SQLite database: {pages:,} pages of {page:,} bytes."]
-    return Found(
+    return FileOutline(
         "sqlite", "application/vnd.sqlite3", lines + ([f"Tables: {listed(names, 40)}"] if names else [])
     )
 
 
-def explore_wav(data: bytes) -> Found | None:
+def explore_wav(data: bytes) -> FileOutline | None:
     """WAV audio: rate, channels and length."""
     if data[:4] != b"RIFF" or data[8:12] != b"WAVE":
         return None
     form = data.find(b"fmt ", 12, 4_096)
     if form < 0 or len(data) < form + 24:
-        return Found("wav", "audio/wav", ["WAV audio with a damaged header."])
+        return FileOutline("wav", "audio/wav", ["WAV audio with a damaged header."])
     channels, rate, per_second = struct.unpack("<HII", data[form + 10 : form + 20])
     body = data.find(b"data", 12, 65_536)
     size = struct.unpack("<I", data[body + 4 : body + 8])[0] if 0 <= body <= len(data) - 8 else len(data)
     seconds = min(size, len(data)) / per_second if per_second else 0.0
-    return Found("wav", "audio/wav", [f"WAV audio: {seconds:.1f} s, {channels} channels, {rate:,} Hz."])
+    return FileOutline("wav", "audio/wav", [f"WAV audio: {seconds:.1f} s, {channels} channels, {rate:,} Hz."])
 
 
-def explore_binary(data: bytes, mime: str) -> Found:
+def explore_binary(data: bytes, mime: str) -> FileOutline:
     """Any other binary data: its kind when the first bytes tell, and some of the text in it."""
     for offset, magic, kind, known, title in _MAGIC:
         if data[offset : offset + len(magic)] == magic:
-            return Found(kind, known, [f"{title}, {len(data):,} bytes.", *_strings(data)])
+            return FileOutline(kind, known, [f"{title}, {len(data):,} bytes.", *_strings(data)])
     lines = [f"Binary data, {len(data):,} bytes. First bytes: {data[:16].hex(' ')}", *_strings(data)]
-    return Found("binary", mime or "application/octet-stream", lines)
+    return FileOutline("binary", mime or "application/octet-stream", lines)
 
 
 def _strings(data: bytes) -> list[str]:

@@ -1,4 +1,4 @@
-"""Source code: imports and definitions with their lines.
+"""TextSample code: imports and definitions with their lines.
 
 Python is parsed with `ast`; other languages are tokenised by Pygments, whose token types name
 definitions in most languages, helped by the keyword before a name.
@@ -16,7 +16,7 @@ from typing import Any
 
 import re2
 
-from lcm_plugin.files.explore.base import Found, Source, clip, listed, one_line
+from lcm_plugin.files.explore.base import FileOutline, TextSample, clip, listed, one_line
 from lcm_plugin.text import plural
 
 _PYTHON_CHARS = 1 << 20
@@ -88,24 +88,24 @@ _MORE = {
 _CONTROL = frozenset({"if", "for", "while", "switch", "catch", "with", "function", "return"})
 
 
-def explore_code(source: Source) -> Found | None:
-    """Source code of a language that its name, type or text tells; None for anything else."""
-    language = _language(source)
+def explore_code(sample: TextSample) -> FileOutline | None:
+    """TextSample code of a language that its name, type or text tells; None for anything else."""
+    language = _language(sample)
     if language == "diff":
-        return explore_diff(source)
+        return explore_diff(sample)
     if language == "python":
-        return _explore_python(source) or _explore_tokens(source, "python")
-    return _explore_tokens(source, language) if language else None
+        return _explore_python(sample) or _explore_tokens(sample, "python")
+    return _explore_tokens(sample, language) if language else None
 
 
-def looks_like_code(source: Source) -> bool:
+def looks_like_code(sample: TextSample) -> bool:
     """Whether the name or the text tells a programming language."""
-    return bool(_language(source))
+    return bool(_language(sample))
 
 
-def _language(source: Source) -> str:
-    head = source.head[:65_536]
-    named = _by_name(source)
+def _language(sample: TextSample) -> str:
+    head = sample.head[:65_536]
+    named = _by_name(sample)
     if named:
         return named
     shebang = _SHEBANG.match(head)
@@ -122,34 +122,34 @@ def _language(source: Source) -> str:
     return next((name for name, first, second in _MARKS if first.search(head) and second.search(head)), "")
 
 
-def _by_name(source: Source) -> str:
-    if source.extension in ("py", "pyi", "pyw") or source.mime in ("text/x-python", "application/x-python"):
+def _by_name(sample: TextSample) -> str:
+    if sample.extension in ("py", "pyi", "pyw") or sample.mime in ("text/x-python", "application/x-python"):
         return "python"
-    if source.extension in ("diff", "patch"):
+    if sample.extension in ("diff", "patch"):
         return "diff"
-    if not source.extension and not source.mime:
+    if not sample.extension and not sample.mime:
         return ""
     from pygments.lexers import find_lexer_class_for_filename, get_lexer_for_mimetype
     from pygments.util import ClassNotFound
 
-    lexer: Any = find_lexer_class_for_filename(source.name.rpartition("/")[2]) if source.extension else None
-    if lexer is None and source.mime:
+    lexer: Any = find_lexer_class_for_filename(sample.name.rpartition("/")[2]) if sample.extension else None
+    if lexer is None and sample.mime:
         try:
-            lexer = get_lexer_for_mimetype(source.mime)
+            lexer = get_lexer_for_mimetype(sample.mime)
         except ClassNotFound:
             return ""
     return next((alias for alias in getattr(lexer, "aliases", ()) if alias in _LEXER_NAMES), "")
 
 
-def _explore_python(source: Source) -> Found | None:
-    text = source.head.lstrip("\ufeff")
-    if not source.whole or len(text) > _PYTHON_CHARS or _nesting(text) > _PYTHON_NESTING:
+def _explore_python(sample: TextSample) -> FileOutline | None:
+    text = sample.head.lstrip("\ufeff")
+    if not sample.whole or len(text) > _PYTHON_CHARS or _nesting(text) > _PYTHON_NESTING:
         return None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = ast.parse(text)
-        return Found("python", "text/x-python", _python_lines(tree, source.line_count))
+        return FileOutline("python", "text/x-python", _python_lines(tree, sample.line_count))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
@@ -160,14 +160,12 @@ def _python_lines(tree: ast.Module, line_count: int) -> list[str]:
     functions = sum(isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) for node in nodes)
     imports = sorted(set(_imports(nodes)))
     docstring = ast.get_docstring(tree)
-    lines = [f"Python: {plural(line_count, 'line')}, {_classes(classes)}, {plural(functions, 'function')}."]
+    lines = [
+        f"Python: {plural(line_count, 'line')}, {plural(classes, 'class')}, {plural(functions, 'function')}."
+    ]
     lines += [f"Says: {one_line(docstring, 240)}"] if docstring else []
     lines += [f"Imports: {listed(imports, 24)}"] if imports else []
     return lines + list(_definitions(tree.body, 0))
-
-
-def _classes(count: int) -> str:
-    return "1 class" if count == 1 else f"{count:,} classes"
 
 
 def _nesting(text: str) -> int:
@@ -217,10 +215,10 @@ def _arguments(arguments: ast.arguments) -> str:
     return clip(", ".join(names), 80)
 
 
-def _explore_tokens(source: Source, language: str) -> Found | None:
+def _explore_tokens(sample: TextSample, language: str) -> FileOutline | None:
     from pygments.lexers import get_lexer_by_name
 
-    lines = [line[:_LINE_CHARS] for line in source.head[:_CODE_CHARS].split("\n")]
+    lines = [line[:_LINE_CHARS] for line in sample.head[:_CODE_CHARS].split("\n")]
     text = "\n".join(lines)
     lexer = get_lexer_by_name(language, stripnl=False, ensurenl=False)
     positions = set(_token_definitions(lexer.get_tokens_unprocessed(text)))
@@ -231,16 +229,16 @@ def _explore_tokens(source: Source, language: str) -> Found | None:
     rows = sorted({bisect_right(starts, position) for position in positions})
     part = (
         ""
-        if len(source.head) <= _CODE_CHARS
+        if len(sample.head) <= _CODE_CHARS
         else f"; definitions are of the first {plural(len(lines), 'line')}"
     )
     found = [
-        f"{lexer.name} code: {plural(source.line_count, 'line')}, {plural(len(rows), 'definition')}{part}."
+        f"{lexer.name} code: {plural(sample.line_count, 'line')}, {plural(len(rows), 'definition')}{part}."
     ]
     if not rows or rows[0] > 1:
         found.append(f"First line: {one_line(next((line for line in lines if line.strip()), ''), 120)}")
     found += [f"- {one_line(lines[row - 1], 100).rstrip(' {')} (line {row:,})" for row in rows]
-    return Found(language, lexer.mimetypes[0] if lexer.mimetypes else f"text/x-{language}", found)
+    return FileOutline(language, lexer.mimetypes[0] if lexer.mimetypes else f"text/x-{language}", found)
 
 
 def _token_definitions(tokens: Any) -> Iterator[int]:
@@ -268,11 +266,11 @@ def _token_definitions(tokens: Any) -> Iterator[int]:
 _DIFF_FILE = re.compile(r"(?:\+\+\+|Index:) (?:b/)?(\S{1,300})")
 
 
-def explore_diff(source: Source) -> Found | None:
+def explore_diff(sample: TextSample) -> FileOutline | None:
     """A unified diff: files with lines added and removed."""
     files: dict[str, list[int]] = {}
     current: list[int] | None = None
-    for line in source.head.split("\n"):
+    for line in sample.head.split("\n"):
         match = _DIFF_FILE.match(line)
         if match:
             current = files.setdefault(match.group(1), [0, 0])
@@ -283,4 +281,4 @@ def explore_diff(source: Source) -> Found | None:
     added, removed = (sum(counts[side] for counts in files.values()) for side in (0, 1))
     lines = [f"Diff: {plural(len(files), 'file')}, {added:,} lines added, {removed:,} removed."]
     lines += [f"- {one_line(name, 120)} +{plus:,} -{minus:,}" for name, (plus, minus) in files.items()]
-    return Found("diff", "text/x-diff", lines)
+    return FileOutline("diff", "text/x-diff", lines)

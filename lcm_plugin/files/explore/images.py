@@ -5,12 +5,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 
-from lcm_plugin.files.explore.base import Found
+from lcm_plugin.files.explore.base import FileOutline
 
 _MAX_SEGMENTS = 2_000
 
 
-def explore_image(data: bytes) -> Found | None:
+def explore_image(data: bytes) -> FileOutline | None:
     """Format, pixel size and what else the header says, or None for anything but an image."""
     for matches, reader in _READERS:
         if matches(data):
@@ -18,19 +18,19 @@ def explore_image(data: bytes) -> Found | None:
                 return reader(data)
             except (struct.error, IndexError, ValueError):
                 kind = reader.__name__.removeprefix("_")
-                return Found(kind, f"image/{kind}", [f"{kind.upper()} image with a damaged header."])
+                return FileOutline(kind, f"image/{kind}", [f"{kind.upper()} image with a damaged header."])
     return None
 
 
-def _image(kind: str, mime: str, width: int, height: int, *notes: str) -> Found:
+def _image(kind: str, mime: str, width: int, height: int, *notes: str) -> FileOutline:
     parts = [f"{kind.upper()} image, {width:,} x {height:,} pixels", *(note for note in notes if note)]
-    return Found(kind, mime, [", ".join(parts) + "."])
+    return FileOutline(kind, mime, [", ".join(parts) + "."])
 
 
 _PNG_COLOURS = {0: "grey", 2: "RGB", 3: "palette", 4: "grey with alpha", 6: "RGB with alpha"}
 
 
-def _png(data: bytes) -> Found:
+def _png(data: bytes) -> FileOutline:
     width, height, depth, colour = struct.unpack(">IIBB", data[16:26])
     animated = "animated" if b"acTL" in data[:4_096] else ""
     return _image(
@@ -38,12 +38,12 @@ def _png(data: bytes) -> Found:
     )
 
 
-def _gif(data: bytes) -> Found:
+def _gif(data: bytes) -> FileOutline:
     width, height = struct.unpack("<HH", data[6:10])
     return _image("gif", "image/gif", width, height, data[:6].decode("ascii"))
 
 
-def _jpeg(data: bytes) -> Found:
+def _jpeg(data: bytes) -> FileOutline:
     position = 2
     for _ in range(_MAX_SEGMENTS):
         while data[position] != 0xFF:
@@ -64,7 +64,7 @@ def _jpeg(data: bytes) -> Found:
     raise ValueError("no frame header")
 
 
-def _webp(data: bytes) -> Found:
+def _webp(data: bytes) -> FileOutline:
     kind = data[12:16]
     if kind == b"VP8X":
         width = 1 + int.from_bytes(data[24:27], "little")
@@ -77,7 +77,7 @@ def _webp(data: bytes) -> Found:
     return _image("webp", "image/webp", width & 0x3FFF, height & 0x3FFF)
 
 
-def _bmp(data: bytes) -> Found:
+def _bmp(data: bytes) -> FileOutline:
     if struct.unpack("<I", data[14:18])[0] == 12:
         width, height = struct.unpack("<HH", data[18:22])
     else:
@@ -85,7 +85,7 @@ def _bmp(data: bytes) -> Found:
     return _image("bmp", "image/bmp", width, abs(height))
 
 
-def _tiff(data: bytes) -> Found:
+def _tiff(data: bytes) -> FileOutline:
     order = "<" if data[:2] == b"II" else ">"
     offset = struct.unpack(order + "I", data[4:8])[0]
     values = {}
@@ -100,14 +100,14 @@ def _tiff(data: bytes) -> Found:
     return _image("tiff", "image/tiff", values[256], values[257])
 
 
-def _ico(data: bytes) -> Found:
+def _ico(data: bytes) -> FileOutline:
     count = struct.unpack("<H", data[4:6])[0]
     sizes = [(data[6 + 16 * index] or 256, data[7 + 16 * index] or 256) for index in range(min(count, 64))]
     width, height = max(sizes)
     return _image("ico", "image/vnd.microsoft.icon", width, height, f"{count} sizes" if count > 1 else "")
 
 
-def _heif(data: bytes) -> Found:
+def _heif(data: bytes) -> FileOutline:
     """AVIF and HEIC: the largest image spatial extents property among the first boxes."""
     kind = "avif" if data[8:12] in (b"avif", b"avis") else "heic"
     best, position = (0, 0), data.find(b"ispe", 0, 65_536)
@@ -121,7 +121,7 @@ def _heif(data: bytes) -> Found:
 _BMP_HEADERS = {size.to_bytes(4, "little") for size in (12, 40, 52, 56, 64, 108, 124)}
 _HEIF_BRANDS = {b"avif", b"avis", b"heic", b"heix", b"mif1", b"hevc"}
 _Matcher = Callable[[bytes], bool]
-_READERS: tuple[tuple[_Matcher, Callable[[bytes], Found]], ...] = (
+_READERS: tuple[tuple[_Matcher, Callable[[bytes], FileOutline]], ...] = (
     (lambda data: data.startswith(b"\x89PNG\r\n\x1a\n"), _png),
     (lambda data: data.startswith((b"GIF87a", b"GIF89a")), _gif),
     (lambda data: data.startswith(b"\xff\xd8\xff"), _jpeg),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from lcm_plugin.files.explore.base import Found, Source, one_line
+from lcm_plugin.files.explore.base import FileOutline, TextSample, one_line
 from lcm_plugin.text import plural
 
 _TIME = re.compile(
@@ -21,7 +21,6 @@ _LEVEL_FIELD = re.compile(r"\b(?:level|lvl|severity)[\"']?\s?[=:]\s?[\"']?(\w{4,
 _EXCEPTION = re.compile(
     r"(?:[A-Za-z_][\w.]{0,120}\.)?[A-Z]\w{0,80}(?:Error|Exception|Warning|Fault)\b\s?[:(]"
 )
-_BAD = frozenset({"ERROR", "CRITICAL", "FATAL", "SEVERE", "ALERT", "EMERG", "PANIC"})
 _VARIABLE = re.compile(
     r"0x[0-9a-fA-F]+|\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b|\b[0-9a-f]{12,64}\b|\d+"
 )
@@ -29,24 +28,14 @@ _LEAD = 160
 _PROBE = 200
 _MAX_DISTINCT = 2_000
 _ORDER = (
-    "PANIC",
-    "EMERG",
-    "ALERT",
-    "FATAL",
-    "CRITICAL",
-    "SEVERE",
-    "ERROR",
-    "WARN",
-    "NOTICE",
-    "INFO",
-    "DEBUG",
-    "TRACE",
-)
+    "PANIC", "EMERG", "ALERT", "FATAL", "CRITICAL", "SEVERE", "ERROR", "WARN", "NOTICE", "INFO", "DEBUG", "TRACE",
+)  # fmt: skip
+_BAD = frozenset(_ORDER[: _ORDER.index("WARN")])
 
 
-def looks_like_log(source: Source) -> bool:
+def looks_like_log(sample: TextSample) -> bool:
     """Whether many lines start with a time, or with a level."""
-    lines = [line for line in source.head[:65_536].split("\n") if line.strip()][:_PROBE]
+    lines = [line for line in sample.head[:65_536].split("\n") if line.strip()][:_PROBE]
     if len(lines) < 3:
         return False
     timed = sum(bool(_TIME.search(line[:64])) for line in lines)
@@ -54,13 +43,13 @@ def looks_like_log(source: Source) -> bool:
     return timed >= 0.3 * len(lines) or levelled >= 0.5 * len(lines)
 
 
-def explore_log(source: Source) -> Found | None:
+def explore_log(sample: TextSample) -> FileOutline | None:
     """A log's time span, levels and distinct errors, most frequent first."""
     levels: Counter[str] = Counter()
     errors: Counter[str] = Counter()
     examples: dict[str, tuple[int, str]] = {}
     first = last = ""
-    lines = source.head.split("\n")
+    lines = sample.head.split("\n")
     for number, line in enumerate(lines, 1):
         lead = line[:_LEAD]
         moment = _TIME.search(lead)
@@ -75,9 +64,9 @@ def explore_log(source: Source) -> Found | None:
             if form in examples or len(examples) < _MAX_DISTINCT:
                 errors[form] += 1
                 examples.setdefault(form, (number, line))
-    last = _last_time(source.tail) or last
-    part = "" if source.whole else f"; levels and errors are of the first {len(lines):,}"
-    found = [f"Log: {plural(source.line_count, 'line')}{part}."]
+    last = _last_time(sample.tail) or last
+    part = "" if sample.whole else f"; levels and errors are of the first {len(lines):,}"
+    found = [f"Log: {plural(sample.line_count, 'line')}{part}."]
     if first:
         found.append(f"Time: {first} to {last}")
     if levels:
@@ -89,7 +78,7 @@ def explore_log(source: Source) -> Found | None:
         found.append(f"- x{count:,}, first at line {number:,}: {one_line(line, 160)}")
     filled = [line for line in lines if line.strip()]
     found.append(f"First line: {one_line(filled[0], 120)}" if filled else "Only blank lines.")
-    return Found("log", "text/x-log", found)
+    return FileOutline("log", "text/x-log", found)
 
 
 def _level(lead: str) -> str:

@@ -13,7 +13,7 @@ from xml.parsers import expat
 
 import re2
 
-from lcm_plugin.files.explore.base import Found, Source, listed, one_line
+from lcm_plugin.files.explore.base import FileOutline, TextSample, listed, one_line
 from lcm_plugin.text import plural
 
 _XML_CHARS = 2 << 20
@@ -64,7 +64,7 @@ class _Elements:
             self.samples[self._open[-1]] = self.samples.get(self._open[-1], "") + text[:60]
 
 
-def explore_xml(source: Source) -> Found | None:
+def explore_xml(sample: TextSample) -> FileOutline | None:
     """An XML document: root, elements with counts, attributes and samples."""
     elements = _Elements()
     parser = expat.ParserCreate(encoding="utf-8")
@@ -73,15 +73,15 @@ def explore_xml(source: Source) -> Found | None:
     parser.EndElementHandler = elements.end
     parser.CharacterDataHandler = elements.text
     parser.EntityDeclHandler = _refuse_entity
-    text = source.head[:_XML_CHARS].lstrip("\ufeff \t\r\n")
-    complete = source.whole and len(source.head) <= _XML_CHARS
+    text = sample.head[:_XML_CHARS].lstrip("\ufeff \t\r\n")
+    complete = sample.whole and len(sample.head) <= _XML_CHARS
     note = "" if complete else f" in the first {len(text):,} characters"
     cut = False
     try:
         # The declaration may name another encoding than the UTF-8 that is fed.
         parser.Parse(text.encode(), complete)
     except _EntityDeclared:
-        return Found(
+        return FileOutline(
             "xml",
             "application/xml",
             ["XML that declares entities; not expanded.", f"Begins: {one_line(text, 300)}"],
@@ -98,9 +98,9 @@ def explore_xml(source: Source) -> Found | None:
     for tag, count in elements.counts.most_common(30):
         names = elements.attributes.get(tag, {})
         shown = f" [{listed(names, 8)}]" if names else ""
-        sample = f": {one_line(elements.samples[tag], 50)}" if tag in elements.samples else ""
-        lines.append(f"- {one_line(tag, 60)} x{count:,}{shown}{sample}")
-    return Found(
+        text = f": {one_line(elements.samples[tag], 50)}" if tag in elements.samples else ""
+        lines.append(f"- {one_line(tag, 60)} x{count:,}{shown}{text}")
+    return FileOutline(
         "svg" if elements.root == "svg" else "xml",
         "image/svg+xml" if elements.root == "svg" else "application/xml",
         lines,
@@ -138,14 +138,14 @@ _NOUNS = {
 }
 
 
-def looks_like_html(source: Source) -> bool:
+def looks_like_html(sample: TextSample) -> bool:
     """Whether a text starts as an HTML page."""
-    return bool(_HTML_START.match(source.head[:4_096]))
+    return bool(_HTML_START.match(sample.head[:4_096]))
 
 
-def explore_html(source: Source) -> Found | None:
+def explore_html(sample: TextSample) -> FileOutline | None:
     """An HTML page: title, headings, what it is built of, and how its text begins."""
-    text = source.head[:_HTML_CHARS]
+    text = sample.head[:_HTML_CHARS]
     title = _TITLE.search(text)
     counts = Counter(match.group(1).lower() for match in _OPENING.finditer(text))
     headings = [(int(match.group(1)), _plain(match.group(2))) for match in _HEADING.finditer(text)]
@@ -156,7 +156,7 @@ def explore_html(source: Source) -> Found | None:
         f"{'  ' * (level - 1)}- {one_line(heading, 100)}" for level, heading in headings[:60] if heading
     ]
     body = one_line(html.unescape(_TAG.sub(" ", _HIDDEN.sub(" ", text[:200_000]))), 400)
-    return Found("html", "text/html", [*lines, f"Text begins: {body}"])
+    return FileOutline("html", "text/html", [*lines, f"Text begins: {body}"])
 
 
 def _plain(markup: str) -> str:
@@ -168,9 +168,9 @@ _FENCE = re.compile(r"[ \t]{0,3}(```|~~~)")
 _LINK = re.compile(r"\]\(([^()\s]{1,400})\)")
 
 
-def looks_like_markdown(source: Source) -> bool:
+def looks_like_markdown(sample: TextSample) -> bool:
     """Whether a text has headings beside other Markdown, or headings that nest."""
-    text = source.head[:262_144]
+    text = sample.head[:262_144]
     headings = _headings(text)
     others = (
         bool(_FENCE.search(text))
@@ -182,19 +182,19 @@ def looks_like_markdown(source: Source) -> bool:
     return len(headings) >= 2 and (others > 0 or len(levels) > 1)
 
 
-def explore_markdown(source: Source) -> Found | None:
+def explore_markdown(sample: TextSample) -> FileOutline | None:
     """A Markdown text: its headings with line numbers, what else it holds, how it begins."""
-    headings = _headings(source.head)
-    fences = sum(1 for line in source.head.split("\n") if _FENCE.match(line)) // 2
-    links = len(_LINK.findall(source.head))
-    first = next((line for line in source.head.split("\n") if line.strip() and not line.startswith("#")), "")
+    headings = _headings(sample.head)
+    fences = sum(1 for line in sample.head.split("\n") if _FENCE.match(line)) // 2
+    links = len(_LINK.findall(sample.head))
+    first = next((line for line in sample.head.split("\n") if line.strip() and not line.startswith("#")), "")
     parts = [plural(len(headings), "heading"), plural(fences, "code block"), plural(links, "link")]
     lines = [f"Markdown text: {', '.join(parts)}.", f"Begins: {one_line(first, 200)}"]
     top = [heading for heading in headings if heading[0] <= 2] if len(headings) > 30 else headings
     lines += [
         f"{'  ' * (level - 1)}- {one_line(title, 80)} (line {line:,})" for level, title, line in top[:60]
     ]
-    return Found("markdown", "text/markdown", lines)
+    return FileOutline("markdown", "text/markdown", lines)
 
 
 def _headings(text: str) -> list[tuple[int, str, int]]:

@@ -14,7 +14,7 @@ import sys
 from importlib.util import find_spec
 from typing import Any
 
-from lcm_plugin.files.explore.base import Found, one_line
+from lcm_plugin.files.explore.base import FileOutline, one_line
 from lcm_plugin.text import plural
 
 _MIME = "application/pdf"
@@ -25,7 +25,7 @@ _PAGE = re.compile(rb"/Type\s{0,4}/Page(?![A-Za-z])")
 _TITLE = re.compile(rb"/Title\s{0,4}\(((?:[^()\\]|\\.){1,200})\)")
 
 
-def explore_pdf(data: bytes) -> Found | None:
+def explore_pdf(data: bytes) -> FileOutline | None:
     """A PDF document, or None when the bytes are no PDF."""
     if b"%PDF-" not in data[:1_024]:
         return None
@@ -33,16 +33,16 @@ def explore_pdf(data: bytes) -> Found | None:
     return _described(read, data) if read else _seen(data)
 
 
-def _described(read: dict[str, Any], data: bytes) -> Found:
+def _described(read: dict[str, Any], data: bytes) -> FileOutline:
     lines = [f"PDF document: {plural(int(read['pages']), 'page')}, {len(data):,} bytes."]
     labels = [label for label in ("title", "author", "subject") if read.get(label)]
     lines += [f"{label.capitalize()}: {one_line(read[label], 120)}" for label in labels]
     lines += [f"{'  ' * int(level)}- {one_line(title, 100)}" for level, title in read.get("outline", [])[:40]]
     lines.append(f"Text begins: {one_line(read.get('text', ''), 500) or 'no text on the first pages'}")
-    return Found("pdf", _MIME, lines)
+    return FileOutline("pdf", _MIME, lines)
 
 
-def _seen(data: bytes) -> Found:
+def _seen(data: bytes) -> FileOutline:
     head = data[:_SCAN]
     pages = len(_PAGE.findall(head))
     title = _TITLE.search(head)
@@ -52,7 +52,7 @@ def _seen(data: bytes) -> Found:
         lines.append(f"Title: {one_line(title.group(1).decode('latin-1'), 120)}")
     if b"/Encrypt" in head:
         lines.append("Encrypted.")
-    return Found("pdf", _MIME, lines)
+    return FileOutline("pdf", _MIME, lines)
 
 
 def _version(head: bytes) -> str:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from lcm_plugin.files.explore.base import Found, Source, one_line
+from lcm_plugin.files.explore.base import FileOutline, TextSample, one_line
 from lcm_plugin.files.explore.shape import outline, outline_records
 from lcm_plugin.text import plural
 
@@ -30,19 +30,19 @@ def _integer(digits: str) -> int | float:
 _DECODER = json.JSONDecoder(parse_int=_integer)
 
 
-def explore_json(source: Source) -> Found | None:
+def explore_json(sample: TextSample) -> FileOutline | None:
     """One JSON document, whole, cut off, or larger than the head."""
-    text = source.head.strip(_BLANK)
+    text = sample.head.strip(_BLANK)
     if text[:1] not in ("{", "["):
         return None
     try:
-        if source.whole:
+        if sample.whole:
             value = _DECODER.decode(text)
-            return Found(
+            return FileOutline(
                 "json", "application/json", [_headline(value), *_body(value)], _says_truncated(value)
             )
     except RecursionError:
-        return Found("json", "application/json", ["JSON, nested too deeply to outline."])
+        return FileOutline("json", "application/json", ["JSON, nested too deeply to outline."])
     except ValueError as error:
         if not _is_cut(error, text):
             return None
@@ -50,9 +50,9 @@ def explore_json(source: Source) -> Found | None:
     if not members:
         return None
     value = dict(members) if text[0] == "{" else [item for _, item in members]
-    state = "larger than the part read" if not source.whole else "cut off before its end"
+    state = "larger than the part read" if not sample.whole else "cut off before its end"
     lines = [f"JSON {state}; read so far: {_headline(value)}", *_body(value)]
-    return Found("json", "application/json", lines, source.whole)
+    return FileOutline("json", "application/json", lines, sample.whole)
 
 
 def _is_cut(error: ValueError, text: str) -> bool:
@@ -109,9 +109,9 @@ def _skip(text: str, position: int) -> int:
     return match.end() if match else position
 
 
-def explore_jsonl(source: Source) -> Found | None:
+def explore_jsonl(sample: TextSample) -> FileOutline | None:
     """One JSON value a line; most lines must be objects or arrays."""
-    lines = source.head.split("\n") if source.whole else source.head.split("\n")[:-1]
+    lines = sample.head.split("\n") if sample.whole else sample.head.split("\n")[:-1]
     filled = [line for line in lines if line.strip()]
     if len(filled) < 2 or filled[0].lstrip(_BLANK)[:1] not in ("{", "["):
         return None
@@ -124,19 +124,19 @@ def explore_jsonl(source: Source) -> Found | None:
     nested = sum(isinstance(record, (dict, list)) for record in records)
     if nested < 2 or nested < 0.8 * (len(records) + broken):
         return None
-    total = f"{len(filled):,}" if source.whole else f"about {source.line_count:,}"
+    total = f"{len(filled):,}" if sample.whole else f"about {sample.line_count:,}"
     headline = f"JSON lines: {total} records."
-    if len(filled) > _RECORDS or not source.whole:
+    if len(filled) > _RECORDS or not sample.whole:
         headline += f" Shape of the first {len(records):,}:"
     notes = [f"{plural(broken, 'line')} of those read are not valid JSON."] if broken else []
     body = list(outline_records(records))
-    last = f"Last record: {one_line((source.tail or filled[-1]).rstrip().rpartition(chr(10))[2], 160)}"
-    return Found("jsonl", "application/x-ndjson", [headline, *notes, last, *body])
+    last = f"Last record: {one_line((sample.tail or filled[-1]).rstrip().rpartition(chr(10))[2], 160)}"
+    return FileOutline("jsonl", "application/x-ndjson", [headline, *notes, last, *body])
 
 
-def looks_like_yaml(source: Source) -> bool:
+def looks_like_yaml(sample: TextSample) -> bool:
     """Whether most of the first lines are keys, list items or comments."""
-    lines = [line for line in source.head[:8_192].split("\n") if line.strip()][:60]
+    lines = [line for line in sample.head[:8_192].split("\n") if line.strip()][:60]
     if len(lines) < 3:
         return False
     keys = sum(bool(_YAML_KEY.match(line.strip())) for line in lines)
@@ -144,12 +144,12 @@ def looks_like_yaml(source: Source) -> bool:
     return keys >= 2 and keys + other >= 0.8 * len(lines)
 
 
-def explore_yaml(source: Source) -> Found | None:
+def explore_yaml(sample: TextSample) -> FileOutline | None:
     """YAML documents, their keys and samples; None when the text is not YAML."""
     import yaml
 
-    text = source.head
-    cut = len(text) > _YAML_CHARS or not source.whole
+    text = sample.head
+    cut = len(text) > _YAML_CHARS or not sample.whole
     if cut:
         text = text[: text.rfind("\n", 0, _YAML_CHARS) + 1]
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -174,7 +174,7 @@ def explore_yaml(source: Source) -> Found | None:
         *([problem] if problem and not cut else []),
     ]
     body = list(outline_records(documents)) if len(documents) > 1 else list(outline(documents[0]))
-    return Found("yaml", "application/yaml", head + body)
+    return FileOutline("yaml", "application/yaml", head + body)
 
 
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

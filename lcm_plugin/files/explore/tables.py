@@ -9,7 +9,7 @@ from collections import Counter
 
 import re2
 
-from lcm_plugin.files.explore.base import Found, Source, clip, listed, one_line
+from lcm_plugin.files.explore.base import FileOutline, TextSample, clip, listed, one_line
 from lcm_plugin.text import plural
 
 _DELIMITERS = {",": "csv", "\t": "tsv", ";": "csv", "|": "csv"}
@@ -19,10 +19,10 @@ _ROWS = 20_000
 _COLUMNS = 40
 
 
-def guess_delimiter(source: Source) -> str | None:
+def guess_delimiter(sample: TextSample) -> str | None:
     """The delimiter that splits the first lines into one same number of columns, if there is one."""
-    lines = [line for line in source.head[:65_536].split("\n")[:40] if line.strip()]
-    if not source.whole or len(source.head) > 65_536:
+    lines = [line for line in sample.head[:65_536].split("\n")[:40] if line.strip()]
+    if not sample.whole or len(sample.head) > 65_536:
         lines = lines[:-1]
     if len(lines) < 2:
         return None
@@ -36,19 +36,19 @@ def guess_delimiter(source: Source) -> str | None:
     return best
 
 
-def explore_table(source: Source, delimiter: str | None = None) -> Found | None:
+def explore_table(sample: TextSample, delimiter: str | None = None) -> FileOutline | None:
     """A table: columns with types, ranges and samples, and the number of rows."""
-    delimiter = delimiter or guess_delimiter(source)
+    delimiter = delimiter or guess_delimiter(sample)
     if delimiter is None:
         return None
-    rows = _rows(source.head, delimiter)[: _ROWS + 1]
-    if not source.whole and rows:
+    rows = _rows(sample.head, delimiter)[: _ROWS + 1]
+    if not sample.whole and rows:
         rows.pop()
     if len(rows) < 2:
         return None
     header, body = (rows[0], rows[1:]) if _is_header(rows) else ([], rows)
-    complete = source.whole and len(rows) <= _ROWS
-    count = f"{len(body):,}" if complete else f"about {max(source.line_count - bool(header), 0):,}"
+    complete = sample.whole and len(rows) <= _ROWS
+    count = f"{len(body):,}" if complete else f"about {max(sample.line_count - bool(header), 0):,}"
     width = Counter(len(row) for row in rows).most_common(1)[0][0]
     names = [header[index] if index < len(header) else f"column {index + 1}" for index in range(width)]
     kind = _DELIMITERS[delimiter]
@@ -65,7 +65,7 @@ def explore_table(source: Source, delimiter: str | None = None) -> Found | None:
     for index, name in enumerate(names[:_COLUMNS]):
         lines.append(f"- {one_line(name, 60)}: {_column([row[index] for row in body if index < len(row)])}")
     lines.append(f"First row: {one_line(delimiter.join(body[0]), 200)}")
-    return Found(kind, "text/tab-separated-values" if kind == "tsv" else "text/csv", lines)
+    return FileOutline(kind, "text/tab-separated-values" if kind == "tsv" else "text/csv", lines)
 
 
 def _rows(text: str, delimiter: str) -> list[list[str]]:
@@ -125,15 +125,15 @@ _CONSTRAINTS = frozenset(
 )
 
 
-def looks_like_sql(source: Source) -> bool:
+def looks_like_sql(sample: TextSample) -> bool:
     """Whether a text starts with an SQL statement and ends some with semicolons."""
-    start = source.head[:16_384]
+    start = sample.head[:16_384]
     return bool(_SQL_START.search(start)) and ";" in start and bool(_STATEMENT.search(start))
 
 
-def explore_sql(source: Source) -> Found | None:
+def explore_sql(sample: TextSample) -> FileOutline | None:
     """An SQL script: statements by kind, tables with their columns, rows inserted per table."""
-    text = source.head
+    text = sample.head
     kinds: Counter[str] = Counter()
     inserts: Counter[str] = Counter()
     tables: list[str] = []
@@ -147,12 +147,12 @@ def explore_sql(source: Source) -> Found | None:
             tables.append(f"- table {name}: {listed(_columns(text, match.end()), 20) or 'no columns read'}")
     if not kinds:
         return None
-    part = "" if source.whole else " in the part read"
+    part = "" if sample.whole else " in the part read"
     lines = [f"SQL script: {plural(sum(kinds.values()), 'statement')}{part}."]
     lines.append(f"Statements: {', '.join(f'{verb} {count:,}' for verb, count in kinds.most_common(10))}")
     if inserts:
         lines.append(f"Inserts: {listed([f'{name} {count:,}' for name, count in inserts.most_common()], 12)}")
-    return Found("sql", "application/sql", lines + tables)
+    return FileOutline("sql", "application/sql", lines + tables)
 
 
 def _columns(text: str, position: int) -> list[str]:

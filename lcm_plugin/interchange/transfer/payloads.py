@@ -48,7 +48,7 @@ class PayloadPlace:
     def keep(self, writer: Writer, data: bytes) -> str:
         """Stores bytes and returns the uri under which they lie here."""
         if self.folder is not None:
-            return self.folder.put(data).uri
+            return self.folder.put(data)
         writer.put_blob(hashlib.sha256(data).hexdigest(), data)
         return DATABASE_URI
 
