@@ -1,4 +1,4 @@
-"""Drawing the DAG as a tree that fits on a screen."""
+"""Draws the DAG as a tree that fits on a screen."""
 
 from __future__ import annotations
 

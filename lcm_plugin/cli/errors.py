@@ -10,13 +10,14 @@ import json
 import os
 import sys
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
 from lcm_plugin.errors import ConfigError, InputError, LcmError, NotFound, StoreError
-from lcm_plugin.text import harmless, harmless_json
+from lcm_plugin.text import harmless, harmless_json, plural
 
 OK, INTERNAL, USAGE, NOT_FOUND, CONFIG, DATABASE = range(6)
 INTERRUPTED = 130
@@ -40,6 +41,13 @@ def exit_code(error: LcmError) -> int:
 def complain(message: str) -> None:
     """One line on standard error."""
     print(harmless(f"lcm: {' '.join(message.split())}"), file=sys.stderr)
+
+
+def warn_of_missing(files: Sequence[str], verb: str = "are missing or damaged") -> None:
+    """A warning on standard error that names the payload files whose bytes are not there, if any."""
+    if files:
+        some = ", ".join(files[:5])
+        complain(f"warning: the bytes of {plural(len(files), 'file')} {verb}: {some}")
 
 
 class GuardedGroup(TyperGroup):

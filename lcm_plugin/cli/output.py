@@ -1,4 +1,4 @@
-"""What a command prints: JSON for programs, tables that fit the terminal, tabs for pipes."""
+"""Output of commands: JSON for programs, tables that fit the terminal, tabs for pipes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def say(text: str, *, error: bool = False) -> None:
 
 def console() -> Console:
     """Standard output for text that a person reads; plain when it is not a terminal."""
-    from lcm_plugin.cli.console import HarmlessConsole
+    from lcm_plugin.cli.tables import HarmlessConsole
 
     width = None if sys.stdout.isatty() else 120
     return HarmlessConsole(width=width, highlight=False, soft_wrap=not sys.stdout.isatty(), emoji=False)
@@ -111,7 +111,7 @@ def progress(title: str, total: int, unit: str, quiet: bool = False) -> Iterator
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from lcm_plugin.cli.console import HarmlessConsole
+    from lcm_plugin.cli.tables import HarmlessConsole
 
     bar = Progress(
         TextColumn("{task.description}"),
@@ -143,7 +143,7 @@ def working(title: str) -> Iterator[Callable[[str], None]]:
         return
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    from lcm_plugin.cli.console import HarmlessConsole
+    from lcm_plugin.cli.tables import HarmlessConsole
 
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=HarmlessConsole(stderr=True, emoji=False), transient=True) as bar:

@@ -1,24 +1,36 @@
-"""Laying out a table for a terminal: no id, number or time is ever broken over two lines.
+"""Terminal output through rich: a console that nothing steers, and tables whose cells stay whole.
 
-One column may give way, by words or with an ellipsis. Where the others alone are too wide for the terminal, each
-row becomes a small block of ``name value`` pairs instead.
+No id, number or time is ever broken over two lines. One column may give way, by words or with an ellipsis. Where the
+others alone are too wide for the terminal, each row becomes a small block of ``name value`` pairs instead.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.measure import Measurement
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
+
+from lcm_plugin.text import harmless
 
 GAP = 2
 LEAST_TEXT = 16
 """Columns that the yielding column must keep for a table to be worth it."""
 _NUMBER = re.compile(r"-|[\d,.]+( (B|KiB|MiB|GiB))?")
+
+
+class HarmlessConsole(Console):
+    """Rich's console; what it writes of its own (colours, cursor) is left as it is."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """The segments, those that are texts without steering characters."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(harmless(segment.text), segment.style)
 
 
 def laid_out(

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lcm_plugin.cli.errors import INTERNAL, complain
-from lcm_plugin.cli.open_engine import reading
+from lcm_plugin.cli.errors import INTERNAL, warn_of_missing
+from lcm_plugin.cli.open_engine import reading, settings_for
 from lcm_plugin.cli.options import AsJson, Database
 from lcm_plugin.cli.output import print_json, say, size, working
 from lcm_plugin.store.open import is_server
@@ -41,11 +41,7 @@ def backup(
     with reading(database) as engine, working("copying") as tell:
         name = target or copy_name(engine.store.location, engine.clock())
         done = back_up(engine.store, engine.payloads.folder, name, lambda count: tell(f"{count:,} files"))
-    if done.missing:
-        some = ", ".join(done.missing[:5])
-        complain(
-            f"warning: the bytes of {plural(len(done.missing), 'file')} were missing or damaged already: {some}"
-        )
+    warn_of_missing(done.missing, "were missing or damaged already")
     if as_json:
         print_json(asdict(done))
         return
@@ -89,13 +85,12 @@ def _restore(
     copy: Path, current: Path, messages: int, database: str | None, *, force: bool, as_json: bool
 ) -> None:
     """Puts ``current``, the copy with the present schema, in the database's place."""
-    from lcm_plugin.config.file import load_config
     from lcm_plugin.engine import Engine
     from lcm_plugin.errors import InputError
     from lcm_plugin.maintenance.backup import restored_files
     from lcm_plugin.services import payload_folder_at
 
-    config = load_config(**({"database": database} if database else {}))
+    config = settings_for(database)
     if is_server(config.database_target):
         raise InputError(
             "a copy is restored into a SQLite file; use 'lcm migrate-store' for a server's database"
@@ -119,10 +114,7 @@ def _restore(
             else restored_files(engine.store, source, payload_folder_at(config, str(target)))
         )
         replace(current, target)
-    if missing:
-        complain(
-            f"warning: the bytes of {plural(len(missing), 'file')} are missing: {', '.join(missing[:5])}"
-        )
+    warn_of_missing(missing, "are missing")
     if as_json:
         print_json({"database": str(target), "messages": messages, "files": files, "saved": saved})
         return

@@ -1,16 +1,17 @@
-"""Looking at what is stored: ``conversations, messages, summaries, context, tree, show``."""
+"""Commands that show stored rows: ``conversations, messages, summaries, context, tree, show``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext, suppress
+from dataclasses import asdict
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from lcm_plugin.cli.open_engine import reading
-from lcm_plugin.cli.options import AsJson, ConversationName, Database, Limit
+from lcm_plugin.cli.options import AsJson, ConversationName, Database, Limit, parse_moment
 from lcm_plugin.cli.output import console, moment, print_json, print_table, print_text, say
 from lcm_plugin.errors import NotFound
 
@@ -53,7 +54,6 @@ def conversations(
 
     Examples: `lcm conversations` · `lcm conversations 'agent:main:**' --active` · `lcm conversations --since 7d`
     """
-    from lcm_plugin.cli.times import parse_moment
     from lcm_plugin.interchange.export.selection import EVERYTHING, chosen_conversations
 
     first, end = parse_moment(since), parse_moment(until)
@@ -77,7 +77,7 @@ def conversations(
         rows, following = _page(found, limit)
     last = rows[-1].conversation_id if following and rows else None
     if as_json:
-        print_json({"conversations": [_fields(row) for row in rows], "next": last})
+        print_json({"conversations": [asdict(row) for row in rows], "next": last})
         return
     print_table(
         ("number", "state", "messages", "context tokens", "last used", "session"),
@@ -111,7 +111,6 @@ def messages(
     Examples: `lcm messages agent:main:main` · `lcm messages 3 --role user --since 2d` ·
     `lcm messages 3 --json | jq '.messages[].message'`
     """
-    from lcm_plugin.cli.times import parse_moment
 
     first, end = parse_moment(since), parse_moment(until)
     with reading(database) as engine:
@@ -167,7 +166,6 @@ def summaries(
 
     Examples: `lcm summaries agent:main:main` · `lcm summaries 3 --depth 1 --since 2d`
     """
-    from lcm_plugin.cli.times import parse_moment
 
     first, end = parse_moment(since), parse_moment(until)
     with reading(database) as engine:
@@ -180,7 +178,7 @@ def summaries(
         rows, following = _page(found, limit)
     last = rows[-1].summary_id if following and rows else None
     if as_json:
-        listed = [_fields(row) for row in rows]
+        listed = [asdict(row) for row in rows]
         print_json({"conversation": chosen.conversation_id, "summaries": listed, "next": last})
         return
     print_table(
@@ -228,14 +226,8 @@ def context(
             }
             for item in items
         ]
-        print_json(
-            {
-                "conversation": chosen.conversation_id,
-                "tokens": chosen.context_tokens,
-                "items": listed,
-                "next": last,
-            }
-        )
+        number, tokens = chosen.conversation_id, chosen.context_tokens
+        print_json({"conversation": number, "tokens": tokens, "items": listed, "next": last})
         return
     print_table(
         ("ordinal", "id", "what", "tokens"),
@@ -291,11 +283,10 @@ def show(
             }
             text = None
         elif name.startswith("sum_"):
-            node = library.node(name)
-            value = _fields(node.summary)
+            value = asdict(library.summary(name))
             text = value["content"]
         else:
-            value, text = _fields(library.conversation(name)), None
+            value, text = asdict(library.conversation(name)), None
     if as_json or text is None:
         print_json(value)
     else:
@@ -313,12 +304,6 @@ def _hint(last: object, option: str) -> None:
 
     if last is not None:
         say(f"more: {option} {last}", error=True)
-
-
-def _fields(row: Any) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    return asdict(row)
 
 
 def _gist(message: dict[str, Any]) -> str:

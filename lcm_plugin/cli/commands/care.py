@@ -1,4 +1,4 @@
-"""Looking after a database: ``compact``, and registering ``doctor, rescue, backup, restore``."""
+"""``lcm compact``, and the registration of ``doctor, rescue, backup, restore``."""
 
 from __future__ import annotations
 

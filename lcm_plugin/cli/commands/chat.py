@@ -81,7 +81,7 @@ def chat(
         raise typer.Exit(USAGE)
     from rich.markdown import Markdown
 
-    from lcm_plugin.cli.console import HarmlessConsole
+    from lcm_plugin.cli.tables import HarmlessConsole
     from lcm_plugin.config import LcmConfig
     from lcm_plugin.errors import ModelError
     from lcm_plugin.hosts.chat.agent import ChatAgent

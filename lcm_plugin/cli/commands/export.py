@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
-from lcm_plugin.cli.errors import complain
+from lcm_plugin.cli.errors import warn_of_missing
 from lcm_plugin.cli.open_engine import reading
 from lcm_plugin.cli.options import AsJson, Database
 from lcm_plugin.cli.output import print_json, progress, say, size
@@ -83,15 +83,9 @@ def export(
             _target(output, force) as file,
             progress("writing", total, "messages", quiet=output == _STANDARD_OUTPUT) as tell,
         ):
-            report = _WRITERS[chosen_format](
-                engine, reader, file, rows, tell, whole=not sessions and not active
-            )
-    report = {
-        "path": output,
-        "format": chosen_format.value,
-        "conversations": len(rows),
-        "messages": total,
-    } | report
+            whole = not sessions and not active
+            report = _write(chosen_format, engine, reader, file, rows, tell, whole=whole)
+    report |= {"path": output, "format": chosen_format.value, "conversations": len(rows), "messages": total}
     if output == _STANDARD_OUTPUT:
         return
     report["bytes"] = Path(output).expanduser().stat().st_size
@@ -137,7 +131,8 @@ def _target(output: str, force: bool) -> Iterator[BinaryIO]:
         yield file
 
 
-def _write_jsonl(
+def _write(
+    chosen: Format,
     engine: Engine,
     reader: Reader,
     file: BinaryIO,
@@ -146,64 +141,34 @@ def _write_jsonl(
     *,
     whole: bool,
 ) -> dict[str, Any]:
+    """Writes the conversations; returns what only the format's own report has."""
+    now = engine.clock()
+    if chosen is Format.HTML:
+        from lcm_plugin.interchange.export.html import write_page
+
+        budget = engine.budgets.total(None, None)
+        write_page(
+            reader,
+            file.write,
+            rows,
+            engine.config,
+            budget=budget,
+            now=now,
+            payloads=engine.payloads,
+            tell=tell,
+        )
+        return {}
+    if chosen is Format.MARKDOWN:
+        from lcm_plugin.interchange.export.markdown import write_markdown
+
+        write_markdown(reader, file.write, rows, zone=engine.config.timezone, now=now, tell=tell)
+        return {}
     from lcm_plugin.interchange.transfer.jsonl_write import write_jsonl
     from lcm_plugin.interchange.transfer.payloads import PayloadPlace
     from lcm_plugin.services import payload_folder
 
-    done = write_jsonl(
-        reader,
-        PayloadPlace(payload_folder(engine.config, engine.store)),
-        file.write,
-        conversations=[row.conversation_id for row in rows],
-        whole=whole,
-        now=engine.clock(),
-        tell=tell,
-    )
-    if done.missing_files:
-        some = ", ".join(done.missing_files[:5])
-        complain(
-            f"warning: the bytes of {plural(len(done.missing_files), 'file')} are missing or damaged: {some}"
-        )
+    place = PayloadPlace(payload_folder(engine.config, engine.store))
+    ids = [row.conversation_id for row in rows]
+    done = write_jsonl(reader, place, file.write, conversations=ids, whole=whole, now=now, tell=tell)
+    warn_of_missing(done.missing_files)
     return {"rows": done.rows, "files": done.files, "missing_files": done.missing_files}
-
-
-def _write_html(
-    engine: Engine,
-    reader: Reader,
-    file: BinaryIO,
-    rows: Sequence[Conversation],
-    tell: Callable[[int], None],
-    *,
-    whole: bool,
-) -> dict[str, Any]:
-    from lcm_plugin.interchange.export.html import write_page
-
-    write_page(
-        reader,
-        file.write,
-        rows,
-        engine.config,
-        budget=engine.budgets.total(None, None),
-        now=engine.clock(),
-        payloads=engine.payloads,
-        tell=tell,
-    )
-    return {}
-
-
-def _write_markdown(
-    engine: Engine,
-    reader: Reader,
-    file: BinaryIO,
-    rows: Sequence[Conversation],
-    tell: Callable[[int], None],
-    *,
-    whole: bool,
-) -> dict[str, Any]:
-    from lcm_plugin.interchange.export.markdown import write_markdown
-
-    write_markdown(reader, file.write, rows, zone=engine.config.timezone, now=engine.clock(), tell=tell)
-    return {}
-
-
-_WRITERS = {Format.JSONL: _write_jsonl, Format.HTML: _write_html, Format.MARKDOWN: _write_markdown}

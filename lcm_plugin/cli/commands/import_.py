@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -37,7 +36,7 @@ _MOST_FILES = 5
 
 
 class OnBroken(StrEnum):
-    """What to do about what cannot be read."""
+    """How lines that cannot be read are treated."""
 
     REFUSE = "refuse"
     SKIP = "skip"
@@ -85,6 +84,7 @@ def import_(
     `lcm import ~/.openclaw/lcm.db --apply` · `lcm import chat.jsonl --session agent:main:main --apply`
     """
     from lcm_plugin.interchange.importers.native import NAME, holds_native_export
+    from lcm_plugin.recall.catchup import index_all
 
     own = [
         path for path in files if format_name == NAME or (format_name == "auto" and holds_native_export(path))
@@ -97,7 +97,8 @@ def import_(
             _foreign(others, format_name, session, broken, engine, apply) if others else ([], [])
         )
         if apply and engine is not None:
-            _index(engine)
+            with working("filling the search index"):
+                index_all(engine.store, engine.events)
     if as_json:
         print_json(
             {
@@ -159,15 +160,16 @@ def _load(engine: Engine, sources: Sequence[SourceFile], session: str, total: in
     from lcm_plugin.interchange.importers.importing import load
 
     done: list[FileReport] = []
+    before = 0
     with progress("importing", total, "records") as update:
+
+        def advance(count: int) -> None:
+            update(before + count)
+
         for source in sources:
-            before = sum(report.records for report in done)
-            done.append(load(engine, source, session, progress=partial(_advance, update, before)))
+            done.append(load(engine, source, session, progress=advance))
+            before += done[-1].records
     return done
-
-
-def _advance(update: Callable[[int], None], before: int, done: int) -> None:
-    update(before + done)
 
 
 def _check_session(session: str, reports: Sequence[FileReport]) -> None:
@@ -186,13 +188,6 @@ def _native(path: Path, engine: Engine | None) -> NativeReport:
         return found
     with progress("importing", found.messages, "messages") as update:
         return load_native(engine, path, update)
-
-
-def _index(engine: Engine) -> None:
-    from lcm_plugin.interchange.importers.importing import fill_index
-
-    with working("filling the search index"):
-        fill_index(engine)
 
 
 def _print_native(report: NativeReport, *, applied: bool) -> None:

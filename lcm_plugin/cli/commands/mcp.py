@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from lcm_plugin.cli.open_engine import settings_for
 from lcm_plugin.cli.options import Database
 
 _Session = Annotated[
@@ -37,11 +38,10 @@ def mcp(session: _Session = None, database: Database = None, write: _Write = Fal
 
     Examples: `claude mcp add lcm -- lcm mcp` · `lcm mcp agent:main:main --database talk.db`
     """
-    from lcm_plugin.config.file import load_config
     from lcm_plugin.errors import ConfigError
     from lcm_plugin.hosts.mcp.history import History
 
-    config = load_config(database=database) if database else load_config()
+    config = settings_for(database)
     try:
         from lcm_plugin.hosts.mcp.server import serve
     except ImportError as error:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lcm_plugin.cli.errors import complain
+from lcm_plugin.cli.errors import complain, warn_of_missing
+from lcm_plugin.cli.open_engine import settings_for
 from lcm_plugin.cli.options import AsJson
 from lcm_plugin.cli.output import print_json, progress, say, size
 from lcm_plugin.store.open import is_server
@@ -79,7 +80,6 @@ def migrate_store(
 
 @contextmanager
 def _side(database: str, files: str | None, *, read_only: bool) -> Iterator[Side]:
-    from lcm_plugin.config.file import load_config
     from lcm_plugin.engine import Engine
     from lcm_plugin.interchange.transfer.migrate import Side
     from lcm_plugin.interchange.transfer.payloads import PayloadPlace
@@ -87,7 +87,7 @@ def _side(database: str, files: str | None, *, read_only: bool) -> Iterator[Side
     from lcm_plugin.store.open import open_store
 
     chosen = {} if files is None else {"large_files_dir": files}
-    config = load_config(database=database, **chosen)
+    config = settings_for(database, **chosen)
     store = open_store(config, read_only=read_only, unfinished=not read_only)
     with Engine(config, store) as engine:
         yield Side(store, PayloadPlace(payload_folder(config, store)), engine.check)
@@ -103,11 +103,7 @@ def _print_report(report: MigrationReport, where: str) -> None:
         complain(
             f"warning: {report.altered:,} rows held NUL, which PostgreSQL cannot; U+FFFD stands in its place"
         )
-    if report.missing_files:
-        some = ", ".join(report.missing_files[:5])
-        complain(
-            f"warning: the bytes of {plural(len(report.missing_files), 'file')} were missing or damaged in FROM: {some}"
-        )
+    warn_of_missing(report.missing_files, "were missing or damaged in FROM")
     if report.outdated:
         complain(
             "warning: FROM was written to meanwhile; what is new there is not in the copy. "

@@ -128,7 +128,7 @@ def removed(database: Database = None, limit: Limit = 100, as_json: AsJson = Fal
 def _apply(
     engine: Engine, plan: PrunePlan, selection: Selection, most: int | None, no_vacuum: bool
 ) -> PruneOutcome:
-    from lcm_plugin.cli.user import user_name
+    from lcm_plugin.cli.open_engine import user_name
 
     if most is None or no_vacuum:
         return engine.retention.apply(plan, user_name(), give_back_space=not no_vacuum)

@@ -125,7 +125,7 @@ def _target(what: list[str], literal: bool) -> tuple[Target, str | None]:
 def _apply(
     engine: Engine, target: Target, copies: Copies, found: Redacted
 ) -> tuple[Redacted, list[CopyResult]]:
-    from lcm_plugin.cli.user import user_name
+    from lcm_plugin.cli.open_engine import user_name
     from lcm_plugin.maintenance.redaction.copies import redact_copies
 
     # Copies first: they may refer to payloads that go with the database's own.

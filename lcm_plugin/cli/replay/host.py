@@ -1,15 +1,18 @@
-"""The host of the replay: it knows the plugin only through pluggy hooks, like any other host."""
+"""The host of the replay: it knows the plugin only through pluggy hooks, like any other host.
+
+Its clock follows the transcript, so that two runs make the same database.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Protocol
 
 import pluggy
 
-from lcm_plugin.cli.replay.clock import TranscriptClock
 from lcm_plugin.cli.replay.proof import as_bytes
 from lcm_plugin.cli.replay.turns import TurnSlice
 from lcm_plugin.cli.transcripts import Entry
@@ -20,16 +23,33 @@ from lcm_plugin.messages.validate import validate
 from lcm_plugin.plugin import LcmPlugin
 from lcm_plugin.types import Context, Message, Session, Turn
 
+START = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp() * 1000)
+STEP = 30_000
+
+
+class TranscriptClock:
+    """Milliseconds since the epoch at a position of the transcript: ``START`` plus 30 s a message."""
+
+    def __init__(self) -> None:
+        self._now = START
+
+    def __call__(self) -> int:
+        return self._now
+
+    def set_position(self, position: int) -> None:
+        """Moves to the time of the message at this position."""
+        self._now = START + position * STEP
+
 
 class Waits(Protocol):
-    """What the host needs of the engine besides the hooks: to let background work finish."""
+    """The engine as the host uses it besides the hooks: it can wait for background work."""
 
     def wait_idle(self, timeout: float | None = None) -> bool: ...
 
 
 @dataclass(slots=True)
 class Watch:
-    """What the host saw of the contexts it was given, by its own count."""
+    """Figures about the contexts that the host was given, by its own count."""
 
     contexts: int = 0
     tokens_max: int = 0
@@ -40,7 +60,7 @@ class Watch:
     faults: list[str] = field(default_factory=list)
 
     def see(self, context: Context, tokens: int, budget: int, faults: Sequence[str]) -> None:
-        """Takes note of one context."""
+        """Counts one context."""
         self.contexts += 1
         self.tokens_final = tokens
         self.tokens_max = max(self.tokens_max, tokens)
@@ -93,7 +113,7 @@ class ReplayHost:
                 self._check()
 
     def command(self, text: str) -> str:
-        """What a chat command answers."""
+        """The answer of a chat command."""
         result = self._hooks.hook.lcm_run_command(session=self._session, text=text)
         return str(result.text) if result else ""
 

@@ -1,4 +1,4 @@
-"""Running a replay: open, check that it can be done, play, prove, report."""
+"""Runs a replay: opens the database, checks the options, plays, proves, reports."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lcm_plugin.cli.dag import draw, is_balanced
-from lcm_plugin.cli.replay.clock import TranscriptClock
-from lcm_plugin.cli.replay.host import ReplayHost
+from lcm_plugin.cli.replay.host import ReplayHost, TranscriptClock
 from lcm_plugin.cli.replay.proof import places, prove
 from lcm_plugin.cli.replay.report import Report
 from lcm_plugin.cli.replay.turns import split_turns
@@ -33,7 +32,7 @@ is the plugin's margin and the wrapper of at least one summary."""
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command line said. ``fresh_tail`` None leaves the setting as it is."""
+    """The command line's options. ``fresh_tail`` None leaves the setting as it is."""
 
     files: tuple[str, ...]
     budget: int

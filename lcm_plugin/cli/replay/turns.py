@@ -1,4 +1,4 @@
-"""Cutting a transcript into turns, and turns into model calls."""
+"""Splits a transcript into turns, and turns into model calls."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class TurnSlice:
     role_before: str = ""
 
     def calls(self) -> Iterator[tuple[list[Entry], bool]]:
-        """What became known before each model call (flag true), and what was left at the end (false).
+        """The messages that came before each model call (flag true), and those left at the end (false).
 
         A model is asked where an assistant message follows a user's or a tool's; a greeting at the
         start, or a second assistant message in a row, is something the host said by itself. Joined

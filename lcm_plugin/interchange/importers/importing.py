@@ -23,7 +23,6 @@ from lcm_plugin.interchange.importers.records import (
 )
 from lcm_plugin.interchange.importers.report import ConversationReport, FileReport, Keys
 from lcm_plugin.interchange.importers.survey import Survey
-from lcm_plugin.recall.catchup import index_all
 from lcm_plugin.sessions.access import Access
 from lcm_plugin.types import Message, Session
 
@@ -141,11 +140,6 @@ def check_broken(reports: Iterable[FileReport], on_broken: OnBroken) -> None:
     if places:
         more = f" and {count - _MOST_SHOWN} more" if count > _MOST_SHOWN else ""
         raise InputError(f"{'; '.join(places[:_MOST_SHOWN])}{more}; --broken skip leaves them out")
-
-
-def fill_index(engine: Engine, stop: Callable[[], bool] = lambda: False) -> int:
-    """Makes what was stored findable at once; returns how many rows."""
-    return index_all(engine.store, engine.events, stop=stop)
 
 
 def _conversations(
