@@ -36,7 +36,7 @@ def migrate_store(
         ),
     ] = None,
     restart: Annotated[
-        bool, typer.Option("--restart", help="Throw an unfinished copy in TO away and begin anew.")
+        bool, typer.Option("--restart", help="Delete an unfinished copy in TO and start from the beginning.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:

@@ -229,7 +229,7 @@ def _differs(left: TableRow | None, right: TableRow | None) -> StoreError:
     where = ", ".join(f"{name} {value}" for name, value in zip(table.key, table.key_of(row), strict=True))
     what = "is missing in the copy" if right is None else "is only in the copy" if left is None else "differs"
     return StoreError(
-        f"the copy is not equal: the row of {table.name} with {where} {what}; the next run begins anew"
+        f"the copy is not equal: the row of {table.name} with {where} {what}; the next run starts from the beginning"
     )
 
 
