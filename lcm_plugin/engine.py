@@ -416,7 +416,7 @@ class Engine(forks.FreshLocks):
         """Makes the services that hosts, commands and the shell use attributes of the engine."""
         self._services = services
         self.events = services.events
-        self.troubles = services.troubles
+        self.recent_warnings = services.recent_warnings
         self.session_notices = services.notices
         self.counter = services.counter
         self.sessions = services.sessions

@@ -300,7 +300,7 @@ class LcmPlugin(forks.FreshLocks):
 
     def _unavailable(self, session: Session) -> CommandResult:
         """The answer while nothing works: what failed last, and since when."""
-        from lcm_plugin.commands.trouble import failure_pairs
+        from lcm_plugin.commands.health import failure_pairs
         from lcm_plugin.text import inline
 
         failing = [one for one in self.health.failures(session) if one.in_a_row]

@@ -30,7 +30,7 @@ from lcm_plugin.maintenance.doctor import Doctor
 from lcm_plugin.maintenance.idle import IdleWork
 from lcm_plugin.maintenance.jobs import IntegrityJobs
 from lcm_plugin.maintenance.prune import Retention
-from lcm_plugin.maintenance.recent_warnings import Troubles
+from lcm_plugin.maintenance.recent_warnings import RecentWarnings
 from lcm_plugin.maintenance.recount import Recount
 from lcm_plugin.maintenance.redaction.redaction import Redaction
 from lcm_plugin.maintenance.repair import Repairer
@@ -64,7 +64,7 @@ class Services:
     """Everything an engine delegates to."""
 
     events: EventBus
-    troubles: Troubles
+    recent_warnings: RecentWarnings
     notices: SessionNotices
     counter: TokenCounter
     sessions: SessionDirectory
@@ -136,7 +136,7 @@ def build_services(
     jobs = IntegrityJobs(store, doctor, events, clock)
     return Services(
         events=events,
-        troubles=base.troubles,
+        recent_warnings=base.recent_warnings,
         notices=base.notices,
         counter=counter,
         sessions=base.sessions,
@@ -170,14 +170,14 @@ def build_services(
 
 def _lasting(
     clock: Callable[[], int], before: Services | None
-) -> tuple[EventBus, Troubles, Background, SessionNotices]:
+) -> tuple[EventBus, RecentWarnings, Background, SessionNotices]:
     """What outlives the services of one database."""
     if before is not None:
         before.stop_sampling()
-        return before.events, before.troubles, before.background, before.notices
-    events, troubles = EventBus(), Troubles(clock)
-    events.subscribe(troubles.note)
-    return events, troubles, Background(failed=events.job_failed), SessionNotices()
+        return before.events, before.recent_warnings, before.background, before.notices
+    events, recent_warnings = EventBus(), RecentWarnings(clock)
+    events.subscribe(recent_warnings.note)
+    return events, recent_warnings, Background(failed=events.job_failed), SessionNotices()
 
 
 class _Base:
@@ -189,7 +189,7 @@ class _Base:
         store: Store,
         clock: Callable[[], int],
         events: EventBus,
-        troubles: Troubles,
+        recent_warnings: RecentWarnings,
         background: Background,
         notices: SessionNotices,
     ) -> None:
@@ -197,7 +197,7 @@ class _Base:
         self.store = store
         self.clock = clock
         self.events = events
-        self.troubles = troubles
+        self.recent_warnings = recent_warnings
         self.background = background
         self.notices = notices
         self.counter = TokenCounter()

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
 from lcm_plugin.cli.commands import (
+    backup,
     browse,
-    care,
     chat,
+    compact,
     config,
+    doctor,
     export,
     import_,
     mcp,
@@ -54,21 +57,23 @@ def root(
     """
 
 
-for module in (
-    status,
-    browse,
-    recall,
-    mcp,
-    care,
-    pins,
-    worker,
-    prune,
-    redact,
-    import_,
-    export,
-    migrate,
-    replay,
-    chat,
-    config,
-):
-    module.add_to(app)
+# The commands by the panel of the help in which they stand.
+_PANELS: dict[str, tuple[Callable[..., None], ...]] = {
+    "Look": (
+        status.status,
+        *(browse.conversations, browse.messages, browse.summaries, browse.context, browse.tree, browse.show),
+    ),
+    "Find again": (recall.grep, recall.describe, recall.expand, recall.ask, mcp.mcp),
+    "Look after": (
+        *(doctor.doctor, doctor.rescue, compact.compact, backup.backup, backup.restore),
+        *(pins.pin, pins.pins, pins.unpin, worker.worker),
+    ),
+    "Remove": (prune.prune, prune.removed, redact.redact),
+    "Bring in and out": (import_.import_, export.export, migrate.migrate_store),
+    "Try it": (replay.replay, chat.chat),
+}
+for _panel, _commands in _PANELS.items():
+    for _command in _commands:
+        _name = _command.__name__.strip("_").replace("_", "-")
+        app.command(_name, rich_help_panel=_panel)(_command)
+config.add_to(app)

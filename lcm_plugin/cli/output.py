@@ -90,16 +90,6 @@ def moment(milliseconds: int | None) -> str:
     return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def size(count: int) -> str:
-    """Bytes with a unit of 1024."""
-    value = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if value < 1024 or unit == "GiB":
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1024
-    raise AssertionError("unreachable")
-
-
 @contextmanager
 def progress(title: str, total: int, unit: str, quiet: bool = False) -> Iterator[Callable[[int], None]]:
     """A bar on standard error with rate and remaining time; silent when that is not a terminal.

@@ -10,13 +10,13 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from lcm_plugin.commands.facade import EngineFacade
-from lcm_plugin.commands.texts import DONE, FAILED, NOOP, size
+from lcm_plugin.commands.texts import DONE, FAILED, NOOP
 from lcm_plugin.errors import InputError
 from lcm_plugin.maintenance.prune import PruneOutcome, PrunePlan
 from lcm_plugin.maintenance.selection import USUAL_KINDS, LaneKind, Selection, parse_age, parse_size
 from lcm_plugin.recall.scope import within_reach
 from lcm_plugin.store.open import is_server
-from lcm_plugin.text import inline, plural
+from lcm_plugin.text import inline, plural, size
 from lcm_plugin.types import CommandResult, Session
 
 CONFIRMATION = "delete"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from lcm_plugin.assembly.notices import IGNORED
-from lcm_plugin.commands import care, cleaning, doctor, pins, reading, resets, settings, status, tree
+from lcm_plugin.commands import actions, cleaning, doctor, pins, recall, resets, settings, status, tree
 from lcm_plugin.commands.facade import EngineFacade
 from lcm_plugin.commands.texts import FAILED
 from lcm_plugin.errors import LcmError
@@ -46,12 +46,12 @@ COMMANDS: dict[str, Command] = {
     ),
     "help": Command(_help, "this list", needs_session=False),
     "tree": Command(tree.tree, "the summaries of this session, or one of them, drawn as a tree", "[ID]", 1),
-    "show": Command(reading.show, "a message, summary or file word for word", "ID [OFFSET]", 2),
+    "show": Command(recall.show, "a message, summary or file word for word", "ID [OFFSET]", 2),
     "grep": Command(
-        reading.grep, "search this session's history, summarised parts included", "WORDS …", 1 << 16
+        recall.grep, "search this session's history, summarised parts included", "WORDS …", 1 << 16
     ),
     "compact": Command(
-        care.compact,
+        actions.compact,
         "summarise older messages now, with what concerns WORDS in detail; undo takes the last compaction back",
         "[undo | [BUDGET] WORDS …]",
         1 << 10,
@@ -63,7 +63,7 @@ COMMANDS: dict[str, Command] = {
     "unpin": Command(pins.unpin, "take pins out of every context", "ID … | all", 1 << 10),
     "new": Command(resets.preview_new, "what `/new` would keep and drop, without doing it", "[DEPTH]", 1),
     "reset": Command(resets.preview_reset, "what `/reset` would archive, without doing it"),
-    "undo": Command(care.undo, "bring back what the last `/new` or compaction took out of the context"),
+    "undo": Command(actions.undo, "bring back what the last `/new` or compaction took out of the context"),
     "config": Command(
         settings.config, "the settings, or one of them: value, source, range", "[KEY]", 1, needs_session=False
     ),
@@ -79,7 +79,7 @@ COMMANDS: dict[str, Command] = {
         cleaning.PRUNE_ARGUMENTS,
         cleaning.MOST_WORDS,
     ),
-    "backup": Command(care.backup, "write a checked copy of the database beside it", needs_session=False),
+    "backup": Command(actions.backup, "write a checked copy of the database beside it", needs_session=False),
 }
 
 

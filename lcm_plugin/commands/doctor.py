@@ -8,8 +8,8 @@ from typing import Any
 from lcm_plugin.commands.cleaning import clean
 from lcm_plugin.commands.counting import counting, counting_text
 from lcm_plugin.commands.facade import EngineFacade
+from lcm_plugin.commands.health import Quote, last_stored
 from lcm_plugin.commands.texts import DEFERRED, DONE, FAILED, NOOP
-from lcm_plugin.commands.trouble import Quote, last_stored
 from lcm_plugin.errors import InputError
 from lcm_plugin.store.open import is_server
 from lcm_plugin.text import inline, plural

@@ -13,7 +13,7 @@ from lcm_plugin.maintenance.doctor import Doctor
 from lcm_plugin.maintenance.hook_health import HookHealth
 from lcm_plugin.maintenance.jobs import IntegrityJobs
 from lcm_plugin.maintenance.prune import Retention
-from lcm_plugin.maintenance.recent_warnings import Troubles
+from lcm_plugin.maintenance.recent_warnings import RecentWarnings
 from lcm_plugin.maintenance.recount import Recount
 from lcm_plugin.sessions.access import Access
 from lcm_plugin.sessions.conversations import SessionDirectory
@@ -45,7 +45,7 @@ class EngineFacade(Protocol):
     session_notices: SessionNotices
     sessions: SessionDirectory
     summarizer: Summarizer
-    troubles: Troubles
+    recent_warnings: RecentWarnings
 
     def access(self, session: Session) -> Access: ...
     def call_tool(self, session: Session, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]: ...

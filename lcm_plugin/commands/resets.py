@@ -1,4 +1,4 @@
-"""``/new`` and ``/reset``: carrying out a host's, and saying beforehand what they would do."""
+"""``/new`` and ``/reset``: carries them out for a host, and previews them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``/lcm config``: each setting with its value, where that came from, and what it may be."""
+"""``/lcm config``: each setting with its value, its source, and its allowed values."""
 
 from __future__ import annotations
 

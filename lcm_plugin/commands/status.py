@@ -7,14 +7,14 @@ from typing import Any
 
 from lcm_plugin.commands.counting import WINDOW_WORDS, counting, counting_text
 from lcm_plugin.commands.facade import EngineFacade
-from lcm_plugin.commands.texts import depths, moment, size
-from lcm_plugin.commands.trouble import Pairs, Quote, trouble, trouble_pairs
+from lcm_plugin.commands.health import Pairs, Quote, health, health_pairs
+from lcm_plugin.commands.texts import depths, moment
 from lcm_plugin.sessions.access import Access
 from lcm_plugin.sessions.kinds import find_conversation
 from lcm_plugin.sessions.pins import pins_of
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Conversation
-from lcm_plugin.text import code, inline, plural
+from lcm_plugin.text import code, inline, plural, size
 from lcm_plugin.types import CommandResult, CompactionDecision, Reason, Session
 from lcm_plugin.version import VERSION
 
@@ -35,10 +35,10 @@ def status(engine: EngineFacade, session: Session, words: list[str]) -> CommandR
     data["session"] = own
     keyed = Session(own.get("key", session.key), session.id)
     here = None if own["state"] in ("unbound", "ignored") else keyed
-    data |= trouble(engine, conversation, here)
-    data["last_error"] = engine.troubles.of(keyed.key, own.get("conversation_id"))
+    data |= health(engine, conversation, here)
+    data["last_error"] = engine.recent_warnings.of(keyed.key, own.get("conversation_id"))
     zone = engine.config.timezone
-    pairs = [*whole_pairs(data), *session_pairs(own, zone, inline), *trouble_pairs(data, zone, inline)]
+    pairs = [*whole_pairs(data), *session_pairs(own, zone, inline), *health_pairs(data, zone, inline)]
     pairs.append(_warning_pair(data["last_error"], zone))
     return CommandResult("\n".join([head(data), *(f"- {name}: {text}" for name, text in pairs)]), data)
 
@@ -150,7 +150,7 @@ def _owed(engine: EngineFacade, reader: Reader, conversation: Conversation) -> d
 
 
 def _outlook(conversation: Conversation, decision: CompactionDecision) -> str:
-    """What happens next to a context over its threshold that nothing is recorded for; empty for any other."""
+    """The next step for a context over its threshold without recorded debt; empty for any other."""
     if not conversation.active:
         return "archived: it is compacted no more"
     if decision.due:
@@ -276,10 +276,10 @@ def _guards(data: dict[str, Any], zone: str, quote: Quote) -> str:
     return "; ".join(parts) or "no pause"
 
 
-def _warning_pair(trouble: dict[str, Any] | None, zone: str) -> tuple[str, str]:
-    if trouble is None:
+def _warning_pair(warning: dict[str, Any] | None, zone: str) -> tuple[str, str]:
+    if warning is None:
         return "last warning", "none since the start"
-    return f"last {trouble['level']}", f"{inline(trouble['text'])} ({moment(trouble['at'], zone)})"
+    return f"last {warning['level']}", f"{inline(warning['text'])} ({moment(warning['at'], zone)})"
 
 
 def _spaced(reason: str) -> str:

@@ -1,20 +1,10 @@
-"""How commands write numbers and times, and the four words for how an action ended."""
+"""Formats of numbers and times in answers, and the four outcomes of an action."""
 
 from __future__ import annotations
 
 from lcm_plugin.recall.times import format_instant
 
 DONE, DEFERRED, NOOP, FAILED = "done", "deferred", "noop", "failed"
-
-
-def size(count: int) -> str:
-    """Bytes for people."""
-    amount = float(count)
-    for unit in ("B", "KB", "MB"):
-        if amount < 1024:
-            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
-        amount /= 1024
-    return f"{amount:.1f} GB"
 
 
 def moment(at_ms: int, zone: str) -> str:

@@ -28,7 +28,7 @@ _MOST_ROUNDS = 50
 
 
 class Doctor:
-    """What people and the engine ask of health. ``copy`` makes a checked copy and returns where it is."""
+    """Checks and repairs for commands and the engine. ``copy`` makes a checked copy and returns its path."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Doctor:
             selected_by_host=selected_by_host,
             failing=self._failing_of(conversations),
         )
-        self.tell("integrity.checked", report, seconds=round(time.monotonic() - began, 3))
+        self.emit("integrity.checked", report, seconds=round(time.monotonic() - began, 3))
         return report
 
     def _failing_of(self, conversations: Sequence[Conversation] | None) -> list[HookFailure]:
@@ -76,7 +76,7 @@ class Doctor:
         lanes = {name for row in conversations for name in (row.session_key, row.session_id)}
         return [one for one in failing if one.lane in lanes]
 
-    def tell(self, name: str, report: IntegrityReport, **fields: Any) -> None:
+    def emit(self, name: str, report: IntegrityReport, **fields: Any) -> None:
         """Emits an event with the counts of a report's findings."""
         found = worst(report)
         self._events.emit(
@@ -128,8 +128,8 @@ class Doctor:
     ) -> tuple[RepairOutcome, RepairPlan]:
         """Checks and repairs in rounds, since some findings show only when others are mended.
 
-        One copy is made, before the first change. Ends when a round mends nothing new. Returns what was done
-        and the plan that is left. Without ``rewrite`` no summary gets another text.
+        One copy is made, before the first change. Ends when a round mends nothing new. Returns the outcome
+        and the remaining plan. Without ``rewrite`` no summary gets another text.
         """
         results: list[RepairResult] = []
         where = ""

@@ -1,4 +1,4 @@
-"""Which hooks fail, how often in a row, and the sentence with which a person is told of it once."""
+"""Counts the hooks that fail in a row, and gives each user one sentence about it."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class HookHealth(forks.FreshLocks):
             known = self._failing.get((lane, hook))
             try:
                 failure = self._opened().add(lane, hook, text, now)
-            except Exception as trouble:  # noqa: BLE001 - it is counted in memory, whatever stands in the way
-                log_failure(logger, "a failure could not be written down", error=trouble, level=logging.DEBUG)
+            except Exception as problem:  # noqa: BLE001 - it is counted in memory, whatever the reason
+                log_failure(logger, "a failure could not be written down", error=problem, level=logging.DEBUG)
                 failure = HookFailure(lane, hook, 1, now, now, text)
                 if known is not None and known.in_a_row:
                     failure = replace(failure, in_a_row=known.in_a_row + 1, since=known.since)
@@ -59,7 +59,7 @@ class HookHealth(forks.FreshLocks):
         return failure
 
     def works(self, hook: str, session: Session) -> None:
-        """Notes that a hook did its work."""
+        """Records that a hook worked."""
         key = (session.name, hook)
         with self._lock:
             self._look()
@@ -72,9 +72,9 @@ class HookHealth(forks.FreshLocks):
                 del self._owed[key[0]]
             try:
                 self._opened().works(*key)
-            except (LcmError, OSError) as trouble:
+            except (LcmError, OSError) as problem:
                 log_failure(
-                    logger, "a recovery could not be written down", error=trouble, level=logging.DEBUG
+                    logger, "a recovery could not be written down", error=problem, level=logging.DEBUG
                 )
 
     def failures(self, session: Session | None = None) -> list[HookFailure]:
@@ -85,7 +85,7 @@ class HookHealth(forks.FreshLocks):
         return found if session is None else [one for one in found if one.lane in ("", session.name)]
 
     def take_news(self, session: Session) -> str:
-        """What a person in this session is to be told now, once; else the empty text."""
+        """The notice for a person in this session, once; else the empty text."""
         with self._lock:
             failure = self._owed.pop(session.name, None) or self._owed.pop("", None)
         return news(failure) if failure else ""
@@ -103,12 +103,12 @@ class HookHealth(forks.FreshLocks):
             if written_at and written_at != self._seen_at:
                 self._failing |= {(one.lane, one.hook): one for one in file.newest()}
                 self._seen_at = written_at
-        except (LcmError, OSError) as trouble:
-            log_failure(logger, "failures could not be read", error=trouble, level=logging.DEBUG)
+        except (LcmError, OSError) as problem:
+            log_failure(logger, "failures could not be read", error=problem, level=logging.DEBUG)
 
 
 def cause(error: BaseException | str) -> str:
-    """What may be said of an error: its words when they are ours, else its kind, since they may quote a message."""
+    """An error as it may be shown: its text when it is ours, else its kind, since the text may quote a message."""
     if isinstance(error, str):
         text = error
     elif isinstance(error, (StoreError, ConfigError)):

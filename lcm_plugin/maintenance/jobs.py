@@ -1,4 +1,4 @@
-"""Integrity jobs: checks that were asked for, done by whichever worker has time."""
+"""Integrity jobs: requested checks, done by any worker."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class IntegrityJobs:
         self._clock = clock
 
     def request(self, conversation_id: int, reason: str, mode: IntegrityMode = "scan") -> None:
-        """Has a conversation checked by the next worker; ``scan_and_plan`` also says what would mend it."""
+        """Has a conversation checked by the next worker; ``scan_and_plan`` adds a plan of repairs."""
         with self._store.write() as writer:
             writer.request_integrity(conversation_id, mode, reason, self._clock())
 
@@ -118,7 +118,7 @@ class IntegrityJobs:
     def _checked(
         self, job: IntegrityJob, stop: Callable[[], bool], seconds: float
     ) -> tuple[JobState, dict[str, Any]]:
-        """How the job went, and what it found; a database that is away or busy leaves it to be done later."""
+        """The job's state and result. A database that is away or busy leaves it to be done later."""
         try:
             with self._store.read() as reader:
                 conversation = reader.conversation(job.conversation_id)
@@ -132,22 +132,22 @@ class IntegrityJobs:
         return "done", _result(job, report)
 
     def _settle(self, job: IntegrityJob, owner: str, state: JobState, result: dict[str, Any]) -> bool:
-        """Whether the job ended here: not when somebody else has it by now."""
-        told = json.dumps(result, ensure_ascii=False)
+        """False when another worker has taken the job over."""
+        text = json.dumps(result, ensure_ascii=False)
         with self._store.write() as writer:
-            return writer.settle_integrity(job, owner, state, self._clock(), told)
+            return writer.settle_integrity(job, owner, state, self._clock(), text)
 
 
 def _result(job: IntegrityJob, report: IntegrityReport) -> dict[str, Any]:
-    """What a job found: counts by class, and the plan when one was asked for."""
-    told: dict[str, Any] = {
+    """The result of a job: counts by class, and the plan when one was requested."""
+    result: dict[str, Any] = {
         "complete": report.complete,
         "ok": report.ok,
         "findings": dict(Counter(finding.code for finding in report.findings)),
     }
     if job.mode == "scan_and_plan":
         plan = plan_repairs(report)
-        told["plan"] = [
+        result["plan"] = [
             {
                 "code": step.code,
                 "description": step.description,
@@ -157,5 +157,5 @@ def _result(job: IntegrityJob, report: IntegrityReport) -> dict[str, Any]:
             }
             for step in plan.steps
         ]
-        told["refused"] = dict(Counter(finding.code for finding in plan.refused))
-    return told
+        result["refused"] = dict(Counter(finding.code for finding in plan.refused))
+    return result

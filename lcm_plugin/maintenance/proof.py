@@ -1,4 +1,4 @@
-"""The proof that a database can be used: settings are read, the store is opened, a row is written, read and taken back."""
+"""Proves that a database can be used: reads the settings, opens the store, writes a row, reads it and takes it back."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class _TakeBack(Exception):
 
 
 def prove(name: str, load: Callable[[], LcmConfig], now: int) -> Iterator[Finding]:
-    """What stands in the way of storing anything, as findings ``<name>.…``; last one remark on what was stored.
+    """The obstacles to storing anything, as findings ``<name>.…``; last a remark on the newest stored row.
 
     A database that does not exist yet is not made: its place must be writable then.
     """

@@ -14,8 +14,8 @@ from lcm_plugin.events import Event
 _KEPT = 512
 
 
-class Troubles(forks.FreshLocks):
-    """Listens to events. What belongs to one session is told to that session only. Thread-safe."""
+class RecentWarnings(forks.FreshLocks):
+    """Listens to events. A session sees its own warnings and those of the whole database. Thread-safe."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
@@ -27,7 +27,7 @@ class Troubles(forks.FreshLocks):
         """Remembers an event of level warning or above."""
         if event.level < logging.WARNING:
             return
-        trouble = {
+        warning = {
             "name": event.name,
             "level": "error" if event.level >= logging.ERROR else "warning",
             "text": event.in_words(),
@@ -35,7 +35,7 @@ class Troubles(forks.FreshLocks):
         }
         with self._lock:
             for owner in _owners(event):
-                self._newest[owner] = trouble
+                self._newest[owner] = warning
                 self._newest.move_to_end(owner)
             while len(self._newest) > _KEPT:
                 self._newest.popitem(last=False)
@@ -44,8 +44,8 @@ class Troubles(forks.FreshLocks):
         """The newest one of a session or of the whole database: ``name``, ``level``, ``text``, ``at`` (ms)."""
         with self._lock:
             found = [self._newest.get(owner) for owner in (session_key or None, conversation_id, None)]
-        known = [trouble for trouble in found if trouble is not None]
-        return max(known, key=lambda trouble: int(trouble["at"]), default=None)
+        known = [warning for warning in found if warning is not None]
+        return max(known, key=lambda warning: int(warning["at"]), default=None)
 
 
 def _owners(event: Event) -> list[str | int | None]:

@@ -1,7 +1,7 @@
 """Stretches of messages that are stored twice: what a host's replay leaves when it was not recognised.
 
-Single messages may repeat honestly. A stretch counts when its messages follow each other exactly as an earlier
-stretch did, and when it is long and varied enough that nobody says it twice.
+Single messages may repeat honestly. A stretch counts when its messages are those of an earlier stretch in the same
+order, and when it is too long and varied for an honest repeat.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Writing summaries again that are not as they should be, and those made from them, sources first."""
+"""Writes flawed summaries again, and those made from them, sources first."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Rewriter:
     """Asks the model again, one summary at a time; no transaction is open while it answers.
 
     It holds the conversation's compaction lease meanwhile, so that nothing is made from a text that is about
-    to change. The old text is never shown to the model: what is wrong with it must not be copied.
+    to change. The old text is never shown to the model, which might copy its flaw.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Rewriter:
         return restored
 
     def _rewrite_one(self, summary_id: str, code: str) -> bool:
-        """Whether a better text stands now. ``code`` is empty for one that is only made from another's text."""
+        """True when a better text is stored now. ``code`` is empty for one that is only made from another's text."""
         with self._store.read() as reader:
             old = reader.summaries([summary_id]).get(summary_id)
             if old is None:

@@ -1,7 +1,7 @@
-"""A small check after compactions, in the background: the new summaries, and now and then the context.
+"""Checks new summaries after compactions, in the background, and now and then the context.
 
-It reads the newest summaries, a few of each run, for a fraction of a second, and makes way for turns. What it
-finds becomes an event, and asks for a whole check of the conversation by a worker.
+It reads the newest summaries, a few of each run, for a fraction of a second, and yields to turns. A finding
+becomes an event, and requests a whole check of the conversation by a worker.
 """
 
 from __future__ import annotations

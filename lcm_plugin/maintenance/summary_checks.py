@@ -1,4 +1,4 @@
-"""What is wrong with what a summary says: empty, cut, an answer instead of an account, claims without a source.
+"""Flaws of a summary's text: empty, cut, an answer instead of an account, claims without a source.
 
 Who made a text is read from its columns. Marks within a text are looked for only in summaries that an older
 tool wrote, and only where that tool put them, since any summary may quote a mark.
@@ -50,7 +50,7 @@ _LONE_FENCE = re.compile(r"^```", re.M)
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """One thing that is wrong with a summary: a code of `rules.RULES`, and what was seen."""
+    """One flaw of a summary: a code of `rules.RULES`, and the evidence."""
 
     code: str
     detail: str = ""
@@ -69,7 +69,7 @@ class SummaryHealth:
         self._instructions = config.custom_instructions
 
     def flaws(self, conversation_id: int, stop: Callable[[], bool]) -> Iterator[tuple[Summary, Flaw]]:
-        """What is wrong with a conversation's summaries, one page of them in a read transaction at a time."""
+        """The flaws of a conversation's summaries, one page of them in a read transaction at a time."""
         after, before = None, ""
         while not stop():
             with self._store.read() as reader:
@@ -87,7 +87,7 @@ class SummaryHealth:
     def flaws_of(
         self, summary_ids: Collection[str], stop: Callable[[], bool]
     ) -> Iterator[tuple[Summary, Flaw]]:
-        """What is wrong with some summaries, each read in a transaction of its own."""
+        """The flaws of some summaries, each read in a transaction of its own."""
         for summary_id in summary_ids:
             if stop():
                 return
@@ -149,7 +149,7 @@ def looks_cut(text: str) -> bool:
 
 
 def source_blocks(reader: Reader, summary: Summary) -> tuple[SourceBlock, ...]:
-    """What a summary was made from, as its writer saw it; sources that are gone are left out."""
+    """The sources of a summary, as its writer saw them; sources that are gone are left out."""
     if summary.depth == 0:
         return _message_blocks(reader, reader.source_messages(summary.summary_id))
     names = reader.source_summaries(summary.summary_id)
@@ -180,7 +180,7 @@ def sources_whole(reader: Reader, summary: Summary) -> bool:
 
 
 def written(block: SourceBlock) -> str:
-    """A block with who said it and through which tool."""
+    """A block with its sender and tool."""
     return "\n".join(filter(None, (block.sender, block.tool, block.text)))
 
 

@@ -13,9 +13,9 @@ import typer
 from lcm_plugin.cli.errors import INTERNAL, warn_of_missing
 from lcm_plugin.cli.open_engine import reading, settings_for
 from lcm_plugin.cli.options import AsJson, Database
-from lcm_plugin.cli.output import print_json, say, size, working
+from lcm_plugin.cli.output import print_json, say, working
 from lcm_plugin.store.open import is_server
-from lcm_plugin.text import plural
+from lcm_plugin.text import plural, size
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine

@@ -18,18 +18,11 @@ from lcm_plugin.errors import NotFound
 if TYPE_CHECKING:
     from lcm_plugin.store.records import Conversation
 
-PANEL = "Look"
 Row = TypeVar("Row")
 _Since = Annotated[
     str | None, typer.Option(help="Only from this time on: a date, a time, or an age (2h, 3d).")
 ]
 _Until = Annotated[str | None, typer.Option(help="Only before this time.")]
-
-
-def add_to(app: typer.Typer) -> None:
-    """Registers the commands."""
-    for command in (conversations, messages, summaries, context, tree, show):
-        app.command(rich_help_panel=PANEL)(command)
 
 
 def conversations(

@@ -57,11 +57,6 @@ class Waiting:
         return f"{self._turns} turns; the memory added {per_turn:.0f} ms to each"
 
 
-def add_to(app: typer.Typer) -> None:
-    """Registers the command."""
-    app.command(rich_help_panel="Try it")(chat)
-
-
 def chat(
     model: _Model = "",
     base_url: _BaseUrl = None,

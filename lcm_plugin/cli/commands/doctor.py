@@ -76,7 +76,7 @@ def doctor(
     if delete and not apply:
         raise InputError("--delete goes with --apply")
     from lcm_plugin.commands.counting import counting, counting_text
-    from lcm_plugin.commands.trouble import last_stored
+    from lcm_plugin.commands.health import last_stored
 
     with writing(database) if apply else reading(database) as engine:
         check = _Check(engine, conversation, only, seconds)

@@ -14,8 +14,8 @@ import typer
 from lcm_plugin.cli.errors import warn_of_missing
 from lcm_plugin.cli.open_engine import reading
 from lcm_plugin.cli.options import AsJson, Database
-from lcm_plugin.cli.output import print_json, progress, say, size
-from lcm_plugin.text import plural
+from lcm_plugin.cli.output import print_json, progress, say
+from lcm_plugin.text import plural, size
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
@@ -40,11 +40,6 @@ _BY_SUFFIX = {
     ".html": Format.HTML,
     ".htm": Format.HTML,
 }
-
-
-def add_to(app: typer.Typer) -> None:
-    """Registers the command."""
-    app.command(rich_help_panel="Bring in and out")(export)
 
 
 def export(

@@ -60,11 +60,6 @@ _Apply = Annotated[bool, typer.Option("--apply", help="Store it. Without this no
 _Broken = Annotated[OnBroken, typer.Option(help="What to do about lines that cannot be read.")]
 
 
-def add_to(app: typer.Typer) -> None:
-    """Registers the command."""
-    app.command("import", rich_help_panel="Bring in and out")(import_)
-
-
 def import_(
     files: _Files,
     format_name: _Format = "auto",

@@ -25,11 +25,6 @@ _Write = Annotated[
 ]
 
 
-def add_to(app: typer.Typer) -> None:
-    """Registers the command."""
-    app.command(rich_help_panel="Find again")(mcp)
-
-
 def mcp(session: _Session = None, database: Database = None, write: _Write = False) -> None:
     """Serve the recall tools to an MCP client (Claude Code, Codex, an editor) over stdin and stdout.
 

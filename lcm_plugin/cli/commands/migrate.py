@@ -12,17 +12,12 @@ import typer
 from lcm_plugin.cli.errors import complain, warn_of_missing
 from lcm_plugin.cli.open_engine import settings_for
 from lcm_plugin.cli.options import AsJson
-from lcm_plugin.cli.output import print_json, progress, say, size
+from lcm_plugin.cli.output import print_json, progress, say
 from lcm_plugin.store.open import is_server
-from lcm_plugin.text import plural
+from lcm_plugin.text import plural, size
 
 if TYPE_CHECKING:
     from lcm_plugin.interchange.transfer.migrate import MigrationReport, Side
-
-
-def add_to(app: typer.Typer) -> None:
-    """Registers the command."""
-    app.command("migrate-store", rich_help_panel="Bring in and out")(migrate_store)
 
 
 def migrate_store(

@@ -15,14 +15,6 @@ if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
     from lcm_plugin.types import Session
 
-PANEL = "Look after"
-
-
-def add_to(app: typer.Typer) -> None:
-    """Registers the commands."""
-    for command in (pin, pins, unpin):
-        app.command(rich_help_panel=PANEL)(command)
-
 
 def pin(
     conversation: ConversationName,

@@ -10,8 +10,8 @@ import typer
 from lcm_plugin.cli.errors import INTERNAL
 from lcm_plugin.cli.open_engine import reading, writing
 from lcm_plugin.cli.options import AsJson, Database, Limit
-from lcm_plugin.cli.output import moment, print_json, print_table, say, size, working
-from lcm_plugin.text import plural
+from lcm_plugin.cli.output import moment, print_json, print_table, say, working
+from lcm_plugin.text import plural, size
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
@@ -20,12 +20,6 @@ if TYPE_CHECKING:
 
 CONFIRMATION = "delete"
 _MOST_ROWS = 50
-
-
-def add_to(app: typer.Typer) -> None:
-    """Registers the commands."""
-    for command in (prune, removed):
-        app.command(rich_help_panel="Remove")(command)
 
 
 def prune(

@@ -11,7 +11,6 @@ from lcm_plugin.cli.options import AsJson, Database
 from lcm_plugin.cli.output import print_json, print_table, print_text, say
 from lcm_plugin.errors import InputError, LcmError, ModelError, NotFound
 
-PANEL = "Find again"
 _In = Annotated[
     str | None, typer.Option("--in", metavar="CONVERSATION", help="Only this conversation; all if not given.")
 ]
@@ -19,12 +18,6 @@ _Since = Annotated[str | None, typer.Option(help="Only from this time on: ISO 86
 _Before = Annotated[str | None, typer.Option(help="Only before this time.")]
 _Cap = Annotated[int | None, typer.Option(min=100, help="Most tokens to print.")]
 _Offset = Annotated[int, typer.Option(min=0, help="Go on here.")]
-
-
-def add_to(app: typer.Typer) -> None:
-    """Registers the commands."""
-    for command in (grep, describe, expand, ask):
-        app.command(rich_help_panel=PANEL)(command)
 
 
 def grep(

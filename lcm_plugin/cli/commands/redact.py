@@ -32,11 +32,6 @@ class Copies(StrEnum):
     KEEP = "keep"
 
 
-def add_to(app: typer.Typer) -> None:
-    """Registers the command."""
-    app.command(rich_help_panel="Remove")(redact)
-
-
 def redact(
     what: Annotated[
         list[str],

@@ -27,11 +27,6 @@ _Summarizer = Annotated[
 ]
 
 
-def add_to(app: typer.Typer) -> None:
-    """Registers the command."""
-    app.command(rich_help_panel="Try it")(replay)
-
-
 def replay(
     files: _Files,
     budget: _Budget = 16_000,

@@ -12,11 +12,6 @@ from lcm_plugin.cli.options import AsJson, Database
 from lcm_plugin.cli.output import print_json, print_pairs
 
 
-def add_to(app: typer.Typer) -> None:
-    """Registers the command."""
-    app.command(rich_help_panel="Look")(status)
-
-
 def status(
     conversation: Annotated[
         str | None,
@@ -45,8 +40,8 @@ def status(
 
 def _seen(database: str | None, conversation: str | None) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     from lcm_plugin.commands.counting import counting_text
+    from lcm_plugin.commands.health import health, health_pairs
     from lcm_plugin.commands.status import conversation_data, head, session_pairs, whole_data, whole_pairs
-    from lcm_plugin.commands.trouble import trouble, trouble_pairs
     from lcm_plugin.types import Session
 
     with reading(database) as engine:
@@ -54,20 +49,20 @@ def _seen(database: str | None, conversation: str | None) -> tuple[dict[str, Any
         if conversation is None:
             with engine.store.read() as reader:
                 value: dict[str, Any] = whole_data(engine, reader)
-            value |= {"location": value["database"]} | trouble(engine, None, None)
+            value |= {"location": value["database"]} | health(engine, None, None)
             pairs = [("version", head(value).replace("*", "")), *whole_pairs(value)]
         else:
             chosen = engine.library.conversation(conversation)
             with engine.store.read() as reader:
                 own = conversation_data(engine, reader, chosen)
             session = Session(chosen.session_key, chosen.session_id)
-            value = asdict(chosen) | own | trouble(engine, chosen, session)
+            value = asdict(chosen) | own | health(engine, chosen, session)
             pairs = [
                 ("session", chosen.session_key or str(chosen.session_id)),
                 *session_pairs(own, zone, str),
             ]
         value["tokens"] = counting_text(value["counting"])
-        pairs += trouble_pairs(value, zone, str)
+        pairs += health_pairs(value, zone, str)
     return value, pairs
 
 
@@ -76,7 +71,7 @@ def _failing(database: str | None) -> list[tuple[str, str]]:
     import time
 
     from lcm_plugin.cli.open_engine import settings_for
-    from lcm_plugin.commands.trouble import failure_pairs
+    from lcm_plugin.commands.health import failure_pairs
     from lcm_plugin.maintenance.hook_health import HookHealth
 
     config = settings_for(database)

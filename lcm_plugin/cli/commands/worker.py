@@ -22,11 +22,6 @@ if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
 
 
-def add_to(app: typer.Typer) -> None:
-    """Registers the command."""
-    app.command(rich_help_panel="Look after")(worker)
-
-
 def worker(
     database: Database = None,
     until_idle: Annotated[

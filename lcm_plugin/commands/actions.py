@@ -1,4 +1,4 @@
-"""Commands that do something: compact, undo, backup. Each says how it ended in one of four words."""
+"""Commands that change something: compact, undo, backup. Each reports its outcome in one of four words."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 from lcm_plugin.commands.facade import EngineFacade
-from lcm_plugin.commands.texts import DEFERRED, DONE, FAILED, NOOP, size
+from lcm_plugin.commands.texts import DEFERRED, DONE, FAILED, NOOP
 from lcm_plugin.config import checked_budget
 from lcm_plugin.sessions.access import Access
 from lcm_plugin.store.open import is_server
-from lcm_plugin.text import inline, plural
+from lcm_plugin.text import inline, plural, size
 from lcm_plugin.types import CommandResult, CompactionResult, Reason, Session
 
 _SPACE_FACTOR = 1.2

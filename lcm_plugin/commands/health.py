@@ -1,4 +1,4 @@
-"""What goes wrong at hooks, when something was stored last, and the checks that were asked for."""
+"""Failing hooks, the time of the newest stored row, waiting messages, and requested checks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Pairs = list[tuple[str, str]]
 Quote = Callable[[str], str]
 
 
-def trouble(
+def health(
     engine: EngineFacade, conversation: Conversation | None, session: Session | None
 ) -> dict[str, Any]:
     """The state of one session (and conversation), or of the whole database when there is no ``session``."""
@@ -43,7 +43,7 @@ def trouble(
     }
 
 
-def trouble_pairs(data: dict[str, Any], zone: str, quote: Quote) -> Pairs:
+def health_pairs(data: dict[str, Any], zone: str, quote: Quote) -> Pairs:
     """The same in words."""
     stored_at = data["last_stored_at"]
     pairs = [("last stored", moment(stored_at, zone) if stored_at else "never")]

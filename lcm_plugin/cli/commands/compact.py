@@ -1,4 +1,4 @@
-"""``lcm compact``, and the registration of ``doctor, rescue, backup, restore``."""
+"""``lcm compact``."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lcm_plugin.cli.commands.backup import backup, restore
-from lcm_plugin.cli.commands.doctor import doctor, rescue
 from lcm_plugin.cli.open_engine import writing
 from lcm_plugin.cli.options import AsJson, ConversationName, Database
 from lcm_plugin.cli.output import print_json, say, working
@@ -18,14 +16,6 @@ from lcm_plugin.cli.output import print_json, say, working
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
     from lcm_plugin.events import Event
-
-PANEL = "Look after"
-
-
-def add_to(app: typer.Typer) -> None:
-    """Registers the commands."""
-    for command in (doctor, rescue, compact, backup, restore):
-        app.command(rich_help_panel=PANEL)(command)
 
 
 def compact(
