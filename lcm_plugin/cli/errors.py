@@ -21,7 +21,7 @@ from lcm_plugin.text import harmless, harmless_json, plural
 
 OK, INTERNAL, USAGE, NOT_FOUND, CONFIG, DATABASE = range(6)
 INTERRUPTED = 130
-"""What shells say of a program that SIGINT ended."""
+"""The exit code that shells give a program that SIGINT ended."""
 _CODES: tuple[tuple[type[LcmError], int], ...] = (
     (InputError, USAGE),
     (NotFound, NOT_FOUND),

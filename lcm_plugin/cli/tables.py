@@ -25,7 +25,7 @@ _NUMBER = re.compile(r"-|[\d,.]+( (B|KiB|MiB|GiB))?")
 
 
 class HarmlessConsole(Console):
-    """Rich's console; what it writes of its own (colours, cursor) is left as it is."""
+    """Rich's console; its own control codes (colours, cursor) pass."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """The segments, those that are texts without steering characters."""
@@ -48,7 +48,7 @@ def laid_out(
 
 
 class Longest:
-    """The longest of several lines that fits where it stands; the last one, cut short, when none does."""
+    """The longest of several lines that fits; the last one, cut short, when none does."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         self._lines = [Text.from_markup(line, emoji=False, overflow="ellipsis", end="") for line in lines]

@@ -98,7 +98,7 @@ def command_list() -> list[dict[str, str]]:
 
 
 def run_command(engine: EngineFacade, session: Session, text: str) -> CommandResult:
-    """Answers a command, after what the session was not told yet; what goes wrong is told in the answer.
+    """Answers a command, after the session's pending notices; an error becomes the answer.
 
     No character of it steers a terminal.
     """

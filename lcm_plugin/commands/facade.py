@@ -1,4 +1,4 @@
-"""What commands need of an engine, so that they stand below it and not beside it."""
+"""The engine's interface for commands, so that they are a layer below it."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ _STAYS = "Everything stays stored and searchable."
 
 
 def apply_reset(engine: EngineFacade, reset: Reset) -> CommandResult:
-    """Carries out a host's ``/new`` or ``/reset`` and says what was kept."""
+    """Carries out a host's ``/new`` or ``/reset`` and reports what was kept."""
     access = engine.access(reset.session)
     if access is not Access.FULL:
         return CommandResult(f"Nothing to do: the session is {access}.", {"outcome": NOOP})
@@ -35,7 +35,7 @@ def apply_reset(engine: EngineFacade, reset: Reset) -> CommandResult:
 
 
 def preview_new(engine: EngineFacade, session: Session, words: list[str]) -> CommandResult:
-    """What ``/new`` would keep and drop."""
+    """Previews ``/new``."""
     depth = _depth(words[0]) if words else None
     if words and depth is None:
         text = f"The depth is -1 (keep all), 0 (keep all summaries) or the least depth to keep, not `{words[0][:20]}`."
@@ -45,7 +45,7 @@ def preview_new(engine: EngineFacade, session: Session, words: list[str]) -> Com
 
 
 def preview_reset(engine: EngineFacade, session: Session, words: list[str]) -> CommandResult:
-    """What ``/reset`` would archive."""
+    """Previews ``/reset``."""
     with engine.store.read() as reader:
         found = engine.sessions.conversation(reader, session)
     if found is None or found.message_count == 0:

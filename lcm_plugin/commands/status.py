@@ -28,7 +28,7 @@ _WITH_ERROR = frozenset({Reason.MODEL_FAILED, Reason.DEFERRED})
 
 
 def status(engine: EngineFacade, session: Session, words: list[str]) -> CommandResult:
-    """What is stored, what the context holds, what is owed, what went wrong last."""
+    """The state of the store, the context, due compaction and the last failures."""
     with engine.store.read() as reader:
         data = whole_data(engine, reader)
         own, conversation = _session(engine, reader, session)
@@ -64,7 +64,7 @@ def whole_data(engine: EngineFacade, reader: Reader) -> dict[str, Any]:
 def conversation_data(
     engine: EngineFacade, reader: Reader, conversation: Conversation, access: Access = Access.FULL
 ) -> dict[str, Any]:
-    """One conversation: what it holds and what it owes."""
+    """One conversation: its history, context and due compaction."""
     key = conversation.session_key
     data: dict[str, Any] = {"state": "stateless" if access is Access.READ_ONLY else "stored", "key": key}
     data |= _history(engine, reader, conversation) | _owed(engine, reader, conversation)

@@ -22,7 +22,7 @@ _MOST_BRANCHES = 8
 
 @dataclass(slots=True)
 class _Node:
-    """A line of the drawing and what hangs below it."""
+    """A line of the drawing with the lines below it."""
 
     line: str
     summary: Summary | None = None

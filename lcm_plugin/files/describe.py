@@ -21,7 +21,7 @@ Submit = Callable[[Hashable, Callable[[], object]], object]
 
 
 class ProseWriter:
-    """Queues a description for every text file it is told of."""
+    """Queues a description of every stored text file."""
 
     def __init__(
         self, store: Store, payloads: PayloadStore, prose: FileProse, events: EventBus, submit: Submit

@@ -301,5 +301,5 @@ def _matches(path: str, pattern: str) -> bool:
 
 
 def mentions_reference(message: Message) -> bool:
-    """Whether any string of a message holds what may be a reference."""
+    """Whether any string of a message may hold a reference."""
     return any(MARK in value for _, _, value, _ in _strings(message))

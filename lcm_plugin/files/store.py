@@ -113,7 +113,7 @@ class FileFolder:
             yield from (f"{shard}/{name}" for name in old)
 
     def total_bytes(self) -> int:
-        """Bytes of everything in the folder, what a killed process left behind included."""
+        """Bytes of everything in the folder, leftovers of killed processes included."""
         total = 0
         for shard, names in self._listing():
             with contextlib.suppress(OSError), self._shard(shard) as folder:
@@ -211,7 +211,7 @@ def _open_regular(folder: int, name: str) -> int:
 
 
 def _wanted_again(folder: int, name: str) -> bool:
-    """Marks a file, so that whoever looks for those that nothing refers to lets it be; False if it just went."""
+    """Renews a file's time, so that it is not taken for a stray; False if it was just deleted."""
     try:
         os.utime(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:

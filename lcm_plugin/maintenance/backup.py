@@ -53,7 +53,7 @@ def back_up(
     store: Store,
     folder: FileFolder | None,
     target: str,
-    tell: Callable[[int], None] = lambda files: None,
+    progress: Callable[[int], None] = lambda files: None,
 ) -> Backup:
     """Copies a database and the payloads that the copy refers to; all of it is checked by reading it.
 
@@ -68,14 +68,17 @@ def back_up(
     copy = open_store(LcmConfig(database=path), read_only=True)
     try:
         with copy.read() as reader:
-            files, total, missing = gather(reader, folder, files_beside(path), tell)
+            files, total, missing = gather(reader, folder, files_beside(path), progress)
     finally:
         copy.close()
     return Backup(path, size, files, total, missing)
 
 
 def gather(
-    reader: Reader, source: FileFolder, target: FileFolder, tell: Callable[[int], None] = lambda files: None
+    reader: Reader,
+    source: FileFolder,
+    target: FileFolder,
+    progress: Callable[[int], None] = lambda files: None,
 ) -> tuple[int, int, tuple[str, ...]]:
     """Brings every payload that a database refers to from one folder into another.
 
@@ -89,7 +92,7 @@ def gather(
         if bring(source, target, record):
             seen.add(record.uri)
             total += record.byte_size
-            tell(len(seen))
+            progress(len(seen))
         else:
             missing.append(record.file_id)
     return len(seen), total, tuple(missing)

@@ -1,6 +1,6 @@
 """The integrity checker: verifies the rules of a live database.
 
-Every check streams over its tables once, in read transactions of its own, and stops when told to: a million
+Every check streams over its tables once, in read transactions of its own, and stops when asked to: a million
 messages fit into bounded memory, and a running host is not held up, since readers never block a writer.
 Nothing is ever written.
 """

@@ -39,7 +39,7 @@ _SCALES = (1.0, 1e3, 1e6, 1e9, 1024.0, 1024.0**2, 1024.0**3, 60.0, 3600.0, 86400
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One identifier as it stands in a summary. ``kind`` is which pattern it has."""
+    """One identifier of a summary. ``kind`` names its pattern."""
 
     kind: str
     text: str
@@ -59,7 +59,7 @@ def claims(text: str) -> list[Claim]:
 
 
 def unsupported(said: Iterable[Claim], sources: Iterable[Callable[[], Iterator[str]]]) -> list[Claim]:
-    """The claims that no source holds. Later ``sources`` are read only for what earlier ones do not settle."""
+    """The claims that no source holds. Later ``sources`` are read only for claims that earlier ones do not hold."""
     open_claims = list(said)
     for read in sources:
         for text in read():

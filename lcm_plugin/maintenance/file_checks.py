@@ -1,4 +1,4 @@
-"""Payload files against their records, strays, and who may read what.
+"""Checks payload files against their records, stray files, and file modes.
 
 The database file itself is only asked for its rights, by name: nothing but SQLite may open it.
 """
@@ -95,7 +95,7 @@ class FileChecks:
                 yield finding_of("file_rights", None, (str(path),), f"has mode {mode:04o}")
 
     def private_paths(self) -> Iterator[Path]:
-        """The database's files, the payload folder and what lies in it."""
+        """The database's files, the payload folder and its files."""
         location = self._store.location
         if not is_server(location):
             yield from (Path(location + ending) for ending in _SIDE_FILES)

@@ -17,9 +17,9 @@ from lcm_plugin.store.side_file import side_path
 from lcm_plugin.types import Session
 
 TOLD_AFTER = 3
-"""Failures in a row after which the user is told."""
+"""Failures in a row after which the user gets a notice."""
 EVERYWHERE = Session("")
-"""Stands for all sessions of a host whose engine cannot be used at all."""
+"""Means all sessions of a host whose engine cannot be used at all."""
 _MOST_TEXT = 400
 
 

@@ -84,7 +84,7 @@ def plan_repairs(report: IntegrityReport) -> RepairPlan:
 
 
 def _join(grouped: OrderedDict[tuple[str, int | None], list[Finding]], code: str) -> None:
-    """Makes one step of what concerns the whole database, whichever conversations showed it."""
+    """Joins the findings of a class that concerns the whole database into one step."""
     keys = [key for key in grouped if key[0] == code]
     grouped[(code, None)] = [finding for key in keys for finding in grouped[key]]
     for key in keys:
@@ -104,7 +104,7 @@ class Repairer:
         self._clock = clock
 
     def apply(self, steps: tuple[RepairStep, ...]) -> list[RepairResult]:
-        """The steps in their order, each with what it did."""
+        """Carries out the steps in their order; returns their results."""
         rewritten: set[str] = set()
         return [self._apply(step, rewritten) for step in steps]
 

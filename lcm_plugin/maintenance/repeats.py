@@ -1,4 +1,4 @@
-"""Stretches of messages that are stored twice: what a host's replay leaves when it was not recognised.
+"""Finds stretches of messages that are stored twice, after a host's replay that was not recognised.
 
 Single messages may repeat honestly. A stretch counts when its messages are those of an earlier stretch in the same
 order, and when it is too long and varied for an honest repeat.
@@ -27,7 +27,7 @@ class Repeat:
 
 @dataclass(slots=True)
 class _Run:
-    """A stretch that has gone on like an earlier one; ``place`` is where the earlier one stands by now."""
+    """A stretch that equals an earlier one so far; ``place`` is the current position in the earlier one."""
 
     first_seq: int
     last_seq: int

@@ -1,4 +1,4 @@
-"""The classes of findings: what each means in plain words, how much it matters, and what mends it."""
+"""The classes of findings: meaning in plain words, severity, and repair."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _AGAIN = "write the summary again from its sources, and those made from it"
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A class of findings. ``repair`` says what `doctor apply` does; empty when it cannot be mended.
+    """A class of findings. ``repair`` describes the action of `doctor apply`; empty when it cannot be mended.
 
     A ``destructive`` repair deletes something or ends a lane, and needs a word of its own.
     """
@@ -148,7 +148,7 @@ RULES: dict[str, Rule] = {
 
 
 def finding_of(code: str, conversation_id: int | None, ids: tuple[str, ...], detail: str = "") -> Finding:
-    """A finding of a class of `RULES`, in the words of its rule. ``detail`` says in a few words what was seen."""
+    """A finding of a class of `RULES`, in the words of its rule. ``detail`` is the evidence in a few words."""
     rule = RULES[code]
     about = f"{', '.join(ids)} {detail}".strip()
     message = f"{rule.meaning}: {about}" if about else rule.meaning

@@ -60,7 +60,7 @@ class Sampler:
         self._background.submit(("integrity-sample", conversation_id), lambda: self.sample(conversation_id))
 
     def sample(self, conversation_id: int) -> None:
-        """Looks at what is new of one conversation."""
+        """Checks the new summaries of one conversation."""
         with self._lock:
             fresh = frozenset(self._new.pop(conversation_id, ()))
             count = self._runs[conversation_id] = self._runs.get(conversation_id, -1) + 1

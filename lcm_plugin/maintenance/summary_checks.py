@@ -185,7 +185,7 @@ def written(block: SourceBlock) -> str:
 
 
 def _before(reader: Reader, summary: Summary) -> str:
-    """The text of the summary that stands before another one in the context."""
+    """The text of the summary before another one in the context."""
     items = reader.newest_summary_items(summary.conversation_id, before=summary.first_seq, limit=1)
     found = reader.summaries([str(item.summary_id) for item in items])
     return next((one.content for one in found.values()), "")

@@ -212,8 +212,8 @@ class Completions:
     def _should_retry(self, route: Route, error: BaseException, deadline: float | None) -> bool:
         if not isinstance(error, _TRANSIENT) or self._cancelled.is_set():
             return False
-        told = error.retry_after or 0.0 if isinstance(error, ModelRateLimited) else 0.0
-        if told > _LONGEST_WAIT or told >= _left(deadline):
+        wait = error.retry_after or 0.0 if isinstance(error, ModelRateLimited) else 0.0
+        if wait > _LONGEST_WAIT or wait >= _left(deadline):
             return False
         return not self.breaker.state(route.provider, route.model)["open_until"]
 
@@ -245,8 +245,8 @@ class _ProviderWait(wait_base):
 
     def __call__(self, retry_state: RetryCallState) -> float:
         error = retry_state.outcome.exception() if retry_state.outcome else None
-        told = error.retry_after if isinstance(error, ModelRateLimited) else None
-        return float(told) if told is not None else self._jitter(retry_state)
+        wait = error.retry_after if isinstance(error, ModelRateLimited) else None
+        return float(wait) if wait is not None else self._jitter(retry_state)
 
 
 def _on_worker(work: Callable[[], _T], timeout: float, cancelled: threading.Event) -> _T:

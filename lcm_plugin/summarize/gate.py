@@ -31,7 +31,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])|\n+")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Sizes in tokens: the source's, the target, and the hard cap of what is stored."""
+    """Sizes in tokens: the source's, the target, and the hard cap of a stored summary."""
 
     source: int
     target: int
@@ -112,7 +112,7 @@ class Gate:
         return ""
 
     def _grounded(self, text: str, tokens: int, source: str) -> bool:
-        """Whether a text tells of its source: long enough, or full of the source's own facts."""
+        """Whether a text is about its source: long enough, or full of the source's own facts."""
         if tokens >= 2 * _SHORT_TOKENS:
             return True
         return len(self._facts(text) & self._facts(source)) >= _GROUNDED_FACTS
@@ -149,7 +149,7 @@ def _words(text: str) -> list[str]:
 
 
 def _places(words: list[str]) -> dict[tuple[str, ...], int]:
-    """Where each run of ten words first stands."""
+    """The first position of each run of ten words."""
     places: dict[tuple[str, ...], int] = {}
     for start in range(len(words) - _SHINGLE + 1):
         places.setdefault(tuple(words[start : start + _SHINGLE]), start)
@@ -157,7 +157,7 @@ def _places(words: list[str]) -> dict[tuple[str, ...], int]:
 
 
 def _share(words: list[str], places: dict[tuple[str, ...], int]) -> tuple[float, float]:
-    """How much of a text stands word for word in another one, and in one piece there; both 0 to 1."""
+    """The share of a text that is word for word in another one, and in one piece there; both 0 to 1."""
     total = len(words) - _SHINGLE + 1
     if total <= 0:
         return 0.0, 0.0

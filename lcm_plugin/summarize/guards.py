@@ -70,7 +70,7 @@ class CircuitBreaker:
                 self._guards.save_guard(key, {"failures": 0, "open_until": 0, "pause": 0, "reason": ""})
 
     def failed(self, provider: str, model: str, error: ModelError) -> bool:
-        """Counts a failure and tells whether the breaker is open now."""
+        """Counts a failure; returns whether the breaker is open now."""
         with self._lock:
             key, state = self._load(provider, model)
             failures = state["failures"] + 1
@@ -99,7 +99,7 @@ class CircuitBreaker:
 
 
 class SpendGuard:
-    """Bounds what the summary calls of one session key cost.
+    """Bounds the cost of the summary calls of one session key.
 
     In a window of ``summary_call_window_ms`` at most ``summary_max_calls_per_window`` calls, and calls for about
     ``summary_max_tokens_per_window`` tokens of prompt and answer: a call is made while that many are not used up.

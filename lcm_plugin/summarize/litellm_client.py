@@ -136,7 +136,7 @@ def load() -> Any:
 
 @contextlib.contextmanager
 def _no_dotenv() -> Iterator[None]:
-    """litellm reads ``.env`` files into the process at import unless its mode says production."""
+    """litellm reads ``.env`` files into the process at import unless its mode is production."""
     if "LITELLM_MODE" in os.environ:
         yield
         return
@@ -148,7 +148,7 @@ def _no_dotenv() -> Iterator[None]:
 
 
 def _wants_stream(error: Exception) -> bool:
-    """Whether the model must be read as a stream: it says so, or its whole answer is not understood.
+    """Whether the model must be read as a stream: its error says so, or its whole answer is not understood.
 
     litellm reads content that is a list of parts only from streams.
     """

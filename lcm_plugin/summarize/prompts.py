@@ -66,7 +66,7 @@ someone may look for, comma-separated."""
 
 @dataclass(frozen=True, slots=True)
 class PromptParts:
-    """What a prompt is made of. ``span`` is the sources' time range, ``target`` is in tokens."""
+    """The parts of a prompt. ``span`` is the sources' time range, ``target`` is in tokens."""
 
     depth: int
     aggressive: bool
@@ -84,7 +84,7 @@ def prompt(parts: PromptParts) -> list[Message]:
 
 
 def frame(parts: PromptParts) -> str:
-    """Everything of the prompt but the source: what an echoed prompt is recognised by."""
+    """The prompt without the source, by which an echoed prompt is recognised."""
     return "\n\n".join([_RULES, *_opening(parts), _closing(parts)])
 
 

@@ -26,7 +26,7 @@ _FACTS_SHARE = 4
 
 @dataclass(slots=True)
 class Scored:
-    """A unit with its facts' weights, what it is worth beyond them, and about its tokens."""
+    """A unit with its facts' weights, its worth beyond them, and its approximate tokens."""
 
     unit: Unit
     facts: dict[str, int]
@@ -110,7 +110,7 @@ class Choice:
         self._covered.update(facts)
 
     def left_out(self) -> list[tuple[str, int]]:
-        """The facts worth naming that no kept unit holds, in source order, with what each weighs."""
+        """The facts worth naming that no kept unit holds, in source order, with their weights."""
         covered = self._covered
         return [(text, weight) for text, weight in self._nameable.items() if text not in covered]
 
@@ -134,7 +134,7 @@ class Choice:
         return item.cost if item.unit.line in self._lines else item.cost + LINE_COST
 
     def _priority(self, item: Scored) -> int:
-        """What it adds per token, as an integer; nothing when it adds no fact."""
+        """The gain per token, as an integer; 0 when it adds no fact."""
         covered = self._covered
         gain = sum([weight for text, weight in item.facts.items() if text not in covered])
         if self._talk:

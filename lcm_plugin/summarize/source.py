@@ -90,7 +90,7 @@ class SourceText:
 
 
 def clean(text: str) -> str:
-    """A text without reasoning, binary runs and our own marks; what stood beside them stays."""
+    """A text without reasoning, binary runs and our own marks."""
     if not text.isascii():
         text = text.encode("utf-8", "replace").decode()
     if "<" in text:

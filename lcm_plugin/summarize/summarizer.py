@@ -49,7 +49,7 @@ class SpendLimited(NotAsked):
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """A task with what all its attempts share. ``target`` and ``cap`` are in tokens."""
+    """A task with the values that all its attempts share. ``target`` and ``cap`` are in tokens."""
 
     task: SummaryTask
     blocks: tuple[SourceBlock, ...]
@@ -192,7 +192,7 @@ class Summarizer:
     def _parts(
         self, route: Route, job: _Job, level: Level, target: int, room: int | None = None
     ) -> PromptParts:
-        """The prompt, its source shortened to ``room`` tokens or to what the model's window leaves."""
+        """The prompt, its source shortened to ``room`` tokens or to the rest of the model's window."""
         previous = job.task.previous.replace(CUT_MARK, "").strip()
         parts = PromptParts(
             depth=job.task.depth,
@@ -263,7 +263,7 @@ class Summarizer:
         return SummaryDraft(text, tokens, level, answer.model or route.name, VERSION, capped=verdict.capped)
 
     def _with_expand_line(self, job: _Job, verdict: Verdict) -> tuple[str, int]:
-        """A model's text always ends by naming what can be expanded, if need be in our words."""
+        """Appends the "Expand for details about" line to a model's text that has none."""
         if EXPAND_PREFIX.lower() in verdict.text.lower():
             return verdict.text, verdict.tokens
         room = min(job.cap - verdict.tokens, job.target // 8) - self._counter.text(EXPAND_PREFIX) - 4

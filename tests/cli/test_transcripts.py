@@ -82,18 +82,18 @@ def test_each_message_knows_its_place(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        (lines(*[HELLO] * 11) + '{"role": "user"\n', "broken JSON on line 12"),
+        (lines(*[HELLO] * 11) + '{"role": "user"\n', "line 12: broken JSON at column"),
         (lines(HELLO) + lines({"content": "x"}), "line 2: a message without role"),
         (lines({"messages": [HELLO, {"content": "x"}]}), "line 1, message 2: a message without role"),
         (lines(HELLO, {"role": "wizard", "content": "x"}), "line 2: unknown role 'wizard'"),
-        (lines(HELLO, 42), "line 2: expected a message object, found int"),
-        (json.dumps([HELLO, "x"]), "item 2: expected a message object, found str"),
+        (lines(HELLO, 42), "line 2: expected an object, found int"),
+        (json.dumps([HELLO, "x"]), "item 2: expected an object, found str"),
         (json.dumps([HELLO, REPLY], indent=1)[:-3], "broken JSON on line"),
         ("", "no message in it"),
         ("[]", "no message in it"),
-        (lines(HELLO) + "9" * 5_000 + "\n", "JSON from line 2 on cannot be read"),
-        ("[" * 200_000, "JSON from line 1 on cannot be read"),
-        ("plain text\n", "broken JSON on line 1"),
+        (lines(HELLO) + "9" * 5_000 + "\n", "line 2: JSON that cannot be read"),
+        ("[" * 200_000, "broken JSON on line 1"),
+        ("plain text\n", "line 1: broken JSON at column 1"),
     ],
 )
 def test_a_fault_is_named_with_its_file_and_place(tmp_path: Path, text: str, complaint: str) -> None:
@@ -118,5 +118,5 @@ def test_a_folder_is_not_a_transcript(tmp_path: Path) -> None:
 def test_bytes_that_are_not_utf8_are_named_with_their_line(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     path.write_bytes(lines(HELLO).encode() + b'{"role": "user", "content": "\xff"}\n')
-    with pytest.raises(InputError, match="not UTF-8 text on line 2"):
+    with pytest.raises(InputError, match="line 2: not UTF-8 text at byte"):
         read(str(path))

@@ -52,7 +52,7 @@ class Waiting:
             self._turns += hook == "after_turn"
 
     def report(self) -> str:
-        """What to say at the end."""
+        """The line at the end of a chat."""
         per_turn = 1000 * self._seconds / max(1, self._turns)
         return f"{self._turns} turns; the memory added {per_turn:.0f} ms to each"
 

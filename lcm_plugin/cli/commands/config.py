@@ -139,7 +139,7 @@ def _write(key: str, value: Any, as_json: bool) -> None:
 
 
 def _parsed(text: str) -> Any:
-    """The text as JSON where it is JSON (numbers, true, lists), else as it stands."""
+    """The text as JSON where it is JSON (numbers, true, lists), else as it is."""
     try:
         return json.loads(text)
     except ValueError:
@@ -147,7 +147,7 @@ def _parsed(text: str) -> Any:
 
 
 def _in_force(window: int | None) -> dict[str, int]:
-    """By key, what a policy chose for a window."""
+    """The values that a policy chose for a window, by key."""
     from lcm_plugin.compaction.policy import Call, in_force, limits_for
     from lcm_plugin.config import shown_keys
     from lcm_plugin.config.file import load_config

@@ -26,7 +26,7 @@ _STANDARD_OUTPUT = "-"
 
 
 class Format(StrEnum):
-    """What is written."""
+    """The format of an export."""
 
     JSONL = "jsonl"
     MARKDOWN = "markdown"
@@ -76,10 +76,10 @@ def export(
         total = sum(row.message_count for row in rows)
         with (
             _target(output, force) as file,
-            progress("writing", total, "messages", quiet=output == _STANDARD_OUTPUT) as tell,
+            progress("writing", total, "messages", quiet=output == _STANDARD_OUTPUT) as advance,
         ):
             whole = not sessions and not active
-            report = _write(chosen_format, engine, reader, file, rows, tell, whole=whole)
+            report = _write(chosen_format, engine, reader, file, rows, advance, whole=whole)
     report |= {"path": output, "format": chosen_format.value, "conversations": len(rows), "messages": total}
     if output == _STANDARD_OUTPUT:
         return
@@ -132,11 +132,11 @@ def _write(
     reader: Reader,
     file: BinaryIO,
     rows: Sequence[Conversation],
-    tell: Callable[[int], None],
+    advance: Callable[[int], None],
     *,
     whole: bool,
 ) -> dict[str, Any]:
-    """Writes the conversations; returns what only the format's own report has."""
+    """Writes the conversations; returns the figures that only this format reports."""
     now = engine.clock()
     if chosen is Format.HTML:
         from lcm_plugin.interchange.export.html import write_page
@@ -150,13 +150,13 @@ def _write(
             budget=budget,
             now=now,
             payloads=engine.payloads,
-            tell=tell,
+            progress=advance,
         )
         return {}
     if chosen is Format.MARKDOWN:
         from lcm_plugin.interchange.export.markdown import write_markdown
 
-        write_markdown(reader, file.write, rows, zone=engine.config.timezone, now=now, tell=tell)
+        write_markdown(reader, file.write, rows, zone=engine.config.timezone, now=now, progress=advance)
         return {}
     from lcm_plugin.interchange.transfer.jsonl_write import write_jsonl
     from lcm_plugin.interchange.transfer.payloads import PayloadPlace
@@ -164,6 +164,6 @@ def _write(
 
     place = PayloadPlace(payload_folder(engine.config, engine.store))
     ids = [row.conversation_id for row in rows]
-    done = write_jsonl(reader, place, file.write, conversations=ids, whole=whole, now=now, tell=tell)
+    done = write_jsonl(reader, place, file.write, conversations=ids, whole=whole, now=now, progress=advance)
     warn_of_missing(done.missing_files)
     return {"rows": done.rows, "files": done.files, "missing_files": done.missing_files}

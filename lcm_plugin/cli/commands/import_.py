@@ -199,7 +199,7 @@ def _print_native(report: NativeReport, *, applied: bool) -> None:
 
 
 def _print_many(reports: Sequence[FileReport], *, applied: bool) -> None:
-    """Many files in one table, and what there is to say of some of them."""
+    """Many files in one table, and remarks on some of them."""
     rows = [
         (
             report.path,
@@ -270,5 +270,5 @@ def _print_remarks(report: FileReport) -> None:
 
 def _kinds(conversations: Sequence[ConversationReport]) -> str:
     counts = Counter(one.kind for one in conversations)
-    told = [plural(counts[kind], kind) for kind in ("session", "branch", "sub-agent") if counts[kind]]
-    return ", ".join(told) or "none"
+    names = [plural(counts[kind], kind) for kind in ("session", "branch", "sub-agent") if counts[kind]]
+    return ", ".join(names) or "none"

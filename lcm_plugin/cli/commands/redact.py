@@ -25,7 +25,7 @@ _MOST_PLACES = 20
 
 
 class Copies(StrEnum):
-    """What happens to copies of the database beside it."""
+    """The treatment of copies of the database beside it."""
 
     REWRITE = "rewrite"
     DELETE = "delete"
@@ -102,7 +102,7 @@ def redact(
 
 
 def _target(what: list[str], literal: bool) -> tuple[Target, str | None]:
-    """What is to go, and the expression when it is one."""
+    """The target, and the expression when it is one."""
     from lcm_plugin.errors import InputError
     from lcm_plugin.maintenance.redaction.targets import MatchingTexts, NamedThings, are_ids
 

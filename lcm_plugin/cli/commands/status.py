@@ -67,7 +67,7 @@ def _seen(database: str | None, conversation: str | None) -> tuple[dict[str, Any
 
 
 def _failing(database: str | None) -> list[tuple[str, str]]:
-    """What hosts failed at, of a database that cannot be opened."""
+    """The failures of hosts, for a database that cannot be opened."""
     import time
 
     from lcm_plugin.cli.open_engine import settings_for

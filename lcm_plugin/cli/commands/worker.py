@@ -62,7 +62,7 @@ def worker(
 
 
 def _print_job(event: Event) -> None:
-    """A line for what was done; an empty look at something is not told."""
+    """Prints a line for each compaction and check."""
     fields, text = event.fields, ""
     match event.name:
         case "compaction.finished":

@@ -71,7 +71,7 @@ class Watch:
 
 
 class ReplayHost:
-    """Hands turns to the plugin and looks at what comes back."""
+    """Hands turns to the plugin and checks the contexts that it returns."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class ReplayHost:
         self.watch.see(context, tokens, self._budget, faults)
 
     def _check(self) -> None:
-        """Waits for background work, with which a replay must not race, and raises what a hook hid."""
+        """Waits for background work, with which a replay must not race, and raises the failure that a hook hid."""
         self._engine.wait_idle()
         if self._failures:
             raise StoreError(self._failures[0])
@@ -142,7 +142,7 @@ class ReplayHost:
 
 
 def _counting_once(count: Callable[[Message], int]) -> Callable[[Message], int]:
-    """Counts each distinct message once: contexts repeat most of what the last one held."""
+    """Counts each distinct message once: contexts repeat most messages of the last one."""
     seen: dict[bytes, int] = {}
 
     def cached(message: Message) -> int:

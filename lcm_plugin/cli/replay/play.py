@@ -44,7 +44,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The report, the DAG to draw, and what ``/lcm`` answered."""
+    """The report, the DAG to draw, and the answer of ``/lcm``."""
 
     report: Report
     tree: Tree
@@ -121,7 +121,7 @@ def _check_budget(entries: Sequence[Entry], tokens: Sequence[int], budget: int) 
 
 
 def _known(engine: Engine, session: Session, entries: Sequence[Entry], options: Options) -> int:
-    """How many entries an earlier run stored. What is stored must be the transcript's beginning."""
+    """How many entries an earlier run stored. They must be the transcript's beginning."""
     stored = engine.messages(session)
     following = 0
     for position, place in enumerate(places([entry.message for entry in entries], stored)):

@@ -28,7 +28,7 @@ class Proof:
 
 
 def prove(expected: Sequence[Message], walked: Iterable[Walked]) -> Proof:
-    """Compares what a walk reached with the transcript, in order.
+    """Compares the messages that a walk reached with the transcript, in order.
 
     A message counts only when its bytes are equal and the ones before it came before it.
     """
@@ -45,7 +45,7 @@ def prove(expected: Sequence[Message], walked: Iterable[Walked]) -> Proof:
 
 
 def places(expected: Sequence[Message], stored: Sequence[Message]) -> Iterator[int | None]:
-    """Where each message of a transcript stands in what is stored of it; None for one that does not.
+    """The position of each message of a transcript among the stored ones; None for a missing one.
 
     An instruction that a host hands over again is stored once: its place is then the earlier one's.
     """

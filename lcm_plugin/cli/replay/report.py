@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What happened. Tokens are counted by the host itself, not asked of the plugin.
+    """The figures of a replay. Tokens are counted by the host itself, not asked of the plugin.
 
     ``tokens_in`` is the whole transcript; ``contexts`` were assembled, one before each model answer;
     ``incomplete_contexts`` of them said that they left something out for lack of room;

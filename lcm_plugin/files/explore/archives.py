@@ -1,4 +1,4 @@
-"""Archives and compressed files: what they list and, in bounded measure, what they hold.
+"""Archives and compressed files: their members and, in bounded measure, their content.
 
 Nothing is unpacked beyond `_UNPACKED` bytes, whatever an archive declares, and headers are read here
 rather than by `tarfile`, some versions of which loop on crafted ones.

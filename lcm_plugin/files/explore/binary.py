@@ -1,4 +1,4 @@
-"""Other binary data: known by its first bytes, described by what its header says."""
+"""Other binary data: recognised by its first bytes, described by its header."""
 
 from __future__ import annotations
 

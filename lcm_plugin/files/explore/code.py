@@ -1,4 +1,4 @@
-"""TextSample code: imports and definitions with their lines.
+"""Source code: imports and definitions with their lines.
 
 Python is parsed with `ast`; other languages are tokenised by Pygments, whose token types name
 definitions in most languages, helped by the keyword before a name.
@@ -89,7 +89,7 @@ _CONTROL = frozenset({"if", "for", "while", "switch", "catch", "with", "function
 
 
 def explore_code(sample: TextSample) -> FileOutline | None:
-    """TextSample code of a language that its name, type or text tells; None for anything else."""
+    """Source code of a language known by its name, type or text; None for anything else."""
     language = _language(sample)
     if language == "diff":
         return explore_diff(sample)
@@ -99,7 +99,7 @@ def explore_code(sample: TextSample) -> FileOutline | None:
 
 
 def looks_like_code(sample: TextSample) -> bool:
-    """Whether the name or the text tells a programming language."""
+    """Whether the name or the text is that of a programming language."""
     return bool(_language(sample))
 
 
@@ -169,7 +169,7 @@ def _python_lines(tree: ast.Module, line_count: int) -> list[str]:
 
 
 def _nesting(text: str) -> int:
-    """How deep brackets and runs of prefix operators go: what can exhaust the parser's C stack."""
+    """The depth of brackets and runs of prefix operators, which can exhaust the parser's C stack."""
     depth = deepest = run = 0
     for sign in text:
         if sign in "([{":
@@ -242,7 +242,7 @@ def _explore_tokens(sample: TextSample, language: str) -> FileOutline | None:
 
 
 def _token_definitions(tokens: Any) -> Iterator[int]:
-    """Where defined names start: what a lexer marks as one, and the name after a defining keyword."""
+    """The positions of defined names: those that a lexer marks, and names after a defining keyword."""
     from pygments.token import Token
 
     seen: set[str] = set()

@@ -11,7 +11,7 @@ _MAX_SEGMENTS = 2_000
 
 
 def explore_image(data: bytes) -> FileOutline | None:
-    """Format, pixel size and what else the header says, or None for anything but an image."""
+    """Format, pixel size and other facts of the header; None for anything but an image."""
     for matches, reader in _READERS:
         if matches(data):
             try:

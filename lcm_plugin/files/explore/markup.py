@@ -144,7 +144,7 @@ def looks_like_html(sample: TextSample) -> bool:
 
 
 def explore_html(sample: TextSample) -> FileOutline | None:
-    """An HTML page: title, headings, what it is built of, and how its text begins."""
+    """An HTML page: title, headings, counts of elements, and the beginning of its text."""
     text = sample.head[:_HTML_CHARS]
     title = _TITLE.search(text)
     counts = Counter(match.group(1).lower() for match in _OPENING.finditer(text))
@@ -183,7 +183,7 @@ def looks_like_markdown(sample: TextSample) -> bool:
 
 
 def explore_markdown(sample: TextSample) -> FileOutline | None:
-    """A Markdown text: its headings with line numbers, what else it holds, how it begins."""
+    """A Markdown text: its headings with line numbers, counts of other elements, its beginning."""
     headings = _headings(sample.head)
     fences = sum(1 for line in sample.head.split("\n") if _FENCE.match(line)) // 2
     links = len(_LINK.findall(sample.head))

@@ -2,7 +2,7 @@
 
 With pypdf installed (extra ``files``) a child process reads the document under limits of time and
 memory, since a crafted PDF can hold a reader for ever. Without it, or when the child gives up, what
-can be seen without a parser is told.
+can be seen without a parser is described.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reads a PDF from standard input and writes what it holds as JSON; run as a process of its own."""
+"""Reads a PDF from standard input and writes its content as JSON; run as a process of its own."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def outline(value: Any, label: str = "") -> Iterator[str]:
 
 
 def outline_records(records: Sequence[Any]) -> Iterator[str]:
-    """Lines that describe what a list of records has in common."""
+    """Lines that describe a list of records."""
     yield from _members([record for record in records if isinstance(record, dict)], 0)
     others = [record for record in records if not isinstance(record, dict)]
     if others:

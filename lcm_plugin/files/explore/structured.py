@@ -1,4 +1,4 @@
-"""JSON, JSON lines and YAML: what keys there are, of which types, how many, with samples.
+"""JSON, JSON lines and YAML: keys with types, counts and samples.
 
 Documents beyond the head are read as far as the head goes. YAML is read as events, so that an alias
 is named and never expanded.

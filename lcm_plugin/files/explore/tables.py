@@ -1,4 +1,4 @@
-"""CSV and TSV columns, and what an SQL script defines and writes."""
+"""CSV and TSV columns, and the statements of an SQL script."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _rows(text: str, delimiter: str) -> list[list[str]]:
 
 
 def _is_header(rows: list[list[str]]) -> bool:
-    """Whether the first row names columns: all filled, distinct, none a number, unlike what follows."""
+    """Whether the first row names columns: all filled, distinct, none a number, unlike the other rows."""
     first = [cell.strip() for cell in rows[0]]
     if not all(first) or len(set(first)) < len(first) or any(_NUMBER.fullmatch(cell) for cell in first):
         return False

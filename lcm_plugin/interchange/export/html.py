@@ -1,4 +1,4 @@
-"""One HTML page with a conversation in it: no network, no library, nothing that a message says is run.
+"""One HTML page with a conversation in it: no network, no library, no text of a message is run.
 
 Texts stand in the page as JSON in which ``<`` is escaped, so none can end its element; the page's own script puts
 them into the document as text. A content security policy with the hashes of that script and of the style sheet
@@ -41,9 +41,9 @@ def write_page(
     budget: int,
     now: int,
     payloads: PayloadStore | None = None,
-    tell: Callable[[int], None] = lambda messages: None,
+    progress: Callable[[int], None] = lambda messages: None,
 ) -> None:
-    """Writes the page. ``budget`` is what the context is compared with; ``tell`` hears how many messages are in.
+    """Writes the page. ``budget`` is compared with the context; ``progress`` is called with the number of messages.
 
     Small pictures among the ``payloads`` are shown themselves.
     """
@@ -61,7 +61,7 @@ def write_page(
     done = 0
     pictures = Pictures(reader, payloads)
     for conversation in conversations:
-        done = _write_conversation(reader, write, conversation.conversation_id, pictures, tell, done)
+        done = _write_conversation(reader, write, conversation.conversation_id, pictures, progress, done)
     write(after.encode())
 
 
@@ -109,7 +109,7 @@ def _write_conversation(
     write: Write,
     conversation_id: int,
     pictures: Pictures,
-    tell: Callable[[int], None],
+    progress: Callable[[int], None],
     done: int,
 ) -> int:
     write(f'<script type="application/json" id="conversation-{conversation_id}">{{"messages":['.encode())
@@ -118,7 +118,7 @@ def _write_conversation(
         write(comma + _harmless(_compact(_message(stored, pictures))))
         comma = b",\n"
         done += 1
-        tell(done)
+        progress(done)
     write(b'],"summaries":[')
     comma = b""
     for view in summaries_of(reader, conversation_id):

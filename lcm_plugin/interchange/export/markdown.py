@@ -43,9 +43,9 @@ def write_markdown(
     *,
     zone: str,
     now: int,
-    tell: Callable[[int], None] = lambda messages: None,
+    progress: Callable[[int], None] = lambda messages: None,
 ) -> None:
-    """Writes the conversations one after the other. Times are told in the IANA zone ``zone``."""
+    """Writes the conversations one after the other. Times are in the IANA zone ``zone``."""
     clock = _Clock(ZoneInfo(zone), zone)
     done = 0
     for conversation in conversations:
@@ -53,7 +53,7 @@ def write_markdown(
             write(harmless(text).encode())
             if text.startswith("### "):
                 done += 1
-                tell(done)
+                progress(done)
 
 
 class _Clock:

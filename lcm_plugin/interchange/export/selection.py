@@ -27,7 +27,7 @@ def chosen_conversations(library: Library, selector: str) -> list[Conversation]:
 
 
 def _of_key(row: Conversation, one: Conversation) -> bool:
-    """Without a key a conversation stands for itself."""
+    """A conversation without a key matches only itself."""
     if not one.session_key:
         return row.conversation_id == one.conversation_id
     return row.session_key == one.session_key

@@ -36,7 +36,7 @@ class SummaryView:
 
 
 def blocks_of(stored: StoredMessage) -> list[Block]:
-    """What a person sees of a message, in order; what moved to a file is shown by its reference."""
+    """The visible blocks of a message, in order; a payload that moved to a file is shown by its reference."""
     is_result = stored.head.role in ("tool", "function") or bool(stored.head.answers)
     shown = (part for part in stored.parts if part.path and part.text.strip())
     return [_block(part, is_result) for part in shown]

@@ -33,7 +33,7 @@ def hide_branch(writer: Writer, conversation_id: int, seqs: set[int], now: int) 
 
 
 def restore_branch(writer: Writer, conversation_id: int, live: Sequence[int], now: int) -> int:
-    """Puts back what imports took out, when any of the ``live`` messages is missing; returns how many still are.
+    """Restores the messages that imports hid, when any of the ``live`` messages is missing; returns how many still are.
 
     All of it comes back, the newest first; what is not live is hidden again afterwards.
     """

@@ -132,7 +132,7 @@ class ConversationWriter:
             self._report.known += len(prepared) - len(new)
 
     def _add_compaction(self, compaction: ImportedCompaction) -> None:
-        """Puts a compaction's summary in the place of what it replaced, as far as that stands raw here."""
+        """Puts a compaction's summary in the place of the messages that it replaced and that are raw here."""
         self._flush()
         entry = compaction.entry
         with self._reading() as reader:

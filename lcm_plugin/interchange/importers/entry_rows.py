@@ -32,7 +32,7 @@ class EntryRows:
         self._calls: OrderedDict[str, Call] = OrderedDict()
 
     def make(self, entry: Entry, at: int) -> PreparedRow:
-        """A row for an entry, under the source's id and time. Raises `InputError` for what cannot be stored."""
+        """A row for an entry, under the source's id and time. Raises `InputError` for an unstorable entry."""
         try:
             message = self._redacted(to_message(entry.message)[0])
         except InputError as error:

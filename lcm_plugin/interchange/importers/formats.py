@@ -29,7 +29,7 @@ SUFFIXES = frozenset({".jsonl", ".json", ".zip", ".db", ".sqlite", ".sqlite3"})
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A format: its name, what a person calls it, and the function that reads a file."""
+    """A format: its name, its title, and the function that reads a file."""
 
     name: str
     title: str

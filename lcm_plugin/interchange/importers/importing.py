@@ -1,4 +1,4 @@
-"""Imports files: surveys them, stores what is new, and records the compaction that is owed."""
+"""Imports files: surveys them, stores the new rows, and records due compaction."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def load(
     *,
     progress: Callable[[int], None] = lambda done: None,
 ) -> FileReport:
-    """Stores what is new of a file. ``progress`` takes how many rows are done. Safe to repeat, also after a kill."""
+    """Stores the new rows of a file. ``progress`` takes how many rows are done. Safe to repeat, also after a kill."""
     report = FileReport(str(source.path), source.format.name)
     keys = Keys(source.format.name, template)
     mains: dict[str, tuple[int, ConversationReport]] = {}

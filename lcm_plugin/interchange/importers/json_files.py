@@ -31,7 +31,7 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """An object: its number (from 1), where its line begins (-1 without a line of its own), and what is wrong."""
+    """An object: its number (from 1), where its line begins (-1 without a line of its own), and its error."""
 
     number: int
     offset: int
@@ -92,7 +92,7 @@ class LineFile:
 
 
 def decode_object(data: bytes) -> tuple[dict[str, Any], str]:
-    """A JSON object, or an empty one and what is wrong."""
+    """A JSON object and an empty error, or an empty object and the error."""
     try:
         value = _DECODER.decode(data.decode("utf-8").strip())
     except UnicodeDecodeError as error:
@@ -128,7 +128,12 @@ def _elements(path: Path) -> Iterator[Line]:
         try:
             for number, value in enumerate(array_elements(file, str(path)), 1):
                 fits = isinstance(value, dict)
-                yield Line(number, -1, value if fits else {}, "" if fits else f"item {number} is no object")
+                yield Line(
+                    number,
+                    -1,
+                    value if fits else {},
+                    "" if fits else f"expected an object, found {type(value).__name__}",
+                )
         except InputError as error:
             yield Line(number + 1, -1, {}, str(error))
 
@@ -160,7 +165,7 @@ def array_elements(file: IO[bytes], name: str, max_chars: int = MAX_ELEMENT_CHAR
 
 
 class _Reader:
-    """A window on the file's text. What stands before ``_at`` is dropped when more is read."""
+    """A window on the file's text. The text before ``_at`` is dropped when more is read."""
 
     def __init__(self, file: IO[bytes], name: str) -> None:
         self._file = file

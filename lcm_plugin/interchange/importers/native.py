@@ -44,7 +44,7 @@ def holds_native_export(path: Path) -> bool:
 
 
 def look_over_native(path: Path) -> NativeReport:
-    """What the file says it holds. Raises `InputError` when its closing line is missing."""
+    """The counts of the file's closing line. Raises `InputError` when its closing line is missing."""
     report = NativeReport(str(path))
     ended = False
     with path.open("rb") as file:
@@ -68,7 +68,7 @@ def load_native(
     place = PayloadPlace(payload_folder(engine.config, engine.store))
     with path.open("rb") as file:
         try:
-            loaded = load_jsonl(file, engine.store, place, tell=progress)
+            loaded = load_jsonl(file, engine.store, place, progress=progress)
         except InputError as error:
             raise InputError(f"{path}, {error}") from error
     return NativeReport(

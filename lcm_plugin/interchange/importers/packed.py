@@ -75,7 +75,7 @@ def _zstd_pieces(path: Path) -> Iterator[bytes]:
 
 
 def _new_frame(path: Path) -> Any:
-    """What unpacks one frame, by Python's own module (from 3.14 on) or by the package."""
+    """An unpacker of one frame, of Python's own module (from 3.14 on) or of the package."""
     try:
         if sys.version_info >= (3, 14):
             from compression import zstd

@@ -98,7 +98,7 @@ class SummaryNode:
 
 @dataclass(frozen=True, slots=True)
 class ActiveContext:
-    """The source's own context, as stored ids and node ids; what is missing was pruned there."""
+    """The source's own context, as stored ids and node ids; other items were pruned there."""
 
     ids: frozenset[str]
 

@@ -124,7 +124,7 @@ class SummaryImporter:
     def prune(
         self, writer: Writer, conversation: Conversation, contexts: Iterable[ActiveContext], now: int
     ) -> None:
-        """Takes out of the context what the source's own context no longer held."""
+        """Removes the items from the context that the source's own context no longer held."""
         held = frozenset(one for context in contexts for one in context.ids)
         if not held:
             return
@@ -144,7 +144,7 @@ class SummaryImporter:
     def publication(
         self, reader: Reader, conversation: Conversation, node: SummaryNode, items: Sequence[Item], at: int
     ) -> Publication:
-        """A node with the counts of what it covers here, ready to replace those items."""
+        """A node with the counts of the items that it covers here, ready to replace them."""
         conversation_id = conversation.conversation_id
         heads = [item.message for item in items if item.message]
         below = list(reader.summaries([item.summary_id for item in items if item.summary_id]).values())

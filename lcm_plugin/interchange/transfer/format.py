@@ -71,7 +71,7 @@ def row_from(table: Table, values: object, where: str) -> Row:
 
 
 def conversation_digest(reader: Reader, conversation_id: int) -> str:
-    """What two copies of one conversation have in common: every message's place, identity and time."""
+    """A digest that two copies of a conversation share: of every message's place, identity and time."""
     digest = hashlib.sha256()
     for row in rows_of(reader, MESSAGES, conversation_id):
         digest.update(json.dumps([row[place] for place in _IDENTIFYING]).encode())

@@ -1,4 +1,4 @@
-"""Reading an export back: into an empty database as it was, into another one beside what is there.
+"""Reads an export back: into an empty database as it was, into another one beside its conversations.
 
 Everything happens in one transaction: either all of the file is in the database, or nothing of it.
 """
@@ -40,7 +40,7 @@ from lcm_plugin.types import Session
 
 @dataclass(slots=True)
 class Loaded:
-    """What was taken in. ``known`` conversations were there already and were left alone.
+    """The counts of an import. ``known`` conversations were stored already and were left alone.
 
     ``archived`` ones were active in the file, and their session key has an active conversation here.
     """
@@ -66,7 +66,7 @@ def load_jsonl(
     store: Store,
     payloads: PayloadPlace,
     *,
-    tell: Callable[[int], None] = lambda messages: None,
+    progress: Callable[[int], None] = lambda messages: None,
 ) -> Loaded:
     """Takes an export in. Conversations that are there already are left alone, so doing it twice does no harm.
 
@@ -77,7 +77,7 @@ def load_jsonl(
     header = _header(numbered)
     try:
         with store.write() as writer:
-            return _Loader(writer, payloads, header, tell).load(numbered)
+            return _Loader(writer, payloads, header, progress).load(numbered)
     except StoreError as error:
         if type(error) is not StoreError:
             raise
@@ -104,11 +104,11 @@ def _header(numbered: Iterator[tuple[int, bytes]]) -> dict[str, Any]:
 
 class _Loader:
     def __init__(
-        self, writer: Writer, payloads: PayloadPlace, header: dict[str, Any], tell: Callable[[int], None]
+        self, writer: Writer, payloads: PayloadPlace, header: dict[str, Any], progress: Callable[[int], None]
     ) -> None:
         self._writer = writer
         self._payloads = payloads
-        self._tell = tell
+        self._progress = progress
         self._spans: dict[Counter, tuple[int, int]] = header["span"]
         self._empty = not any(writer.row_counts().values())
         self._numbers = None if self._empty else self._renumbering()
@@ -125,7 +125,7 @@ class _Loader:
         self._entered = self._skipping = self._ended = False
 
     def load(self, numbered: Iterator[tuple[int, bytes]]) -> Loaded:
-        """Takes in what follows the header."""
+        """Reads the lines after the header."""
         if self._empty:
             # Numbers of deleted rows may come again, which an index over the newest would never see.
             self._writer.reset_index()
@@ -187,7 +187,7 @@ class _Loader:
             raise InputError(f"{where}: the row belongs to another conversation than {self._scope}")
         self._hashes.add(table, row)
         if table is MESSAGES:
-            self._tell(self._hashes.counts[table.name])
+            self._progress(self._hashes.counts[table.name])
         if table is CONVERSATIONS:
             self._skipping = not self._empty and self._is_known(row)
             self._report.known += self._skipping
@@ -213,7 +213,7 @@ class _Loader:
         )
 
     def _fitted(self, table: Table, row: Row) -> Row | None:
-        """The row as it fits beside what is in the database; None when it is there or stays out."""
+        """The row as it fits into a database with rows; None when it is stored already or left out."""
         assert self._numbers is not None
         if table is GUARDS or (table is SESSION_RUNS and self._run_is_known(row)):
             return None

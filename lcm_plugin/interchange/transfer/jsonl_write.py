@@ -47,7 +47,7 @@ _NUMBERING: dict[Counter, Table] = {
 
 @dataclass(slots=True)
 class Exported:
-    """What was written. ``missing_files`` are payloads whose bytes are gone or damaged."""
+    """The counts of an export. ``missing_files`` are payloads whose bytes are gone or damaged."""
 
     conversations: int = 0
     rows: dict[str, int] = field(default_factory=dict)
@@ -63,11 +63,11 @@ def write_jsonl(
     conversations: Sequence[int],
     whole: bool,
     now: int,
-    tell: Callable[[int], None] = lambda messages: None,
+    progress: Callable[[int], None] = lambda messages: None,
 ) -> Exported:
     """Writes the chosen conversations in the format of `transfer.format`.
 
-    ``whole`` says that these are all, so that what belongs to no conversation goes with them. ``tell`` hears how
+    ``whole`` says that these are all, so that what belongs to no conversation goes with them. ``progress`` hears how
     many messages are written.
     """
     done = Exported(len(conversations))
@@ -87,7 +87,7 @@ def write_jsonl(
             hashes.add(table, row)
             write(row_line(table, row))
             if table is MESSAGES:
-                tell(hashes.counts[MESSAGES.name])
+                progress(hashes.counts[MESSAGES.name])
     done.rows = {name: count for name, count in hashes.counts.items() if count}
     write(line({"end": True, "rows": done.rows, "hashes": hashes.hashes()}))
     return done
@@ -100,7 +100,7 @@ def _removals_of(reader: Reader, conversations: Sequence[int]) -> set[int]:
 
 
 def _chosen(rows: Iterator[TableRow], removals: set[int] | None) -> Iterator[TableRow]:
-    """Of a part of a database only what concerns its conversations; None means the whole of it."""
+    """The rows that belong to an export of some conversations; all of them when ``removals`` is None."""
     if removals is None:
         return rows
     place = REMOVALS.position("removal_id")

@@ -146,8 +146,8 @@ def _copy(reader: Reader, source: Side, target: Side, bar: Bar) -> _Tally:
     with target.store.read() as there:
         done = sum(there.row_counts().values()) - 1
         rest = list(_rest_of_newest(reader, there)) if done else None
-    with bar("copying", total, "rows") as tell:
-        tell(done)
+    with bar("copying", total, "rows") as progress:
+        progress(done)
         rows = _everything(reader) if rest is None else _remaining(reader, rest)
         for batch in batches(rows):
             with target.store.write() as writer:
@@ -156,7 +156,7 @@ def _copy(reader: Reader, source: Side, target: Side, bar: Bar) -> _Tally:
                         found = [_move_file(reader, writer, row, source, target, tally) for row in found]
                     writer.load_rows(table, found)
             done += len(batch)
-            tell(done)
+            progress(done)
     return tally
 
 
@@ -202,7 +202,10 @@ def _move_file(reader: Reader, writer: Any, row: Row, source: Side, target: Side
 def _compare(reader: Reader, target: Side, bar: Bar) -> int:
     """Reads every row on both sides; returns how many the target could not hold word for word."""
     altered = done = 0
-    with bar("comparing", sum(reader.row_counts().values()), "rows") as tell, target.store.read() as there:
+    with (
+        bar("comparing", sum(reader.row_counts().values()), "rows") as progress,
+        target.store.read() as there,
+    ):
         pairs = zip_longest(_everything(reader), _copied(there))
         for left, right in pairs:
             if left is None or right is None or left[0] is not right[0]:
@@ -215,8 +218,8 @@ def _compare(reader: Reader, target: Side, bar: Bar) -> int:
                 altered += 1
             done += 1
             if done % 1_000 == 0:
-                tell(done)
-        tell(done)
+                progress(done)
+        progress(done)
     return altered
 
 
@@ -235,11 +238,11 @@ def _differs(left: TableRow | None, right: TableRow | None) -> StoreError:
 
 def _check_both(source: Side, target: Side, bar: Bar) -> None:
     """The copy may have no error that the source has not."""
-    with bar("checking", 2, "databases") as tell:
+    with bar("checking", 2, "databases") as progress:
         before = _errors(source)
-        tell(1)
+        progress(1)
         fresh = _errors(target) - before
-        tell(2)
+        progress(2)
     if fresh:
         code, ids = sorted(fresh)[0]
         raise StoreError(
@@ -255,7 +258,7 @@ def _index(target: Side, bar: Bar) -> None:
     """Fills search indexes that the store does not fill by itself."""
     with target.store.read() as reader:
         state = reader.index_state()
-    with bar("indexing", state.message_lag + state.summary_lag, "rows") as tell:
+    with bar("indexing", state.message_lag + state.summary_lag, "rows") as progress:
         done = 0
         while True:
             with target.store.write() as writer:
@@ -263,4 +266,4 @@ def _index(target: Side, bar: Bar) -> None:
             if not count:
                 return
             done += count
-            tell(done)
+            progress(done)

@@ -91,7 +91,7 @@ class Renumbering:
         return canonical_json(items)
 
     def _metadata(self, text: Value) -> Value:
-        """A compaction part says which summary came to cover its message."""
+        """Renames the summary that a compaction part names."""
         found = json.loads(text) if isinstance(text, str) else None
         if not isinstance(found, dict) or not isinstance(found.get("summary_id"), str):
             return text

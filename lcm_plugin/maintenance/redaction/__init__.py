@@ -1,1 +1,1 @@
-"""Redaction of stored texts: what is to go, one conversation, the whole database, its copies."""
+"""Redaction of stored texts: targets, one conversation, the whole database, its copies."""

@@ -213,7 +213,7 @@ class ConversationRedaction:
         return _Change(stored, now, self._calls(reader, stored), frozenset(payloads))
 
     def _replace_all(self, changes: Sequence[_Change], removal_id: int) -> None:
-        """Stores the new forms of a page's messages; what costs most comes before the transaction."""
+        """Stores the new forms of a page's messages; the expensive part comes before the transaction."""
         made = [(change, self._row(change)) for change in changes]
         if not made:
             return
@@ -249,7 +249,7 @@ class ConversationRedaction:
         return replace(made, row=row)
 
     def _whole(self, reader: Reader, stored: StoredMessage, *, redact: bool) -> Message:
-        """The message with its payloads in place; with ``redact`` without what goes of attached ones."""
+        """The message with its payloads in place; with ``redact`` attached ones are redacted."""
         message = rebuild(stored)
         for part in stored.parts:
             if part.file_id is None:
@@ -280,7 +280,7 @@ class ConversationRedaction:
         return replace_slices(shown, slices), is_gone
 
     def _attached(self, file_id: str, data: bytes, encoding: str) -> str:
-        """A payload as it stands in its message; an attached text file is redacted inside its encoding."""
+        """A payload in the form of its message; an attached text file is redacted inside its encoding."""
         if encoding != _TEXT_ENCODING and (inner := _as_text(data)) is not None:
             redacted = self._target.payload(file_id, inner)
             if redacted != inner:
@@ -289,7 +289,7 @@ class ConversationRedaction:
         return decode(data, encoding)
 
     def _calls(self, reader: Reader, stored: StoredMessage) -> dict[str, Call]:
-        """The call that a result answers: what decides whether its text may become a payload."""
+        """The call that a result answers, which decides whether its text may become a payload."""
         head = stored.head
         if len(head.answers) != 1 or head.group_seq == head.seq:
             return {}
@@ -304,8 +304,8 @@ class ConversationRedaction:
 
     def _file(self, reader: Reader, record: FileRecord) -> FileRecord | bytes | None:
         """A payload's new record, or its new bytes when they change as well; None when nothing goes."""
-        name, told = self._target.words(record.name), self._target.words(record.exploration)
-        renewed = replace(record, name=name, exploration=told)
+        name, exploration = self._target.words(record.name), self._target.words(record.exploration)
+        renewed = replace(record, name=name, exploration=exploration)
         if record.file_id not in self._changed_files:
             data = self._new_bytes(reader, record)
             if data is not None:
@@ -339,9 +339,9 @@ class ConversationRedaction:
         blobs: Mapping[str, bytes] = {}
         if isinstance(new, bytes):
             kept, blobs = self._payloads.keep_bytes(new)
-            told = self._target.words(record.exploration)
+            exploration = self._target.words(record.exploration)
             new = replace(
-                kept, file_id=record.file_id, name=self._target.words(record.name), exploration=told
+                kept, file_id=record.file_id, name=self._target.words(record.name), exploration=exploration
             )
             self._dropped.append(record)
         with self._store.write() as writer:
@@ -351,7 +351,7 @@ class ConversationRedaction:
 
 
 def _renamed(before: Sequence[Part], now: Sequence[Part]) -> dict[str, str]:
-    """Payloads that are not referred to any more, and what takes their place; the empty text for nothing."""
+    """The payloads that are not referred to any more, each with its replacement, empty for none."""
     places = {part.path: _payload_ids(part) for part in now}
     kept = {file_id for ids in places.values() for file_id in ids}
     renamed: dict[str, str] = {}

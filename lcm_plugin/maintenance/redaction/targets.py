@@ -97,7 +97,7 @@ class NamedThings:
     """Messages, summaries and payloads by id, each as a whole."""
 
     def __init__(self, ids: Sequence[str]) -> None:
-        """Raises `InputError` for what is no id."""
+        """Raises `InputError` for a word that is no id."""
         self.refs = parse_refs(ids)
         self._names = frozenset(ref.text for ref in self.refs)
 
@@ -147,7 +147,7 @@ def _blank(value: Any, key: str) -> Any:
 
 
 def _without_broken_reasoning(before: Message, after: Message) -> Message:
-    """Reasoning blocks are signed by whoever made them: one that changed is refused, so it goes."""
+    """Removes reasoning blocks that changed: providers sign them and refuse changed ones."""
     if after == before:
         return before
     old, new = blocks_of(before), blocks_of(after)

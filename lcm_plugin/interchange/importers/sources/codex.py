@@ -81,7 +81,7 @@ def recognises(first: Any, path: Path) -> bool:
 
 @dataclass(slots=True)
 class _Index:
-    """What a first pass finds: the session, what was said as items, and which lines were rolled back."""
+    """The result of a first pass: the session, hashes of the items' texts, and the rolled-back lines."""
 
     name: str = ""
     about: dict[str, Any] = field(default_factory=dict)
@@ -94,12 +94,12 @@ class _Index:
 
 
 def read(path: Path) -> Iterator[Record]:
-    """The records of a file: what stands, then each roll-back's turns."""
+    """The records of a file: the live ones, then the turns of each roll-back."""
     with LineFile(path) as lines:
         index = _look_over(lines, path)
         parent = _parent_of(index.about)
         yield SourceConversation(index.name, started_at=index.started_at, parent=parent, about=index.about)
-        yield from _records(lines, index, lambda number: not index.is_dead(number), tell_broken=True)
+        yield from _records(lines, index, lambda number: not index.is_dead(number), with_broken=True)
         for low, high in index.dead:
             yield SourceConversation(
                 index.name, branch=f"line-{low}", live=False, about={"rolled_back_at": f"line {high}"}
@@ -145,11 +145,11 @@ def _parent_of(about: Mapping[str, Any]) -> str:
     return str(found) if found else ""
 
 
-def _records(lines: LineFile, index: _Index, wanted: Any, *, tell_broken: bool = False) -> Iterator[Record]:
+def _records(lines: LineFile, index: _Index, wanted: Any, *, with_broken: bool = False) -> Iterator[Record]:
     last = ""
     for line in lines:
         if line.error:
-            if tell_broken:
+            if with_broken:
                 yield Broken(line.number, line.error)
             continue
         if not wanted(line.number):
@@ -202,7 +202,7 @@ def _part_type_of(kind: str, payload: Mapping[str, Any]) -> str:
 
 
 def _event_text(payload: Mapping[str, Any]) -> str | None:
-    """What an event says that an item may say too."""
+    """The text of an event that an item may repeat."""
     text = payload.get(_EVENT_TEXTS.get(str(payload.get("type")), ""))
     return text if isinstance(text, str) and text and not payload.get("images") else None
 

@@ -136,8 +136,8 @@ def _entry(row: Mapping[str, Any]) -> Record:
     about |= rest_of(
         row, "id", "role", "content", "tool_calls", "tool_call_id", "tool_name", "timestamp", *_JSON
     )
-    for told in ("active", "compacted", "reasoning_content"):
-        about.pop(told, None)
+    for name in ("active", "compacted", "reasoning_content"):
+        about.pop(name, None)
     return Entry(source_id, message, at, extras=(("agent", about),) if about else ())
 
 

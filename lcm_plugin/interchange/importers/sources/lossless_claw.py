@@ -148,16 +148,16 @@ def _entry(database: ForeignDatabase, row: Mapping[str, Any], files: Mapping[str
     where = {"message_id": row["message_id"]}
     parts = list(database.rows("message_parts", _PART, order=("ordinal",), where=where))
     metadata = [_json_object(part["metadata"]) for part in parts]
-    told = metadata[0] if metadata else {}
+    first = metadata[0] if metadata else {}
     blocks = [block for part, about in zip(parts, metadata, strict=True) if (block := _block(part, about))]
     if row["role"] == "tool":
-        shown, extras, _ = from_openclaw(_answer(parts, blocks, told, row["content"]))
+        shown, extras, _ = from_openclaw(_answer(parts, blocks, first, row["content"]))
     else:
         shown, extras, _ = from_openclaw({"role": row["role"], "content": blocks or row["content"]})
-    if isinstance(told.get("topLevelReasoningContent"), str):
-        shown["reasoning_content"] = told["topLevelReasoningContent"]
+    if isinstance(first.get("topLevelReasoningContent"), str):
+        shown["reasoning_content"] = first["topLevelReasoningContent"]
     about = rest_of(row, "seq", "role", "content", "created_at")
-    about |= rest_of(told, "raw", "rawType", "toolCallId", "toolName", "topLevelReasoningContent")
+    about |= rest_of(first, "raw", "rawType", "toolCallId", "toolName", "topLevelReasoningContent")
     sender = _json_object(row["openclaw_sender_metadata"])
     name = sender.get("name") or sender.get("username") or sender.get("id")
     shown, missing = _attached(shown, files, database.path.parent)
@@ -173,7 +173,7 @@ def _entry(database: ForeignDatabase, row: Mapping[str, Any], files: Mapping[str
 
 
 def _answer(
-    parts: list[dict[str, Any]], blocks: list[dict[str, Any]], told: Mapping[str, Any], text: Any
+    parts: list[dict[str, Any]], blocks: list[dict[str, Any]], first: Mapping[str, Any], text: Any
 ) -> dict[str, Any]:
     """A tool's result; its id and name stand in the block, in columns or beside the block."""
     block = next(filter(answers_another, blocks), None)
@@ -184,10 +184,10 @@ def _answer(
         "toolCallId": inner.get("toolCallId")
         or inner.get("tool_use_id")
         or inner.get("call_id")
-        or told.get("toolCallId")
+        or first.get("toolCallId")
         or part.get("tool_call_id")
         or "",
-        "toolName": told.get("toolName")
+        "toolName": first.get("toolName")
         or part.get("tool_name")
         or inner.get("toolName")
         or inner.get("name"),

@@ -49,7 +49,7 @@ def read(path: Path) -> Iterator[Record]:
                 own = own or SourceConversation(path.stem)
                 yield own
                 begun = True
-            yield _message(number, number, value, f"line {number}", seen)
+            yield _message(number, number, value, "", seen)
 
 
 def _conversation(path: Path, number: int, value: Mapping[str, Any]) -> Iterator[Record]:
@@ -64,12 +64,14 @@ def _conversation(path: Path, number: int, value: Mapping[str, Any]) -> Iterator
     )
     seen: set[str] = set()
     for place, message in enumerate(value["messages"], 1):
-        yield _message(place, number, message, f"line {number}, message {place}", seen)
+        yield _message(place, number, message, f", message {place}", seen)
 
 
-def _message(place: int, number: int, value: Any, where: str, seen: set[str]) -> Record:
+def _message(place: int, number: int, value: Any, within: str, seen: set[str]) -> Record:
+    """``within`` names the message's place in its line, ``", message 3"`` or nothing."""
+    where, reason = f"line {number}{within}", f"{within.removeprefix(', ')}: " if within else ""
     if not isinstance(value, dict):
-        return Broken(number, f"{where}: expected a message, found {type(value).__name__}")
+        return Broken(number, f"{reason}expected a message, found {type(value).__name__}")
     own_id = value.get("id")
     source_id = str(own_id) if isinstance(own_id, (str, int)) and own_id != "" else ""
     if not source_id or source_id in seen:
@@ -80,5 +82,5 @@ def _message(place: int, number: int, value: Any, where: str, seen: set[str]) ->
     if role is None and value:
         return aside(source_id, str(value.get("type", "")), value, told_time(value), where)
     if not isinstance(role, str) or not role.strip():
-        return Broken(number, f"{where}: a message without a role")
+        return Broken(number, f"{reason}a message without a role")
     return Entry(source_id, value, told_time(value), place=where)
