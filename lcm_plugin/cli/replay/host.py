@@ -6,7 +6,6 @@ Its clock follows the transcript, so that two runs make the same database.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Protocol
@@ -14,6 +13,7 @@ from typing import Protocol
 import pluggy
 
 from lcm_plugin.cli.replay.proof import as_bytes
+from lcm_plugin.cli.replay.report import ContextFigures
 from lcm_plugin.cli.replay.turns import TurnSlice
 from lcm_plugin.cli.transcripts import Entry
 from lcm_plugin.errors import StoreError
@@ -47,29 +47,6 @@ class Waits(Protocol):
     def wait_idle(self, timeout: float | None = None) -> bool: ...
 
 
-@dataclass(slots=True)
-class Watch:
-    """Figures about the contexts that the host was given, by its own count."""
-
-    contexts: int = 0
-    tokens_max: int = 0
-    tokens_final: int = 0
-    over_budget: int = 0
-    incomplete: int = 0
-    invalid: int = 0
-    faults: list[str] = field(default_factory=list)
-
-    def see(self, context: Context, tokens: int, budget: int, faults: Sequence[str]) -> None:
-        """Counts one context."""
-        self.contexts += 1
-        self.tokens_final = tokens
-        self.tokens_max = max(self.tokens_max, tokens)
-        self.over_budget += context.over_budget or tokens > budget
-        self.incomplete += bool(context.notices)
-        self.invalid += bool(faults)
-        self.faults.extend(faults[: 5 - len(self.faults)])
-
-
 class ReplayHost:
     """Hands turns to the plugin and checks the contexts that it returns."""
 
@@ -92,7 +69,7 @@ class ReplayHost:
         self._engine, self._session, self._budget, self._clock = engine, session, budget, clock
         self._count = _counting_once(count)
         self._failures: list[str] = []
-        self.watch = Watch()
+        self.figures = ContextFigures()
 
     @hookimpl
     def lcm_event(self, event: Event) -> None:
@@ -128,7 +105,7 @@ class ReplayHost:
         """Counts and checks a context that goes to a model, or would after the last turn."""
         tokens = sum(map(self._count, context.messages))
         faults = validate(context.messages, for_model_call=for_model_call)
-        self.watch.see(context, tokens, self._budget, faults)
+        self.figures.add(context, tokens, self._budget, faults)
 
     def _check(self) -> None:
         """Waits for background work, with which a replay must not race, and raises the failure that a hook hid."""

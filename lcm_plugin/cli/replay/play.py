@@ -178,7 +178,6 @@ def _outcome(
     conversation = engine.library.conversation(options.session)
     outline = engine.library.outline(conversation.conversation_id)
     proof = prove([entry.message for entry in entries], engine.library.walk(conversation.conversation_id))
-    watch = host.watch
     report = Report(
         files=options.files,
         session=options.session,
@@ -188,13 +187,7 @@ def _outcome(
         turns=turns,
         tokens_in=tokens_in,
         budget=options.budget,
-        contexts=watch.contexts,
-        context_tokens_max=watch.tokens_max,
-        context_tokens_final=watch.tokens_final,
-        over_budget_contexts=watch.over_budget,
-        incomplete_contexts=watch.incomplete,
-        invalid_contexts=watch.invalid,
-        faults=tuple(watch.faults),
+        figures=host.figures,
         summaries_by_depth=engine.library.summary_counts(conversation.conversation_id),
         fallback_summaries=sum(
             one.fallback for one in engine.library.summaries(conversation.conversation_id)

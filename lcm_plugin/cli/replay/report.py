@@ -2,25 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lcm_plugin.cli.replay.proof import Proof
+from lcm_plugin.types import Context
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 
+@dataclass(slots=True)
+class ContextFigures:
+    """Figures about the contexts that the host was given, in tokens by its own count.
+
+    One context was assembled before each model answer; ``incomplete_contexts`` left something out for lack of room;
+    ``context_tokens_final`` is the size of the context after the last message.
+    """
+
+    contexts: int = 0
+    context_tokens_max: int = 0
+    context_tokens_final: int = 0
+    over_budget_contexts: int = 0
+    incomplete_contexts: int = 0
+    invalid_contexts: int = 0
+    faults: list[str] = field(default_factory=list)
+
+    def add(self, context: Context, tokens: int, budget: int, faults: Sequence[str]) -> None:
+        """Counts one context."""
+        self.contexts += 1
+        self.context_tokens_final = tokens
+        self.context_tokens_max = max(self.context_tokens_max, tokens)
+        self.over_budget_contexts += context.over_budget or tokens > budget
+        self.incomplete_contexts += bool(context.notices)
+        self.invalid_contexts += bool(faults)
+        self.faults.extend(faults[: 5 - len(self.faults)])
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The figures of a replay. Tokens are counted by the host itself, not asked of the plugin.
+    """The figures of a replay.
 
-    ``tokens_in`` is the whole transcript; ``contexts`` were assembled, one before each model answer;
-    ``incomplete_contexts`` of them said that they left something out for lack of room;
-    ``fallback_summaries`` were written by the extractor because a model failed;
-    ``context_tokens_final`` is the size of the context after the last message;
-    ``cpu_seconds`` are the whole process's, which a busy machine does not change.
+    ``tokens_in`` is the whole transcript; ``fallback_summaries`` were written by the extractor because a model
+    failed; ``cpu_seconds`` are the whole process's, which a busy machine does not change.
     """
 
     files: tuple[str, ...]
@@ -31,13 +56,7 @@ class Report:
     turns: int
     tokens_in: int
     budget: int
-    contexts: int
-    context_tokens_max: int
-    context_tokens_final: int
-    over_budget_contexts: int
-    incomplete_contexts: int
-    invalid_contexts: int
-    faults: tuple[str, ...]
+    figures: ContextFigures
     summaries_by_depth: Mapping[int, int]
     fallback_summaries: int
     balanced: bool
@@ -48,25 +67,27 @@ class Report:
     @property
     def holds(self) -> bool:
         """Whether everything that a replay is to show was shown."""
-        sound = not self.invalid_contexts and not self.over_budget_contexts
+        sound = not self.figures.invalid_contexts and not self.figures.over_budget_contexts
         return sound and self.balanced and self.proof.complete
 
     @property
     def saved(self) -> float:
         """Share of the raw tokens that the final context does without."""
-        return 1 - self.context_tokens_final / self.tokens_in if self.tokens_in else 0.0
+        return 1 - self.figures.context_tokens_final / self.tokens_in if self.tokens_in else 0.0
 
     def as_dict(self) -> dict[str, Any]:
         """The report as one flat JSON object."""
         values = asdict(self)
-        proof = values.pop("proof")
-        depths = {str(depth): count for depth, count in self.summaries_by_depth.items()}
-        return values | {
+        proof: dict[str, Any] = values.pop("proof")
+        figures: dict[str, Any] = values.pop("figures")
+        return {
+            **values,
+            **figures,
             "recovered": proof["recovered"],
             "recovered_through_summaries": proof["through_summaries"],
             "extra_messages": proof["extra"],
             "first_missing": proof["first_missing"],
-            "summaries_by_depth": depths,
+            "summaries_by_depth": {str(depth): count for depth, count in self.summaries_by_depth.items()},
             "saved_share": round(self.saved, 4),
             "seconds": round(self.seconds, 3),
             "cpu_seconds": round(self.cpu_seconds, 3),
@@ -100,9 +121,9 @@ def _figures(report: Report) -> RenderableType:
     table.add_row(
         "in", f"{report.messages:,} messages in {report.turns:,} turns, {report.tokens_in:,} tokens{resumed}"
     )
-    table.add_row("largest context", _gauge(report.context_tokens_max, report.budget))
+    table.add_row("largest context", _gauge(report.figures.context_tokens_max, report.budget))
     table.add_row(
-        "final context", f"{report.context_tokens_final:,} tokens, {report.saved:.0%} less than all"
+        "final context", f"{report.figures.context_tokens_final:,} tokens, {report.saved:.0%} less than all"
     )
     table.add_row("contexts", _contexts(report))
     table.add_row("summaries", _summaries(report))
@@ -113,8 +134,12 @@ def _figures(report: Report) -> RenderableType:
 
 
 def _contexts(report: Report) -> str:
-    incomplete = f", {report.incomplete_contexts:,} left something out" if report.incomplete_contexts else ""
-    return f"{report.contexts:,} assembled, {report.invalid_contexts:,} invalid{incomplete}"
+    incomplete = (
+        f", {report.figures.incomplete_contexts:,} left something out"
+        if report.figures.incomplete_contexts
+        else ""
+    )
+    return f"{report.figures.contexts:,} assembled, {report.figures.invalid_contexts:,} invalid{incomplete}"
 
 
 def _gauge(tokens: int, budget: int) -> str:
@@ -144,11 +169,11 @@ def _verdict(report: Report) -> str:
     reasons = [line] if not proof.complete else []
     if proof.first_missing is not None:
         reasons.append(f"The first one missing is number {proof.first_missing + 1}.")
-    if report.over_budget_contexts:
-        reasons.append(f"{report.over_budget_contexts:,} contexts were over the budget.")
-    if report.invalid_contexts:
+    if report.figures.over_budget_contexts:
+        reasons.append(f"{report.figures.over_budget_contexts:,} contexts were over the budget.")
+    if report.figures.invalid_contexts:
         reasons.append(
-            f"{report.invalid_contexts:,} contexts were invalid: {escape('; '.join(report.faults))}."
+            f"{report.figures.invalid_contexts:,} contexts were invalid: {escape('; '.join(report.figures.faults))}."
         )
     if not report.balanced:
         reasons.append("The tree is not balanced.")
