@@ -16,8 +16,8 @@ from small_talk import turns
 
 from lcm_plugin import AsyncMemory, Engine, LcmConfig, LcmPlugin, Memory, Session
 from lcm_plugin.errors import InputError, NotFound
-from lcm_plugin.maintenance.lanes import LaneKind, Selection
-from lcm_plugin.maintenance.redact_targets import MatchingTexts, NamedThings
+from lcm_plugin.maintenance.redaction.targets import MatchingTexts, NamedThings
+from lcm_plugin.maintenance.selection import LaneKind, Selection
 from lcm_plugin.messages.markup import is_notice, pin_block
 from lcm_plugin.recall.tools import tool_schemas
 from lcm_plugin.types import Pin, Turn
