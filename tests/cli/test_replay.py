@@ -127,7 +127,7 @@ GOOD = {"role": "user", "content": "hello"}
 @pytest.mark.parametrize(
     ("rows", "extra", "complaint"),
     [
-        (json.dumps(GOOD) + "\n" + '{"role": ', (), "a.jsonl: broken JSON on line 2"),
+        (json.dumps(GOOD) + "\n" + '{"role": ', (), "a.jsonl, line 2: broken JSON"),
         (json.dumps(GOOD) + "\n" + '{"content": "x"}', (), "a.jsonl, line 2: a message without role"),
         (
             json.dumps({"role": "user", "content": "word " * 500}),
