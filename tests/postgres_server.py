@@ -6,6 +6,7 @@ that carries them. A server that cannot be started is an error, never a skip.
 
 from __future__ import annotations
 
+import atexit
 import os
 import pwd
 import shutil
@@ -17,6 +18,7 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
@@ -229,18 +231,7 @@ class PostgresServer:
         return self.folder / "data"
 
     def _make(self, hba: str | None) -> None:
-        words: list[str | Path] = [
-            "-D",
-            self._data,
-            "-A",
-            "trust",
-            "-U",
-            "postgres",
-            "-E",
-            "UTF8",
-            "--no-sync",
-        ]
-        _run([self._programs / "initdb", *words], self._owner)
+        _run(["cp", "-a", _new_data(self._programs), self._data], self._owner)
         with (self._data / "postgresql.conf").open("a") as settings:
             settings.writelines(f"{name} = '{value}'\n" for name, value in self._settings.items())
         if hba is not None:
@@ -258,6 +249,18 @@ def running_server() -> Iterator[str]:
         return
     with PostgresServer() as server:
         yield server.url
+
+
+@cache
+def _new_data(programs: Path) -> Path:
+    """The data of a new server, made once: to copy it takes a tenth of the time."""
+    folder, owner = Path(tempfile.mkdtemp(prefix="lcmpg")), _owner()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    if owner is not None:
+        shutil.chown(folder, owner)
+    how = ["-A", "trust", "-U", "postgres", "-E", "UTF8", "--no-sync"]
+    _run([programs / "initdb", "-D", folder / "data", *how], owner)
+    return folder / "data"
 
 
 def _free_port() -> int:

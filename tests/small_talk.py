@@ -80,5 +80,5 @@ class GatedModel(Model):
 
     def answer(self, request: CompletionRequest, number: int) -> str:
         self.asked.set()
-        assert self.gate.wait(30), "the test never opened the gate"
+        assert self.gate.wait(300), "the test never opened the gate"
         return super().answer(request, number)

@@ -235,7 +235,7 @@ def test_no_record_above_debug_level_holds_a_messages_words(
         ]
         plugin.after_turn(Turn(session, turns, mode="sync", window=4_000))
     engine = plugin.engine
-    engine.wait_idle(20)
+    engine.wait_idle(60)
     engine.compact(session, force=True)
     long = "\n".join(f"{PLANTED} line {n}" for n in range(500))
     engine.ingest(session, [user(long), assistant("ok")])

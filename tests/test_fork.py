@@ -63,7 +63,7 @@ def test_parent_and_children_store_into_one_database(open_engine: Callable[..., 
             engine.ingest(lane(9), [message])
         engine.ingest(lane(number), turns(20))
         engine.schedule_compaction(lane(number), 3_000)
-        assert engine.wait_idle(30)
+        assert engine.wait_idle(60)
         assert any(item.kind == "summary" for item in engine.context_items(lane(number)))
         assert "hits" in engine.call_tool(lane(number), "lcm_grep", {"pattern": "says"})
 
@@ -101,7 +101,7 @@ def test_a_fork_while_other_threads_store_stops_and_loses_nothing(open_engine: C
         assert_ended_well(child)
     stop.set()
     for thread in threads:
-        thread.join(30)
+        thread.join(60)
     for number, messages in stored.items():
         assert engine.messages(lane(number)) == messages
     for round_ in range(5):
@@ -122,7 +122,7 @@ def test_locks_that_other_threads_hold_are_free_in_the_child(engine: Engine) -> 
 
     thread = threading.Thread(target=hold)
     thread.start()
-    assert held.wait(10)
+    assert held.wait(60)
 
     def work() -> None:
         context = plugin.before_turn(Turn(lane(1), [user("two")], mode="append", window=8_000))
@@ -134,7 +134,7 @@ def test_locks_that_other_threads_hold_are_free_in_the_child(engine: Engine) -> 
         assert_ended_well(child)
     finally:
         done.set()
-        thread.join(10)
+        thread.join(60)
 
 
 def test_what_waits_in_the_parent_is_the_parents_to_store(

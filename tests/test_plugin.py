@@ -60,7 +60,7 @@ def test_a_host_that_only_asks_for_contexts_is_indexed_too(
         turn=turn([user(f"row {number}") for number in range(BACKGROUND_LAG)], mode="append")
     )
     assert not plugin.engine.evaluate(KEY, budget=32_000).due, context.tokens
-    assert plugin.engine.wait_idle(20)
+    assert plugin.engine.wait_idle(60)
     with plugin.engine.store.read() as reader:
         assert reader.index_state().message_lag == 0
 
@@ -205,7 +205,7 @@ def test_the_hosts_model_writes_the_summaries(tmp_path: Path) -> None:
     manager.register(Host())
     history = [user(f"word {n} " + "amber lantern " * 20) for n in range(40)]
     manager.hook.after_turn(turn=Turn(KEY, history, window=8_000))
-    assert plugin.engine.wait_idle(30)
+    assert plugin.engine.wait_idle(60)
     assert asked
     text = str(plugin.engine.assemble(KEY, 8_000).messages[0]["content"])
     assert "agreed on the amber lantern" in text

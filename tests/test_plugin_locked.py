@@ -144,16 +144,16 @@ def test_a_compaction_that_meets_a_held_row_is_owed_and_done_later(
     for number in range(6):
         host.hear(user(f"{number} " + "the harbour pump failed again " * 10))
     engine = host.plugin.engine
-    assert engine.wait_idle(30)
+    assert engine.wait_idle(60)
     before = engine.messages(KEY)
     host.failures()
     other.hold("rows")
     host.say(assistant("and again " * 200))
-    assert engine.wait_idle(30)
+    assert engine.wait_idle(60)
     assert len(host.failures()) == 1
     other.let_go()
     host.say(assistant("that is all"))
-    assert engine.wait_idle(30)
+    assert engine.wait_idle(60)
     assert host.failures() == []
     assert engine.messages(KEY) == [*before, *host.history[-2:]]
     assert any(item.kind == "summary" for item in engine.context_items(KEY))

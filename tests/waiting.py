@@ -9,7 +9,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def eventually(condition: Callable[[], T], seconds: float = 60.0) -> T:
+def eventually(condition: Callable[[], T], seconds: float = 300.0) -> T:
     """What a condition gives once it is true; fails when it never is."""
     end = time.monotonic() + seconds
     while not (found := condition()):

@@ -208,7 +208,7 @@ def test_reading_works_while_a_host_writes(tmp_path: Path) -> None:
         pass
     with Engine.open(LcmConfig(database=str(path))) as engine:
         engine.ingest(session, [{"role": "user", "content": "before the write"}])
-        engine.wait_idle(10)
+        engine.wait_idle(60)
         with engine.store.write():
             for arguments in (("status",), ("messages", session.key), ("grep", "write"), ("doctor",)):
                 done = run_program(*arguments, "--database", path)

@@ -161,7 +161,7 @@ def test_asked_checks_are_done_inside_a_host(open_engine: Callable[..., Engine],
     engine.integrity_jobs.request(number, "manual")
     assert "integrity checks: 1 waiting" in engine.command(session, "/lcm").text
     engine.schedule_compaction(session, 100_000)
-    assert engine.wait_idle(30)
+    assert engine.wait_idle(60)
     text = engine.command(session, "/lcm").text
     assert "integrity checks: 1 finished; newest" in text
     assert "all is whole" in text

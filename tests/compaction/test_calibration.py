@@ -210,7 +210,7 @@ def through_memory(
             counted = count(ours, turn)
             usage = {"prompt_tokens": counted, "prompt_tokens_details": {"cached_tokens": counted // 2}}
             memory.end_turn(usage if report else None)
-        assert memory.engine.wait_idle(30)
+        assert memory.engine.wait_idle(60)
         return len([one for one in memory.context(overhead_tokens=overhead(30)) if one["role"] != "system"])
 
 

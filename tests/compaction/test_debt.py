@@ -59,14 +59,14 @@ def test_a_live_holder_keeps_its_lease_through_a_call_longer_than_the_lease(
     outcomes = []
     thread = threading.Thread(target=lambda: outcomes.append(engine.compact(session, force=True)))
     thread.start()
-    assert model.asked.wait(10)
+    assert model.asked.wait(60)
     for _ in range(6):
         before = debt_of(engine).lease_until
         clock.forward(60)
         eventually(lambda: debt_of(engine).lease_until > before)  # noqa: B023 - waited for here
         assert engine.compact(session, force=True).reason is Reason.LOCKED
     model.gate.set()
-    thread.join(20)
+    thread.join(60)
     assert outcomes[0].compacted
 
 
@@ -197,10 +197,10 @@ def test_a_worker_stops_after_the_pass_that_is_running(open_engine: Open, sessio
     stop, reports = threading.Event(), []
     thread = threading.Thread(target=lambda: reports.append(engine.work(stop, poll_seconds=0.05)))
     thread.start()
-    assert model.asked.wait(10)
+    assert model.asked.wait(60)
     stop.set()
     model.gate.set()
-    thread.join(20)
+    thread.join(60)
     assert not thread.is_alive()
     assert reports[0].passes == 1
     assert debt_of(engine).state == "deferred"
@@ -230,7 +230,7 @@ def test_a_later_turn_of_any_session_starts_what_others_owe(
     other = Session("agent:test:other")
     engine.ingest(other, turns(1))
     engine.schedule_compaction(other)
-    assert engine.wait_idle(20)
+    assert engine.wait_idle(60)
     assert not engine.evaluate(session, 2_000).due
     assert debt_of(engine).state == "done"
 
@@ -254,7 +254,7 @@ def test_a_locked_database_is_a_verdict_and_not_an_error(
         with other.store.write():
             outcome = engine.compact(session, force=True)
             engine.schedule_compaction(session, 2_000, wait=False)
-            assert engine.wait_idle(20)
+            assert engine.wait_idle(60)
         assert (outcome.compacted, outcome.reason) == (False, Reason.DEFERRED)
         assert "locked" in outcome.detail
         assert engine.compact(session, force=True).compacted

@@ -554,7 +554,7 @@ def test_large_file_summary_model(make: Open) -> None:
         model = Model(lambda request: "The report is about cracks in the harbour wall and who pays.")
         engine = make(model, largeFileTokenThreshold=1_000, **given)
         engine.ingest(KEY, [user("read"), call("c1"), result("c1", text)])
-        engine.wait_idle(30)
+        engine.wait_idle(60)
         of_files = [request for request in model.requests if request.purpose == "file_summary"]
         assert bool(of_files) is bool(asked)
         assert all("seer" in str(request.model) for request in of_files)

@@ -17,11 +17,12 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import IO, Any
 
 _IMPORTED = (
     "lcm_plugin.cli.app",
@@ -118,6 +119,22 @@ def run(
         given.write_text(stdin, encoding="utf-8")
         code = Running(*words, env=env, cwd=cwd, stdin=given, stdout=out, stderr=err, strict=strict).wait()
         return Done(code, out.read_text(encoding="utf-8"), err.read_text(encoding="utf-8"))
+
+
+@contextmanager
+def piped(
+    *words: str | Path, env: Mapping[str, str] | None = None, strict: bool = False
+) -> Iterator[tuple[Running, IO[str]]]:
+    """A program and what it prints, as it does; it is killed in the end. The arguments are those of `Running`."""
+    with TemporaryDirectory(prefix="lcm-pipe-") as folder:
+        pipe = Path(folder) / "stdout"
+        os.mkfifo(pipe)
+        running = Running(*words, env=env, stdout=pipe, strict=strict)
+        try:
+            with pipe.open(encoding="utf-8") as printed:
+                yield running, printed
+        finally:
+            running.kill()
 
 
 def _program(words: list[str], env: dict[str, str], cwd: str, files: list[str], strict: bool) -> None:

@@ -37,7 +37,7 @@ def told_of_the_file(open_engine: Open, session: Session, server: ModelServer, m
         summary_base_url=server.url,
     )
     engine.ingest(session, [{"role": "user", "content": LOG}])
-    assert engine.wait_idle(30)
+    assert engine.wait_idle(60)
     shown = engine.assemble(session, 50_000).messages[0]["content"]
     return engine.call_tool(session, "lcm_describe", {"id": shown.split()[2]})["exploration"], shown
 

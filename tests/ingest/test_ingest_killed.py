@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
+from fakes.processes import piped
 
 from lcm_plugin import Engine, LcmConfig, Session
 from lcm_plugin.types import Message
@@ -41,18 +39,14 @@ def turn(number: int) -> list[Message]:
 
 def killed_after(database: str, first: int, acknowledged: int) -> int:
     """Runs a host from turn ``first`` on, kills it after so many turns, and says the last one it acknowledged."""
-    command = [sys.executable, "-W", "error", "-c", HOST, database, str(first)]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, env={"PYTHONPATH": str(Path(__file__).parent)}
-    ) as host:
-        assert host.stdout is not None
+    with piped("-c", HOST, database, str(first), strict=True) as (host, printed):
         last = first - 1
-        for line in host.stdout:
+        for line in printed:
             last = int(line)
             if last - first + 1 >= acknowledged:
                 host.send_signal(signal.SIGKILL)
                 break
-        rest = host.stdout.read().split()
+        rest = printed.read().split()
     return int(rest[-1]) if rest else last
 
 

@@ -171,7 +171,7 @@ def test_workers_share_jobs_without_doing_one_twice(open_engine: Open, clock: An
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(60)
     assert sum(done) == 6
     assert len(engines[0].integrity_jobs.finished()) == 6
     clock.forward(LEASE_MS + 1)
@@ -191,7 +191,7 @@ def test_a_made_up_claim_is_noticed_after_the_compaction_and_a_whole_check_asked
     engine.subscribe(events.append)
     engine.ingest(session, [user(f"garden bed {number} " + "slowly " * 30) for number in range(40)])
     assert engine.compact(session, force=True).compacted
-    assert engine.wait_idle(30)
+    assert engine.wait_idle(60)
     told = [event for event in events if event.name == "integrity.sampled"]
     assert told
     assert "summary_unsupported" in told[0].fields["classes"]
@@ -210,7 +210,7 @@ def test_sound_summaries_are_sampled_in_silence(open_engine: Open, session: Sess
         [user(f"garden bed {number}: order HP-{number + 4000} " + "slowly " * 30) for number in range(40)],
     )
     assert engine.compact(session, force=True).compacted
-    assert engine.wait_idle(30)
+    assert engine.wait_idle(60)
     assert "compaction.pass" in events
     assert not [name for name in events if name.startswith("integrity")]
     assert engine.integrity_jobs.work_off(lambda: False) == 0

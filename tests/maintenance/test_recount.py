@@ -66,7 +66,7 @@ def test_rows_that_were_counted_from_above_are_counted_again(
     events: list[tuple[str, object]] = []
     engine.subscribe(lambda event: events.append((event.name, event.fields.get("rows"))))
     engine.schedule_compaction(session, 1_000_000)
-    assert engine.wait_idle(30)
+    assert engine.wait_idle(60)
     assert engine.recount.finished
     right = counted(engine, session)
     assert sum(right.messages) < 0.7 * sum(wrong.messages)

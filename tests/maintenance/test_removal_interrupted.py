@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -13,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from databases import FreshDatabase, open_raw
+from fakes.processes import piped
 from messages import assistant, user
 
 from lcm_plugin import Engine, LcmConfig, Session
@@ -72,12 +71,11 @@ def everything_in(database: str) -> bytes:
 
 def was_killed(database: str, what: str, after_s: float) -> bool:
     """Begins a removal in another process and kills it; false when it was faster."""
-    child = subprocess.Popen([sys.executable, str(CHILD), database, what], stdout=subprocess.PIPE, text=True)
-    assert child.stdout is not None
-    assert child.stdout.readline() == "ready\n"
-    time.sleep(after_s)
-    child.send_signal(signal.SIGKILL)
-    return "done" not in child.communicate()[0]
+    with piped(CHILD, database, what) as (child, printed):
+        assert printed.readline() == "ready\n"
+        time.sleep(after_s)
+        child.send_signal(signal.SIGKILL)
+        return "done" not in printed.read()
 
 
 @pytest.mark.parametrize("what", ["prune", "redact"])

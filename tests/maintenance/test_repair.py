@@ -169,5 +169,5 @@ def test_what_a_turn_stores_while_its_conversation_is_mended_is_counted(
 
     monkeypatch.setattr(host.payloads, "holds", mended_within_the_turn)
     host.ingest(session, [user("one more bed")])
-    mending.join(30)
+    mending.join(60)
     assert engine.check().findings == ()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import multiprocessing
 import os
 import shutil
 import sqlite3
@@ -15,7 +14,7 @@ from typing import Any
 
 import pluggy
 import pytest
-from fakes.processes import run
+from fakes.processes import FORKS, run
 from messages import assistant, user
 from old_schema import take_back
 from typer.testing import CliRunner
@@ -283,13 +282,12 @@ def test_processes_that_start_together_on_an_older_database_migrate_it_once(
     engine.close()
     path = tmp_path / "lcm.db"
     make_older(path).close()
-    context = multiprocessing.get_context("spawn")
-    start, told = context.Event(), context.Queue()
-    processes = [context.Process(target=start_and_count, args=(str(path), start, told)) for _ in range(3)]
+    start, told = FORKS.Event(), FORKS.Queue()
+    processes = [FORKS.Process(target=start_and_count, args=(str(path), start, told)) for _ in range(3)]
     for process in processes:
         process.start()
     start.set()
     assert [told.get(timeout=60) for _ in processes] == [3, 3, 3]
     for process in processes:
-        process.join(60)
+        process.join()
     assert len(list(tmp_path.glob("*.bak"))) == 1

@@ -23,11 +23,11 @@ def lag(engine: Engine) -> int:
 def test_turns_index_once_enough_has_gathered(engine: Engine, session: Session) -> None:
     engine.ingest(session, [user(f"row {n}") for n in range(BACKGROUND_LAG - 1)])
     engine.schedule_compaction(session)
-    assert engine.wait_idle(10)
+    assert engine.wait_idle(60)
     assert lag(engine) == BACKGROUND_LAG - 1
     engine.ingest(session, [user("one more")])
     engine.schedule_compaction(session)
-    assert engine.wait_idle(10)
+    assert engine.wait_idle(60)
     assert lag(engine) == 0
 
 

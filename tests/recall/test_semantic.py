@@ -85,7 +85,7 @@ def test_turns_compute_vectors_on_a_thread(tmp_path: Path) -> None:
     with Engine.open(LcmConfig(database=str(tmp_path / "lcm.db"), semantic_search=True)) as engine:
         engine.ingest(KEY, TALK)
         engine.schedule_compaction(KEY, 8_000)
-        assert engine.wait_idle(30)
+        assert engine.wait_idle(60)
         with engine.store.read() as reader:
             assert set(reader.vectors(range(1, 7))) == set(range(1, 7))
 

@@ -42,7 +42,7 @@ for number in range(12):
     ]
     plugin.after_turn(Turn(lane, turns, mode="sync", window=4_000))
 engine = plugin.engine
-engine.wait_idle(20)
+engine.wait_idle(60)
 engine.ingest(lane, [{"role": "user", "content": "\\n".join(f"http://127.0.0.1:9/{n} line" for n in range(900))}])
 engine.compact(lane, force=True)
 for name, arguments in (

@@ -89,7 +89,7 @@ def engine(history: str, log: PlanLog, request: pytest.FixtureRequest) -> Iterat
     url = explaining(history, plan_cache_mode=request.param)
     with Engine.open(LcmConfig(database=url, recall_scope="all"), clock=lambda: NOW) as engine:
         yield engine
-        engine.wait_idle(30)
+        engine.wait_idle(60)
 
 
 def _turn(engine: Engine) -> None:
@@ -98,7 +98,7 @@ def _turn(engine: Engine) -> None:
     plugin.before_turn(Turn(MAIN, [asked], mode="append", window=100_000))
     rest = [call(f"call_{name}"), result(f"call_{name}", f"here is {name}"), assistant(f"{name} is done")]
     plugin.after_turn(Turn(MAIN, rest, mode="append", window=100_000))
-    engine.wait_idle(30)
+    engine.wait_idle(60)
 
 
 def _whole_list(engine: Engine) -> None:

@@ -258,7 +258,7 @@ def test_a_worker_outlives_the_server(
         writer.request_compaction(conversation.conversation_id, "test", None, now_ms())
     eventually(lambda: debt_state(engine, conversation.conversation_id) == "done")
     stop.set()
-    worker.join(5)
+    worker.join(60)
     assert reports[0].passes > 0
 
 
@@ -571,7 +571,7 @@ def test_giving_back_space_says_what_went_wrong_and_leaves_nothing_changed(
             work.start()
             waiting = eventually(lambda: waiting_for_lock(administrator))
             administrator.execute("SELECT pg_terminate_backend(%s)", (waiting,))
-            work.join(5)
+            work.join(60)
             assert "terminating connection due to administrator command" in str(problems[0])
             with pytest.raises(StoreBusy, match="try again"):
                 store.give_back_space(scrub=True)

@@ -264,7 +264,7 @@ def test_two_writers_that_wait_for_each_other_both_get_through(server: PostgresS
             writer.save_guard(first, {"by": first})
             runs.append(first)
             if runs.count(first) == 1:
-                both_hold_one.wait(5)
+                both_hold_one.wait(60)
             writer.save_guard(second, {"by": first})
 
     try:
@@ -275,10 +275,10 @@ def test_two_writers_that_wait_for_each_other_both_get_through(server: PostgresS
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(10)
+            thread.join(60)
         with store.read() as reader:
             states = [reader.guard(key) for key in ("left", "right")]
-        assert len(runs) == 3
+        assert len(runs) >= 3, "one of them runs again"
         assert states[0] == states[1]
     finally:
         store.close()

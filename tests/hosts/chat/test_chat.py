@@ -90,7 +90,7 @@ def test_a_long_talk_stays_within_the_window_and_goes_on_after_a_restart(
         chat = agent(server, tmp_path, [], window=8_000, settings=settings)
         for number in range(20):
             chat.say(f"run {run} question {number} " + "about the garden " * 20)
-            assert chat._plugin.engine.wait_idle(30)
+            assert chat._plugin.engine.wait_idle(60)
         chat.close()
     sent = [request for request in server.requests if request.prompt.startswith("run ")]
     assert len(sent) == 40

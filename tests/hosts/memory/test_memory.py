@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes.processes import piped, run
 from fakes.validity import problems_of
 from invariants import assert_sound
 from loop import FACT, LOOK, QUESTION, WINDOW, calling, model, request, say, vague
@@ -28,7 +26,7 @@ def test_60_turns_stay_within_the_window_lose_nothing_and_find_the_first_fact(tm
     with Memory(tmp_path / "talk.db", window=WINDOW, system="You are brief.", completer=vague) as memory:
         for turn in range(1, TURNS + 1):
             answer = say(memory, request(turn, TURNS), turn, seen.append)
-            memory.engine.wait_idle(10)
+            memory.engine.wait_idle(60)
         overhead = memory.engine.count_tokens([LOOK, *memory.tools])
         for messages in seen:
             assert problems_of(messages) == []
@@ -79,16 +77,13 @@ def test_two_coroutines_at_once_do_not_mix_up_their_sessions(tmp_path: Path) -> 
 
 def test_killed_in_the_middle_and_started_again_it_goes_on_with_everything(tmp_path: Path) -> None:
     database = tmp_path / "talk.db"
-    command = [sys.executable, str(LOOP), str(database), str(TURNS)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as first:
-        assert first.stdout is not None
-        for line in first.stdout:
-            if line.startswith("30 "):
-                os.kill(first.pid, signal.SIGKILL)
-                break
+    command = (LOOP, database, str(TURNS))
+    with piped(*command) as (_, printed):
+        next(line for line in printed if line.startswith("30 "))
     # What the first run held stays held for a while; a turn past the hard limit would wait for it.
     environment = {**os.environ, "LCM_HARD_WAIT_MS": "0"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60)
+    done = run(*command, env=environment)
+    assert done.returncode == 0, done.stderr
     assert FACT in done.stdout.splitlines()[-1]
     with Memory(database) as memory:
         stored = memory.messages()
@@ -159,7 +154,7 @@ def test_a_context_that_a_provider_refused_comes_smaller(tmp_path: Path) -> None
         for turn in range(1, 60):
             memory.add(request(turn, 60), {"role": "assistant", "content": f"noted as {turn} " + "so " * 60})
         before = memory.engine.count_tokens(memory.context())
-        memory.engine.wait_idle(10)
+        memory.engine.wait_idle(60)
         after = memory.engine.count_tokens(memory.context(overflow="context_length_exceeded"))
         assert after < before
 
@@ -174,7 +169,7 @@ def test_ones_own_model_writes_the_summaries(tmp_path: Path) -> None:
     with Memory(tmp_path / "talk.db", window=WINDOW, completer=write) as memory:
         for turn in range(1, 30):
             say(memory, request(turn, TURNS), turn, lambda messages: None)
-            memory.engine.wait_idle(10)
+            memory.engine.wait_idle(60)
         assert "They read gauges" in str(memory.context())
     assert "summary" in asked
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +10,7 @@ from typing import Any
 
 import pytest
 from effort import examples
-from fakes.processes import Running
+from fakes.processes import Running, piped
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from imported_store import Imported, words
@@ -129,16 +126,8 @@ def test_a_killed_run_goes_on_and_loses_nothing(open_engine: Callable[..., Engin
     path = tmp_path / "long.jsonl"
     talk = [{"role": "user", "content": f"message {number}"} for number in range(2_500)]
     path.write_text("".join(json.dumps(message) + "\n" for message in talk))
-    child = subprocess.Popen(
-        [sys.executable, "-c", CHILD, path, tmp_path / "killed.db"], stdout=subprocess.PIPE, text=True
-    )
-    assert child.stdout is not None
-    for line in child.stdout:
-        if int(line) > 600:
-            break
-    child.send_signal(signal.SIGKILL)
-    child.wait()
-    child.stdout.close()
+    with piped("-c", CHILD, path, tmp_path / "killed.db") as (_, printed):
+        next(line for line in printed if int(line) > 600)
     imported = Imported(open_engine("killed"))
     half = len(words(imported.active("agent:openai:long")))
     assert 0 < half < 2_500

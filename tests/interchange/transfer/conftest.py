@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from one_of_everything import fill, open_engine
-from postgres_server import running_server
-
-
-@pytest.fixture(scope="session")
-def server_for_copies() -> Iterator[str]:
-    with running_server() as url:
-        yield url
 
 
 @pytest.fixture
-def new_schema(server_for_copies: str) -> Callable[[], str]:
+def new_schema(postgres_server: str) -> Callable[[], str]:
     """URLs of schemas that are not there yet."""
-    joint = "&" if "?" in server_for_copies else "?"
-    return lambda: f"{server_for_copies}{joint}schema=lcm_{uuid.uuid4().hex[:12]}"
+    joint = "&" if "?" in postgres_server else "?"
+    return lambda: f"{postgres_server}{joint}schema=lcm_{uuid.uuid4().hex[:12]}"
 
 
 @pytest.fixture(scope="session")
