@@ -17,7 +17,7 @@ from lcm_plugin import forks
 from lcm_plugin.assembly.recall_note import recall_note
 from lcm_plugin.commands import run_command
 from lcm_plugin.compaction.overflow import refusal_of
-from lcm_plugin.compaction.worker import WorkReport
+from lcm_plugin.compaction.scheduler import WorkReport
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.errors import EngineClosed
 from lcm_plugin.events import Listener

@@ -10,7 +10,7 @@ from pathlib import Path
 from lcm_plugin.assembly.assembler import Assembler
 from lcm_plugin.assembly.contexts import Contexts
 from lcm_plugin.assembly.render import Renderer
-from lcm_plugin.compaction.background import Background
+from lcm_plugin.background import Background
 from lcm_plugin.compaction.calibration import Calibration
 from lcm_plugin.compaction.service import Compaction
 from lcm_plugin.compaction.windows import Budgets, Windows

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from operator import is_
@@ -50,6 +48,7 @@ from lcm_plugin.assembly.view import (
     seen_by,
 )
 from lcm_plugin.events import EventBus
+from lcm_plugin.lru import LruCache
 from lcm_plugin.messages.blocks import is_instruction
 from lcm_plugin.messages.markup import notice_block
 from lcm_plugin.messages.shape import copy_message, only_call
@@ -107,16 +106,14 @@ class Assembler:
         self._renderer = renderer
         self._counter = counter
         self._views = Views(renderer)
-        self._lock = threading.Lock()
-        self._contexts: OrderedDict[_Key, Context] = OrderedDict()
+        self._contexts: LruCache[_Key, Context] = LruCache(_CONTEXTS)
         self._check = ContextCheck(counter.message, events)
 
     def assemble(self, reader: Reader, conversation: Conversation, request: Request) -> Context:
         """The context of one conversation, such as every provider takes."""
         pins = pins_of(reader, conversation)
         key = (conversation, request, pins)
-        with self._lock:
-            context = self._contexts.get(key)
+        context = self._contexts.get(key)
         if context is None:
             view = self._views.open(reader, conversation)
             seen = seen_by(view, request.run) if request.run else view
@@ -126,14 +123,8 @@ class Assembler:
             self._views.keep(view)
             context = self._check.sound(conversation.conversation_id, context)
             if view.media == 0:
-                self._remember(key, context)
+                self._contexts.put(key, context)
         return replace(context, messages=[copy_message(message) for message in context.messages])
-
-    def _remember(self, key: _Key, context: Context) -> None:
-        with self._lock:
-            self._contexts[key] = context
-            while len(self._contexts) > _CONTEXTS:
-                self._contexts.popitem(last=False)
 
 
 class _Assembly:

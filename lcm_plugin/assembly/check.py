@@ -7,13 +7,12 @@ the rule: a stored history never stops a conversation.
 from __future__ import annotations
 
 import logging
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from lcm_plugin.assembly.notices import FAULTY
 from lcm_plugin.events import EventBus
+from lcm_plugin.lru import LruCache
 from lcm_plugin.messages.blocks import is_instruction
 from lcm_plugin.messages.markup import notice_block
 from lcm_plugin.messages.shape import answer_ids, call_ids
@@ -37,8 +36,7 @@ class ContextCheck:
     def __init__(self, count: Callable[[Message], int], events: EventBus) -> None:
         self._count = count
         self._events = events
-        self._lock = threading.Lock()
-        self._passed: OrderedDict[int, _Passed] = OrderedDict()
+        self._passed: LruCache[int, _Passed] = LruCache(_CONTEXTS)
 
     def sound(self, conversation_id: int, context: Context) -> Context:
         """The context, or what of it holds to the rules."""
@@ -63,8 +61,7 @@ class ContextCheck:
         )
 
     def _faults(self, conversation_id: int, messages: list[Message]) -> list[str]:
-        with self._lock:
-            passed = self._passed.get(conversation_id)
+        passed = self._passed.get(conversation_id)
         if passed is not None and messages[: len(passed.messages)] == passed.messages:
             rules, fresh = passed.rules.copy(), messages[len(passed.messages) :]
         else:
@@ -73,10 +70,7 @@ class ContextCheck:
         passed = _Passed(messages, rules.copy())
         faults += rules.end()
         if not faults:
-            with self._lock:
-                self._passed[conversation_id] = passed
-                while len(self._passed) > _CONTEXTS:
-                    self._passed.popitem(last=False)
+            self._passed.put(conversation_id, passed)
         return faults
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from lcm_plugin.assembly.stubs import LEAST_TOKENS, STUB_TOKENS, shortened
 from lcm_plugin.ingest.shown import holds_attachments, holds_media, shown_to_models
+from lcm_plugin.lru import LruCache
 from lcm_plugin.messages.blocks import id_text, is_assistant, is_instruction
 from lcm_plugin.messages.markup import pin_block, plan_block, summary_block, unshown_line
 from lcm_plugin.messages.presentable import presentable
@@ -31,6 +30,7 @@ from lcm_plugin.types import Message, Pin
 
 logger = logging.getLogger(__name__)
 _PLAN_WRAPPER = 128
+_ABSENT = "absent"
 _CACHE_TOKENS = 1_000_000
 _LENGTHS = 16_384
 
@@ -91,10 +91,8 @@ class Renderer:
         self._counter = counter
         self._read_file = read_file
         self._zone = zone
-        self._lock = threading.Lock()
-        self._kept: OrderedDict[object, Rendered | None] = OrderedDict()
-        self._kept_tokens = 0
-        self._lengths: dict[int, int] = {}
+        self._kept: LruCache[object, Rendered | None] = LruCache(_CACHE_TOKENS, _weight)
+        self._lengths: LruCache[int, int] = LruCache(_LENGTHS)
 
     def render(self, reader: Reader, items: Sequence[Item]) -> list[Rendered | None]:
         """The items in their order, read with three queries at most; None where nothing can be shown."""
@@ -184,20 +182,13 @@ class Renderer:
     def _length(self, text: str) -> int:
         """Tokens of a bulky text, counted once however often it is cut anew."""
         key = hash(text)
-        if (known := self._lengths.get(key)) is None:
-            if len(self._lengths) >= _LENGTHS:
-                self._lengths.clear()
-            known = self._lengths[key] = self._counter.text(text)
-        return known
+        known = self._lengths.get(key)
+        return self._lengths.put_new(key, self._counter.text(text)) if known is None else known
 
     def _messages(self, reader: Reader, heads: Sequence[MessageHead]) -> dict[int, Rendered | None]:
         wanted = {head.message_id: _key(head) for head in heads if not head.hidden}
-        found: dict[int, Rendered | None] = {}
-        with self._lock:
-            for message_id, key in wanted.items():
-                if key in self._kept:
-                    self._kept.move_to_end(key)
-                    found[message_id] = self._kept[key]
+        kept = self._kept.get_all(wanted.values())
+        found = {message_id: kept[key] for message_id, key in wanted.items() if key in kept}
         missing = [message_id for message_id in wanted if message_id not in found]
         for message_id, stored in (reader.messages_by_id(missing) if missing else {}).items():
             rendered = self._rendered(stored)
@@ -239,8 +230,7 @@ class Renderer:
         stored = reader.summaries(ids)
         # A repair may rewrite a summary's text under the same id, so the text is part of the key.
         keys = {summary_id: ("summary", summary_id, found.content) for summary_id, found in stored.items()}
-        with self._lock:
-            kept = {key: entry for key in keys.values() if (entry := self._kept.get(key)) is not None}
+        kept = self._kept.get_all(keys.values())
         missing = [summary_id for summary_id, key in keys.items() if key not in kept]
         sources = reader.sources_of(missing) if missing else {}
         shown: dict[str, Rendered] = {}
@@ -265,24 +255,14 @@ class Renderer:
         )
 
     def _once(self, key: object, make: Callable[[], Rendered | None]) -> Rendered | None:
-        with self._lock:
-            if key in self._kept:
-                return self._kept[key]
-        return self._keep(key, make())
+        kept = self._kept.get(key, _ABSENT)
+        return self._keep(key, make()) if isinstance(kept, str) else kept
 
     def _keep(self, key: object, entry: Rendered | None) -> Rendered | None:
         # Media weigh megabytes at a few tokens: a cache bounded in tokens must not hold them.
         if entry is not None and entry.media:
             return entry
-        with self._lock:
-            if key in self._kept:
-                return self._kept[key]
-            self._kept[key] = entry
-            self._kept_tokens += _weight(entry)
-            while self._kept_tokens > _CACHE_TOKENS:
-                _, dropped = self._kept.popitem(last=False)
-                self._kept_tokens -= _weight(dropped)
-        return entry
+        return self._kept.put_new(key, entry)
 
 
 def _key(head: MessageHead) -> tuple[int, int]:

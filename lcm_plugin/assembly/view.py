@@ -6,14 +6,13 @@ again after a compaction, and whenever the conversation's totals say that someth
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from lcm_plugin.assembly.render import LatestPlan, Rendered, Renderer
 from lcm_plugin.assembly.select import Selection, Wanted
 from lcm_plugin.assembly.stubs import STUB_TOKENS
+from lcm_plugin.lru import LruCache
 from lcm_plugin.messages.identity import identity_of
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Conversation, Item, MessageHead
@@ -71,13 +70,11 @@ class Views:
 
     def __init__(self, renderer: Renderer) -> None:
         self._renderer = renderer
-        self._lock = threading.Lock()
-        self._kept: OrderedDict[int, View] = OrderedDict()
+        self._kept: LruCache[int, View] = LruCache(_VIEWS)
 
     def open(self, reader: Reader, conversation: Conversation) -> View:
         """A view that is current for this reader; give it back with `keep`."""
-        with self._lock:
-            view = self._kept.pop(conversation.conversation_id, None)
+        view = self._kept.pop(conversation.conversation_id)
         if view is not None and self._follow(reader, view, conversation):
             return view
         page = reader.newest_items(conversation.conversation_id, limit=_PAGE)
@@ -87,10 +84,7 @@ class Views:
         """Keeps a view for the next turn, unless media would make it heavy."""
         if view.media > _MOST_MEDIA:
             return
-        with self._lock:
-            self._kept[view.conversation.conversation_id] = view
-            while len(self._kept) > _VIEWS:
-                self._kept.popitem(last=False)
+        self._kept.put(view.conversation.conversation_id, view)
 
     def reach(self, reader: Reader, view: View) -> bool:
         """Reads one more page of older items; False when there is none."""

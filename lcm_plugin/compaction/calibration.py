@@ -10,12 +10,13 @@ The factor comes only from how the counts grow while the talk grows; what stays 
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict, defaultdict, deque
+from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Protocol
 
+from lcm_plugin.lru import LruCache
 from lcm_plugin.types import Sent
 
 LEAST, MOST = 0.5, 3.0
@@ -160,7 +161,7 @@ class Calibration:
         self._states = states
         self._lock = threading.Lock()
         self._models: dict[str, _Model] = {}
-        self._sent: OrderedDict[int, Sent] = OrderedDict()
+        self._sent: LruCache[int, Sent] = LruCache(_REMEMBERED_CALLS)
 
     def factor(self, model: str | None = None) -> float:
         """Provider tokens for one of ours, 0.5 to 3; 1 as long as nothing is known."""
@@ -201,16 +202,11 @@ class Calibration:
 
     def sent(self, conversation_id: int, sent: Sent) -> None:
         """Notes what the next model call of a conversation gets."""
-        with self._lock:
-            self._sent[conversation_id] = sent
-            self._sent.move_to_end(conversation_id)
-            while len(self._sent) > _REMEMBERED_CALLS:
-                self._sent.popitem(last=False)
+        self._sent.put(conversation_id, sent)
 
     def last_sent(self, conversation_id: int) -> Sent | None:
         """What the newest model call of a conversation got, or None."""
-        with self._lock:
-            return self._sent.get(conversation_id)
+        return self._sent.get(conversation_id)
 
     def observe(self, model: str | None, sample: Sample) -> float:
         """Takes one call's counts and returns the factor from now on."""

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from lcm_plugin.compaction.background import Background
+from lcm_plugin.background import Background
 from lcm_plugin.compaction.calibration import Calibration, Sample
-from lcm_plugin.compaction.compactor import Compactor
 from lcm_plugin.compaction.overflow import Refusal
 from lcm_plugin.compaction.passes import PassRunner
 from lcm_plugin.compaction.policy import Call, Limits
-from lcm_plugin.compaction.scheduler import Scheduler, call_of
+from lcm_plugin.compaction.run import Compactor
+from lcm_plugin.compaction.scheduler import Scheduler, Worker, WorkReport, call_of
 from lcm_plugin.compaction.sweep import Sweeper
 from lcm_plugin.compaction.undo import NEVER, LastCompaction
 from lcm_plugin.compaction.windows import Budgets, Windows
-from lcm_plugin.compaction.worker import Worker, WorkReport
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.errors import StoreError
 from lcm_plugin.events import EventBus
+from lcm_plugin.lru import LruCache
 from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.sessions.access import Access
 from lcm_plugin.sessions.conversations import SessionDirectory
@@ -71,8 +70,7 @@ class Compaction:
         self._background = background
         self._events = events
         self._clock = clock
-        self._calls: OrderedDict[int, Call] = OrderedDict()
-        self._calls_lock = threading.Lock()
+        self._calls: LruCache[int, Call] = LruCache(_MOST_CALLS)
         self.last = LastCompaction(store, counter, config.timezone, clock)
         self._compactor = Compactor(
             store,
@@ -91,8 +89,7 @@ class Compaction:
 
     def last_call(self, conversation_id: int) -> Call | None:
         """The newest model call for which this process scheduled; None when there was none."""
-        with self._calls_lock:
-            return self._calls.get(conversation_id)
+        return self._calls.get(conversation_id)
 
     def known_limits(self, reader: Reader, conversation: Conversation | None) -> Limits:
         """The limits of the newest model call that is known of a conversation.
@@ -158,11 +155,7 @@ class Compaction:
         if found is None:
             return self._none_due(session, call)
         conversation_id = found.conversation.conversation_id
-        with self._calls_lock:
-            self._calls[conversation_id] = call
-            self._calls.move_to_end(conversation_id)
-            if len(self._calls) > _MOST_CALLS:
-                self._calls.popitem(last=False)
+        self._calls.put(conversation_id, call)
         self._scheduler.schedule(conversation_id, found.limits, found.decision, wait=wait)
         return found.decision
 

@@ -11,9 +11,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from lcm_plugin.compaction.chunks import Chunk, leaf_chunk, raw_tokens_outside
-from lcm_plugin.compaction.frontier import CondensationRule, Frontier
-from lcm_plugin.compaction.incompressible import Unshrinkable
+from lcm_plugin.compaction.chunks import (
+    Chunk,
+    CondensationRule,
+    Frontier,
+    IncompressibleChunks,
+    leaf_chunk,
+    raw_tokens_outside,
+)
 from lcm_plugin.compaction.passes import PassRequest, PassResult, PassRunner
 from lcm_plugin.compaction.policy import Limits, can_wait
 from lcm_plugin.compaction.tail import Tail, fresh_tail
@@ -103,7 +108,7 @@ class Sweeper:
     def __init__(self, store: Store, passes: PassRunner, clock: Callable[[], int]) -> None:
         self._store = store
         self._passes = passes
-        self._unshrinkable = Unshrinkable(clock)
+        self._incompressible = IncompressibleChunks(clock)
 
     def incremental(self, conversation_id: int, limits: Limits, bounds: Bounds, progress: Progress) -> None:
         """Leaf passes, as many as one compaction takes, then one condensation per depth while the depth below was
@@ -164,7 +169,14 @@ class Sweeper:
         self, conversation_id: int, limits: Limits, bounds: Bounds, progress: Progress, pressure: Pressure
     ) -> _Series:
         return _Series(
-            self._store, self._passes, self._unshrinkable, conversation_id, limits, bounds, progress, pressure
+            self._store,
+            self._passes,
+            self._incompressible,
+            conversation_id,
+            limits,
+            bounds,
+            progress,
+            pressure,
         )
 
 
@@ -175,7 +187,7 @@ class _Series:
         self,
         store: Store,
         passes: PassRunner,
-        unshrinkable: Unshrinkable,
+        incompressible: IncompressibleChunks,
         conversation_id: int,
         limits: Limits,
         bounds: Bounds,
@@ -184,7 +196,7 @@ class _Series:
     ) -> None:
         self._store = store
         self._passes = passes
-        self._unshrinkable = unshrinkable
+        self._incompressible = incompressible
         self._conversation_id = conversation_id
         self._limits = limits
         self._bounds = bounds
@@ -302,7 +314,7 @@ class _Series:
             self._leaves_after = chunk.end
         if result.node is None:
             if self._bounds.alive():
-                self._unshrinkable.add(self._conversation_id, chunk)
+                self._incompressible.add(self._conversation_id, chunk)
             return False
         self._progress.add(result.node, result.saved)
         if chunk.depth == 0:
@@ -369,7 +381,7 @@ class _Series:
         return self._frontier
 
     def _is_vain(self, chunk: Chunk) -> bool:
-        return not self._pressure.forced and self._unshrinkable.holds(self._conversation_id, chunk)
+        return not self._pressure.forced and self._incompressible.holds(self._conversation_id, chunk)
 
 
 def recent_growth(reader: Reader, conversation_id: int, turns: int) -> int:

@@ -12,12 +12,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+from lcm_plugin.lru import LruCache
 from lcm_plugin.messages.groups import MAX_SPAN, next_legal_cut
 from lcm_plugin.store.protocol import Reader
-from lcm_plugin.store.records import Item, MessageHead
+from lcm_plugin.store.records import Conversation, Item, MessageHead
 
 PAGE = 96
 _END = 1 << 62
+_REMEMBERED = 64
+_Key = tuple[int, int, int, int, int, int | None, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,3 +138,78 @@ def _newest_first(reader: Reader, conversation_id: int, newest: Sequence[Item]) 
     while page:
         yield from reversed(page)
         page = reader.newest_items(conversation_id, before=page[0].ordinal, limit=PAGE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Newest:
+    """A conversation and its newest items at one time, oldest first."""
+
+    conversation: Conversation
+    items: Sequence[Item]
+
+
+class RecentTails:
+    """Finds a tail once for all the looks of a turn, and reads only what came since the last one. Thread-safe.
+
+    A tail changes with a new message, a structural change, or a message that is hidden. Each shows in the
+    conversation's row, so what another process did is noticed too.
+    """
+
+    def __init__(self) -> None:
+        self._tails: LruCache[_Key, Tail] = LruCache(_REMEMBERED)
+        self._newest: LruCache[int, _Newest] = LruCache(_REMEMBERED)
+
+    def of(
+        self,
+        reader: Reader,
+        conversation: Conversation,
+        count: int,
+        max_tokens: int | None,
+        least_tokens: int = 0,
+    ) -> Tail:
+        """The tail of a conversation that was read in the same transaction."""
+        conversation_id = conversation.conversation_id
+        key = (
+            conversation_id,
+            conversation.next_seq,
+            conversation.revision,
+            conversation.raw_tokens,
+            count,
+            max_tokens,
+            least_tokens,
+        )
+        tail = self._tails.get(key)
+        if tail is None:
+            newest = self._newest_of(reader, conversation)
+            tail = fresh_tail(
+                reader,
+                conversation_id,
+                count=count,
+                max_tokens=max_tokens,
+                least_tokens=least_tokens,
+                newest=newest,
+            )
+            self._tails.put(key, tail)
+        return tail
+
+    def _newest_of(self, reader: Reader, conversation: Conversation) -> Sequence[Item]:
+        conversation_id = conversation.conversation_id
+        known = self._newest.get(conversation_id)
+        items = _continued(reader, conversation, known) if known else None
+        if items is None:
+            items = reader.newest_items(conversation_id, limit=PAGE)
+        self._newest.put(conversation_id, _Newest(conversation, items))
+        return items
+
+
+def _continued(reader: Reader, conversation: Conversation, known: _Newest) -> Sequence[Item] | None:
+    """The items with those that were appended since; None when more than that has happened."""
+    before = known.conversation
+    added = conversation.next_seq - before.next_seq
+    if conversation.revision != before.revision or not 0 <= added <= PAGE:
+        return None
+    read = reader.newest_items(conversation.conversation_id, limit=added) if added else []
+    fresh = [item for item in read if item.ordinal >= before.next_seq]
+    if before.raw_tokens + sum(item.tokens for item in fresh) != conversation.raw_tokens:
+        return None
+    return [*known.items, *fresh][-PAGE:]

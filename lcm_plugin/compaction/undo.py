@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from lcm_plugin.compaction.leases import Lease
+from lcm_plugin.compaction.leases import CompactionLease
 from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.sessions.withdrawal import take_apart
 from lcm_plugin.store.protocol import Reader, Store
@@ -57,7 +57,7 @@ class LastCompaction:
             refusal, debt = self._refusal(reader, conversation_id), reader.debt(conversation_id)
         if refusal:
             return CompactionUndo(0, tokens, tokens, refusal)
-        lease = Lease.take(self.store, conversation_id, self.clock)
+        lease = CompactionLease.of(self.store, conversation_id, self.clock)
         if lease is None:
             return CompactionUndo(0, tokens, tokens, RUNNING)
         with lease:

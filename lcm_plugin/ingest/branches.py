@@ -10,14 +10,13 @@ docs/sessions.md has the table of what a list can look like.
 from __future__ import annotations
 
 import re
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lcm_plugin.ingest.alignment import Alignment
 from lcm_plugin.ingest.known_lists import Beginning
 from lcm_plugin.ingest.matching import Incoming, is_proof, is_request, is_said, may_be_same
+from lcm_plugin.lru import LruCache
 from lcm_plugin.messages.blocks import is_instruction
 from lcm_plugin.store.records import MessageHead
 from lcm_plugin.types import RunPosition
@@ -78,24 +77,18 @@ class ListRoots:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._roots: OrderedDict[tuple[int, str | None], int] = OrderedDict()
+        self._roots: LruCache[tuple[int, str | None], int] = LruCache(_MOST_RUNS)
 
     def root(self, conversation_id: int, run: str | None) -> int | None:
         """The seq behind which the run's lists began."""
-        with self._lock:
-            return self._roots.get((conversation_id, run))
+        return self._roots.get((conversation_id, run))
 
     def note(self, conversation_id: int, run: str | None, root: int | None) -> None:
         """A list that begins behind ``root`` is stored."""
         if root is None:
             return
-        with self._lock:
-            key = (conversation_id, run)
-            self._roots[key] = min(root, self._roots.get(key, root))
-            self._roots.move_to_end(key)
-            if len(self._roots) > _MOST_RUNS:
-                self._roots.popitem(last=False)
+        key = (conversation_id, run)
+        self._roots.put(key, min(root, self._roots.get(key, root)))
 
 
 def follow_list(items: Sequence[Incoming], alignment: Alignment, ground: Ground) -> Branch:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from lcm_plugin.ingest.matching import Incoming
 from lcm_plugin.messages.blocks import is_instruction
-from lcm_plugin.sessions.kinds import is_isolated
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Conversation, MessageHead
+from lcm_plugin.store.session_keys import is_cron
 from lcm_plugin.types import Session
 
 _MOST_ENDED = 8
@@ -71,7 +71,7 @@ def past_of(reader: Reader, session: Session, conversation: Conversation | None,
 
 def _lane(reader: Reader, session: Session) -> list[Conversation]:
     """The conversations of a session's key. A cron lane's runs have nothing to do with each other."""
-    return reader.lane(session.key) if session.key and not is_isolated(session.key) else []
+    return reader.lane(session.key) if session.key and not is_cron(session.key) else []
 
 
 def _ended(reader: Reader, lane: Sequence[Conversation], window: int) -> list[MessageHead]:

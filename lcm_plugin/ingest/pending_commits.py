@@ -5,12 +5,11 @@ They are handed over again, by whoever got that error, and are then looked for w
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lcm_plugin.ingest.matching import Incoming
+from lcm_plugin.lru import LruCache
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Conversation
 
@@ -38,27 +37,20 @@ class UnsureMessages:
     """The newest such batch of every lane. Thread-safe."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._lanes: OrderedDict[str, _Batch] = OrderedDict()
+        self._lanes: LruCache[str, _Batch] = LruCache(_MOST_LANES)
 
     def note(self, lane: str, conversation: Conversation, incoming: Sequence[Incoming]) -> None:
         """The commit that was to append these messages to a conversation was not answered."""
         identities = tuple(item.identity for item in incoming)
-        with self._lock:
-            self._lanes[lane] = _Batch(conversation.conversation_id, conversation.next_seq, identities)
-            self._lanes.move_to_end(lane)
-            if len(self._lanes) > _MOST_LANES:
-                self._lanes.popitem(last=False)
+        self._lanes.put(lane, _Batch(conversation.conversation_id, conversation.next_seq, identities))
 
     def settled(self, lane: str) -> None:
         """The lane's messages were stored, or found."""
-        with self._lock:
-            self._lanes.pop(lane, None)
+        self._lanes.pop(lane)
 
     def look(self, reader: Reader, lane: str, incoming: Sequence[Incoming]) -> Sighting:
         """Which messages are handed over again, and whether they turn out to be stored."""
-        with self._lock:
-            batch = self._lanes.get(lane)
+        batch = self._lanes.get(lane)
         places = _places(batch.identities, incoming) if batch else frozenset()
         if batch is None or not places:
             return Sighting()

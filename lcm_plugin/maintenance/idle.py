@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lcm_plugin.compaction.background import Background
+from lcm_plugin.background import Background
 from lcm_plugin.maintenance.jobs import IntegrityJobs
 from lcm_plugin.maintenance.recount import Recount
 

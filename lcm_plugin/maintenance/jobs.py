@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from lcm_plugin.errors import EngineClosed, LcmError, ServerAway, StoreBusy
 from lcm_plugin.events import EventBus
 from lcm_plugin.maintenance.doctor import Doctor
 from lcm_plugin.maintenance.repair import plan_repairs
-from lcm_plugin.store.holders import is_dead, new_holder
+from lcm_plugin.store.holders import is_dead
 from lcm_plugin.store.integrity import IntegrityJob, IntegrityMode, JobState
-from lcm_plugin.store.protocol import Store
-from lcm_plugin.store.renewal import Renewal
+from lcm_plugin.store.leases import Lease
+from lcm_plugin.store.protocol import Store, Writer
 from lcm_plugin.store.retry import retry_lost
 from lcm_plugin.types import IntegrityReport
 
@@ -23,6 +23,24 @@ LEASE_MS = 60_000
 MOST_SECONDS = 600.0
 _MOST_IDS = 100
 _AT_ONCE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _JobClaims:
+    conversation_id: int
+
+    def claim(self, writer: Writer, owner: str, now: int, lease_ms: int) -> IntegrityJob | None:
+        return writer.claim_integrity(self.conversation_id, owner, now, lease_ms)
+
+    def holder(self, writer: Writer) -> str | None:
+        job = writer.integrity_job(self.conversation_id)
+        return job.owner if job and job.state == "running" else None
+
+    def take_away(self, writer: Writer, holder: str, now: int) -> None:
+        writer.release_integrity(self.conversation_id, holder)
+
+    def renew(self, writer: Writer, owner: str, now: int, lease_ms: int) -> bool:
+        return writer.renew_integrity(self.conversation_id, owner, now, lease_ms)
 
 
 class IntegrityJobs:
@@ -73,16 +91,11 @@ class IntegrityJobs:
         return sum(self._do(job.conversation_id, stop, seconds) for job in due[:most] if not stop())
 
     def _do(self, conversation_id: int, stop: Callable[[], bool], seconds: float) -> bool:
-        owner, taken_at = new_holder(), time.monotonic()
-        job = retry_lost(lambda: self._claim(conversation_id, owner))
-        if job is None:
+        lease = Lease.take(self._store, _JobClaims(conversation_id), self._clock, LEASE_MS)
+        if lease is None:
             return False
-
-        def renew() -> bool:
-            with self._store.write() as writer:
-                return writer.renew_integrity(conversation_id, owner, self._clock(), LEASE_MS)
-
-        with Renewal(renew, LEASE_MS, taken_at):
+        job, owner = lease.row, lease.owner
+        with lease:
             state, result = self._checked(job, stop, seconds)
             if stop():
                 return self._give_back(conversation_id, owner)
@@ -98,17 +111,6 @@ class IntegrityJobs:
                 detail=result.get("error", ""),
             )
         return settled
-
-    def _claim(self, conversation_id: int, owner: str) -> IntegrityJob | None:
-        """The job; one whose holder on this machine has died is taken over at once."""
-        now = self._clock()
-        with self._store.write() as writer:
-            job = writer.claim_integrity(conversation_id, owner, now, LEASE_MS)
-            held = writer.integrity_job(conversation_id) if job is None else None
-            if held is not None and held.state == "running" and held.owner and is_dead(held.owner):
-                writer.release_integrity(conversation_id, held.owner)
-                job = writer.claim_integrity(conversation_id, owner, now, LEASE_MS)
-        return job
 
     def _give_back(self, conversation_id: int, owner: str) -> bool:
         with self._store.write() as writer:

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import logging
-import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from lcm_plugin import forks
 from lcm_plugin.events import Event
+from lcm_plugin.lru import LruCache
 
 _KEPT = 512
 
 
-class RecentWarnings(forks.FreshLocks):
+class RecentWarnings:
     """Listens to events. A session sees its own warnings and those of the whole database. Thread-safe."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
-        self._lock = threading.Lock()
-        self._newest: OrderedDict[str | int | None, dict[str, Any]] = OrderedDict()
-        forks.join(self)
+        self._newest: LruCache[str | int | None, dict[str, Any]] = LruCache(_KEPT)
 
     def note(self, event: Event) -> None:
         """Remembers an event of level warning or above."""
@@ -33,17 +29,12 @@ class RecentWarnings(forks.FreshLocks):
             "text": event.in_words(),
             "at": self._clock(),
         }
-        with self._lock:
-            for owner in _owners(event):
-                self._newest[owner] = warning
-                self._newest.move_to_end(owner)
-            while len(self._newest) > _KEPT:
-                self._newest.popitem(last=False)
+        for owner in _owners(event):
+            self._newest.put(owner, warning)
 
     def of(self, session_key: str, conversation_id: int | None) -> dict[str, Any] | None:
         """The newest one of a session or of the whole database: ``name``, ``level``, ``text``, ``at`` (ms)."""
-        with self._lock:
-            found = [self._newest.get(owner) for owner in (session_key or None, conversation_id, None)]
+        found = [self._newest.get(owner) for owner in (session_key or None, conversation_id, None)]
         known = [warning for warning in found if warning is not None]
         return max(known, key=lambda warning: int(warning["at"]), default=None)
 

@@ -7,9 +7,10 @@ order, and when it is too long and varied for an honest repeat.
 from __future__ import annotations
 
 from array import array
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+
+from lcm_plugin.lru import LruCache
 
 SHORTEST = 12
 FEWEST_DIFFERENT = 8
@@ -54,7 +55,7 @@ def find_repeats(messages: Iterable[tuple[int, int]]) -> Iterator[Repeat]:
     messages later is not noticed.
     """
     seqs, identities = array("q"), array("q")
-    places: OrderedDict[int, int] = OrderedDict()
+    places: LruCache[int, int] = LruCache(_REMEMBERED)
     run: _Run | None = None
     for place, (seq, identity) in enumerate(messages):
         if run is not None and identities[run.place + 1] == identity:
@@ -66,9 +67,6 @@ def find_repeats(messages: Iterable[tuple[int, int]]) -> Iterator[Repeat]:
             run = None if earlier is None else _Run(seq, seq, seqs[earlier], earlier, {identity})
         seqs.append(seq)
         identities.append(identity)
-        places[identity] = place
-        places.move_to_end(identity)
-        if len(places) > _REMEMBERED:
-            places.popitem(last=False)
+        places.put(identity, place)
     if run is not None:
         yield from run.found()

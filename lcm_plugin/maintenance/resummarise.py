@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from lcm_plugin.compaction.leases import Lease
+from lcm_plugin.compaction.leases import CompactionLease
 from lcm_plugin.errors import StoreBusy
 from lcm_plugin.maintenance.summary_checks import SummaryHealth, SummaryTarget, source_blocks, sources_whole
 from lcm_plugin.messages.markup import summary_tokens
@@ -66,7 +66,7 @@ class Rewriter:
         result = Rewritten(set(refs) & done)
         if not wanted:
             return result
-        lease = Lease.take(self._store, conversation_id, self._clock)
+        lease = CompactionLease.of(self._store, conversation_id, self._clock)
         if lease is None:
             raise StoreBusy(f"conversation {conversation_id} is being compacted; try again when that is done")
         kept: set[str] = set()

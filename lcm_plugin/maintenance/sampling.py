@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 
-from lcm_plugin.compaction.background import Background
+from lcm_plugin.background import Background
 from lcm_plugin.errors import LcmError
 from lcm_plugin.events import Event, EventBus
+from lcm_plugin.lru import LruCache
 from lcm_plugin.maintenance.check import Checker
 from lcm_plugin.maintenance.jobs import IntegrityJobs
 from lcm_plugin.types import Severity
@@ -44,7 +44,7 @@ class Sampler:
         self._events = events
         self._clock = clock
         self._lock = threading.Lock()
-        self._new: OrderedDict[int, list[str]] = OrderedDict()
+        self._new: LruCache[int, list[str]] = LruCache(_MOST_WAITING)
         self._runs: dict[int, int] = {}
 
     def note(self, event: Event) -> None:
@@ -53,16 +53,14 @@ class Sampler:
         if event.name != "compaction.pass" or conversation_id is None or not summary_id:
             return
         with self._lock:
-            self._new.setdefault(conversation_id, []).append(str(summary_id))
-            del self._new[conversation_id][:-NEWEST]
-            while len(self._new) > _MOST_WAITING:
-                self._new.popitem(last=False)
+            known = self._new.get(conversation_id, [])
+            self._new.put(conversation_id, [*known, str(summary_id)][-NEWEST:])
         self._background.submit(("integrity-sample", conversation_id), lambda: self.sample(conversation_id))
 
     def sample(self, conversation_id: int) -> None:
         """Checks the new summaries of one conversation."""
         with self._lock:
-            fresh = frozenset(self._new.pop(conversation_id, ()))
+            fresh = frozenset(self._new.pop(conversation_id) or ())
             count = self._runs[conversation_id] = self._runs.get(conversation_id, -1) + 1
         self._background.yield_to_foreground()
         end = time.monotonic() + SECONDS

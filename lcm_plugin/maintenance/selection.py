@@ -8,12 +8,11 @@ from enum import StrEnum
 
 from lcm_plugin.errors import InputError
 from lcm_plugin.sessions.globs import matches
-from lcm_plugin.sessions.kinds import is_isolated
+from lcm_plugin.store.integrity import DAY_MS
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Conversation
+from lcm_plugin.store.session_keys import is_cron, is_single_run
 
-DAY_MS = 86_400_000
-_ONE_RUN_SEGMENTS = frozenset({"subagent", "run"})
 _AGE = re.compile(r"(\d{1,6})\s*(m|h|d|w|y)", re.ASCII)
 _SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,3})?)\s*(B|KB|MB|GB|TB)?", re.ASCII)
 _MS = {"m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000, "y": 365 * 86_400_000}
@@ -62,14 +61,14 @@ class Selection:
 
 
 def kind_of(conversation: Conversation) -> LaneKind:
-    """The class of a conversation. Segments of a key are compared whole: ``subagents`` is no sub-agent."""
+    """The class of a conversation."""
     if conversation.message_count == 0:
         return LaneKind.ORPHAN
     if not conversation.active:
         return LaneKind.ARCHIVED
-    if is_isolated(conversation.session_key):
+    if is_cron(conversation.session_key):
         return LaneKind.CRON
-    if _ONE_RUN_SEGMENTS.intersection(conversation.session_key.split(":")):
+    if is_single_run(conversation.session_key):
         return LaneKind.SUBAGENT
     return LaneKind.OLD
 

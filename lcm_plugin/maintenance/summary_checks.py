@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
-from lcm_plugin.compaction.sources import message_block, summary_block
+from lcm_plugin.compaction.passes import message_block, summary_block
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.maintenance.claims import claims, unsupported
 from lcm_plugin.messages.tokens import TokenCounter

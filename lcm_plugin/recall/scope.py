@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lcm_plugin.errors import InputError, NotFound
-from lcm_plugin.sessions.kinds import find_conversation, is_isolated
+from lcm_plugin.sessions.kinds import find_conversation
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Conversation
+from lcm_plugin.store.session_keys import is_cron
 from lcm_plugin.types import Session
 
 Reach = Literal["session", "agent", "all"]
@@ -62,7 +63,7 @@ def family(reader: Reader, session: Session) -> tuple[Conversation, ...]:
     A run of a cron lane is a family of its own.
     """
     session_key = session.key
-    if session.id and is_isolated(session_key):
+    if session.id and is_cron(session_key):
         own = find_conversation(reader, session)
         return (own,) if own is not None else ()
     return tuple(reader.family(session_key))

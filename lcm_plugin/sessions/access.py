@@ -7,11 +7,10 @@ in this process, or in the database for sessions that were stored before. Withou
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from enum import StrEnum
 
 from lcm_plugin.config import LcmConfig
+from lcm_plugin.lru import LruCache
 from lcm_plugin.sessions.globs import matches_any
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.types import Session
@@ -33,8 +32,7 @@ class SessionGate:
     def __init__(self, config: LcmConfig) -> None:
         self._ignored = tuple(config.ignore_session_patterns)
         self._stateless = tuple(config.stateless_session_patterns) if config.skip_stateless_sessions else ()
-        self._lock = threading.Lock()
-        self._keys: OrderedDict[str, str] = OrderedDict()
+        self._keys: LruCache[str, str] = LruCache(_REMEMBERED)
 
     def access(self, session: Session, reader: Reader | None = None) -> Access:
         """The session's access; ``reader`` finds the key of an id seen by an earlier process."""
@@ -51,12 +49,12 @@ class SessionGate:
     def key_of(self, session: Session, reader: Reader | None = None) -> str:
         """The session's key; for a bare id the key it was seen under, else the id itself."""
         if session.key:
-            self._remember(session)
+            if session.id:
+                self._keys.put(session.id, session.key)
             return session.key
         if not session.id:
             return ""
-        with self._lock:
-            known = self._keys.get(session.id)
+        known = self._keys.get(session.id)
         if known is None and reader is not None:
             known = reader.session_key_of(session.id)
         return known or session.id
@@ -65,12 +63,3 @@ class SessionGate:
     def needs_lookup(self) -> bool:
         """Whether a bare session id must be looked up before it may be used."""
         return bool(self._ignored or self._stateless)
-
-    def _remember(self, session: Session) -> None:
-        if not session.id:
-            return
-        with self._lock:
-            self._keys[session.id] = session.key
-            self._keys.move_to_end(session.id)
-            if len(self._keys) > _REMEMBERED:
-                self._keys.popitem(last=False)

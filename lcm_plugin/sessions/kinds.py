@@ -7,19 +7,12 @@ exception: each run id is a conversation of its own. A new run archives the one 
 
 from __future__ import annotations
 
-import re
-
 from lcm_plugin.store.protocol import Reader, Writer
 from lcm_plugin.store.records import ArchiveCause, Conversation
+from lcm_plugin.store.session_keys import is_cron
 from lcm_plugin.types import Session
 
 ROTATION: ArchiveCause = "cron-rotation"
-_CRON = re.compile(r"agent:[^:]+:cron:.+", re.DOTALL)
-
-
-def is_isolated(session_key: str) -> bool:
-    """Whether each run of a key stands for itself."""
-    return _CRON.fullmatch(session_key) is not None
 
 
 def find_conversation(reader: Reader, session: Session) -> Conversation | None:
@@ -46,4 +39,4 @@ def open_conversation(writer: Writer, session: Session, now: int) -> Conversatio
 
 
 def _by_run(session: Session) -> bool:
-    return bool(session.id) and is_isolated(session.key)
+    return bool(session.id) and is_cron(session.key)

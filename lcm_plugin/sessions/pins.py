@@ -17,10 +17,11 @@ from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.recall.scope import family
 from lcm_plugin.sessions.access import Access
 from lcm_plugin.sessions.conversations import SessionDirectory
-from lcm_plugin.sessions.kinds import find_conversation, is_isolated, open_conversation
+from lcm_plugin.sessions.kinds import find_conversation, open_conversation
 from lcm_plugin.store.protocol import Reader, Store
 from lcm_plugin.store.records import Conversation
 from lcm_plugin.store.retry import retry_lost
+from lcm_plugin.store.session_keys import is_cron
 from lcm_plugin.types import Pin, Session
 
 _ID = re.compile(r"(?:pin_)?([0-9a-f]{8})|(msg_\d{1,18})", re.ASCII)
@@ -47,7 +48,7 @@ def pins_of(reader: Reader, conversation: Conversation) -> tuple[Pin, ...]:
 
     A run of a cron lane has only its own.
     """
-    if is_isolated(conversation.session_key):
+    if is_cron(conversation.session_key):
         return tuple(reader.pins_of(conversation.conversation_id))
     return tuple(reader.pins(conversation.session_key))
 
@@ -146,7 +147,7 @@ class Pins:
         if conversation is not None:
             pins = pins_of(reader, conversation)
         else:
-            pins = () if is_isolated(session.key) else tuple(reader.pins(session.key))
+            pins = () if is_cron(session.key) else tuple(reader.pins(session.key))
         used = sum(pin.tokens for pin in pins)
         return PinBoard(pins, self._most(self._room(reader, conversation) + used))
 

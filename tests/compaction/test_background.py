@@ -18,7 +18,7 @@ from messages import assistant, user
 from small_talk import GatedModel, Model, turns
 
 from lcm_plugin import Engine, LcmConfig, Session
-from lcm_plugin.compaction.background import Background
+from lcm_plugin.background import Background
 from lcm_plugin.events import Event
 from lcm_plugin.plugin import LcmPlugin
 from lcm_plugin.types import CompletionRequest, Reason, Turn

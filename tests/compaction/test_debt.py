@@ -16,7 +16,7 @@ from waiting import eventually
 
 from lcm_plugin import Engine, LcmConfig, Session
 from lcm_plugin.compaction import scheduler
-from lcm_plugin.compaction.leases import LEASE_MS, Lease
+from lcm_plugin.compaction.leases import LEASE_MS, CompactionLease
 from lcm_plugin.store.records import Debt
 from lcm_plugin.types import CompletionRequest, Reason
 
@@ -43,7 +43,7 @@ def test_a_dead_holders_lease_expires_and_the_work_goes_on(
 ) -> None:
     engine = open_engine(Model(), **SMALL)
     engine.ingest(session, turns(20))
-    assert Lease.take(engine.store, 1, clock) is not None  # its holder dies here
+    assert CompactionLease.of(engine.store, 1, clock) is not None  # its holder dies here
     assert engine.compact(session, force=True).reason is Reason.LOCKED
     clock.forward(LEASE_MS + 1_000)
     assert engine.compact(session, force=True).compacted

@@ -8,7 +8,7 @@ from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lcm_plugin.compaction.frontier import CondensationRule, Frontier
+from lcm_plugin.compaction.chunks import CondensationRule, Frontier
 from lcm_plugin.store.records import Item
 
 RULE = CondensationRule(chunk_tokens=1_000, min_tokens=0, min_fanout=3)

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from messages import assistant, call, result, user
 
 from lcm_plugin import Engine, LcmConfig, Session
-from lcm_plugin.compaction.tail import Tail, fresh_tail
-from lcm_plugin.compaction.tails import RecentTails
+from lcm_plugin.compaction.tail import RecentTails, Tail, fresh_tail
 from lcm_plugin.store.protocol import Reader
 
 

@@ -230,6 +230,7 @@ def test_what_deletes_or_ends_needs_a_word_of_its_own(
     cron = Session("agent:main:cron:daily", "run-9")
     engine.ingest(cron, [user("the daily report")])
     engine.ingest(Session("agent:main:cronies"), [user("friends of the family")])
+    engine.ingest(Session("telegram:cron:42"), [user("a person's group about cron")])
     clock.forward(8 * 86_400_000)
     engine.ingest(session, [user("hello")])
     (finding,) = engine.check().findings

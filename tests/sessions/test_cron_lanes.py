@@ -6,7 +6,7 @@ import pytest
 from messages import assistant, user
 
 from lcm_plugin import Engine, Session
-from lcm_plugin.sessions.kinds import is_isolated
+from lcm_plugin.store.session_keys import is_cron
 
 pytestmark = pytest.mark.both_stores
 
@@ -16,8 +16,8 @@ PROMPT = user("Write the daily report about the pump station and its sensors.")
 
 
 def test_which_keys_are_isolated() -> None:
-    assert is_isolated("agent:main:cron:daily")
-    assert is_isolated("agent:main:cron:daily:run\n:1")
+    assert is_cron("agent:main:cron:daily")
+    assert is_cron("agent:main:cron:daily:run\n:1")
     for key in (
         "agent:main:cron",
         "agent:main:cron:",
@@ -25,7 +25,7 @@ def test_which_keys_are_isolated() -> None:
         "cron:daily",
         "agent::cron:x",
     ):
-        assert not is_isolated(key)
+        assert not is_cron(key)
 
 
 def test_a_run_never_sees_the_one_before(engine: Engine) -> None:

@@ -20,7 +20,7 @@ from tcp_proxy import TcpProxy
 from waiting import eventually
 
 from lcm_plugin import Engine, LcmConfig, Session
-from lcm_plugin.compaction.leases import Lease
+from lcm_plugin.compaction.leases import CompactionLease
 from lcm_plugin.errors import ConnectionLost, ServerAway, StoreBusy
 from lcm_plugin.plugin import LcmPlugin
 from lcm_plugin.store.postgres.commit_status import INCARNATION, Outcome, ask_outcome
@@ -504,7 +504,7 @@ def test_a_lease_outlasts_a_server_that_is_away_for_a_moment(
     monkeypatch.setattr("lcm_plugin.compaction.leases.LEASE_MS", 3_000)
     store, conversation_id = store_with_conversation(through, lane)
     try:
-        lease = Lease.take(store, conversation_id, now_ms)
+        lease = CompactionLease.of(store, conversation_id, now_ms)
         assert lease is not None
         with lease:
             proxy.cut()
@@ -527,7 +527,7 @@ def test_a_lease_that_cannot_be_renewed_is_lost_when_it_has_run_out(
     store, conversation_id = store_with_conversation(through, lane)
     try:
         begun = time.monotonic()
-        lease = Lease.take(store, conversation_id, now_ms)
+        lease = CompactionLease.of(store, conversation_id, now_ms)
         assert lease is not None
         with lease:
             proxy.cut()

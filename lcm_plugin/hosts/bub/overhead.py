@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
-from lcm_plugin.forks import FreshLocks, join
+from lcm_plugin.lru import LruCache
 
 _KEPT = 32
 
 
-class Overhead(FreshLocks):
+class Overhead:
     """Counts each prompt and each set of tools once. Thread-safe. ``count`` gives the tokens of a value."""
 
     def __init__(self, count: Callable[[Any], int]) -> None:
         self._count = count
-        self._counted: OrderedDict[Hashable, int] = OrderedDict()
-        self._lock = threading.Lock()
-        join(self)
+        self._counted: LruCache[Hashable, int] = LruCache(_KEPT)
 
     def of(self, request: Any, state: Mapping[str, Any]) -> int:
         """The tokens of a request's system messages and offered tools."""
@@ -29,16 +25,8 @@ class Overhead(FreshLocks):
         return told + (self._once(names, _schemas(names, state)) if names else 0)
 
     def _once(self, key: Hashable, value: Any) -> int:
-        with self._lock:
-            if key in self._counted:
-                self._counted.move_to_end(key)
-                return self._counted[key]
-        tokens = self._count(value)
-        with self._lock:
-            self._counted[key] = tokens
-            if len(self._counted) > _KEPT:
-                self._counted.popitem(last=False)
-        return tokens
+        known = self._counted.get(key)
+        return self._counted.put_new(key, self._count(value)) if known is None else known
 
 
 def _schemas(names: tuple[str, ...], state: Mapping[str, Any]) -> list[Any]:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lcm_plugin.forks import FreshLocks, join
 from lcm_plugin.hosts.pydantic_ai.content import HOST, dumps
 from lcm_plugin.hosts.pydantic_ai.messages import INSTRUCTIONS_ID, dump, instructions_id, to_core
+from lcm_plugin.lru import LruCache
 from lcm_plugin.messages.blocks import text_of
 from lcm_plugin.types import HOST_DATA, Message
 
@@ -27,27 +28,19 @@ _SESSIONS = 64
 _ANCHORS = 8
 
 
-class Recorders(FreshLocks):
+class Recorders:
     """One recorder for each session, so that a history handed over run after run is looked at once. Thread-safe."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        join(self)
-        self._of: OrderedDict[str, Recorder] = OrderedDict()
+        self._of: LruCache[str, Recorder] = LruCache(_SESSIONS)
 
     def of(self, session_key: str) -> Recorder:
         """The session's recorder; the one that was used longest ago makes room for it."""
-        with self._lock:
-            found = self._of.setdefault(session_key, Recorder())
-            self._of.move_to_end(session_key)
-            while len(self._of) > _SESSIONS:
-                self._of.popitem(last=False)
-            return found
+        return self._of.get(session_key) or self._of.put_new(session_key, Recorder())
 
     def forget(self) -> None:
         """The database was closed: it may be another one next time."""
-        with self._lock:
-            self._of.clear()
+        self._of.clear()
 
 
 class Recorder(FreshLocks):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
 from dataclasses import replace
 
 from lcm_plugin.engine import Engine
@@ -12,6 +11,7 @@ from lcm_plugin.ingest.host_noise import StandingTexts
 from lcm_plugin.ingest.redaction import Redactor
 from lcm_plugin.ingest.rows import PreparedRow, RowMaker, incoming_of
 from lcm_plugin.interchange.importers.records import Entry, SourceConversation, aside
+from lcm_plugin.lru import LruCache
 from lcm_plugin.messages.blocks import Call, calls_of
 from lcm_plugin.messages.convert import to_message
 from lcm_plugin.store.records import Part
@@ -29,7 +29,7 @@ class EntryRows:
         self._redactor = Redactor(config.redact_patterns)
         self._noise = StandingTexts(config.host_note_patterns, config.control_message_patterns)
         self._key = key
-        self._calls: OrderedDict[str, Call] = OrderedDict()
+        self._calls: LruCache[str, Call] = LruCache(_KNOWN_CALLS)
 
     def make(self, entry: Entry, at: int) -> PreparedRow:
         """A row for an entry, under the source's id and time. Raises `InputError` for an unstorable entry."""
@@ -37,10 +37,11 @@ class EntryRows:
             message = self._redacted(to_message(entry.message)[0])
         except InputError as error:
             raise InputError(f"{entry.place or entry.id}: {error}") from error
-        self._calls |= {call.id: call for call in calls_of(message) if call.id}
-        while len(self._calls) > _KNOWN_CALLS:
-            self._calls.popitem(last=False)
-        prepared = self._maker.make(message, incoming_of(message, self._noise), self._key, at, self._calls)
+        for call in calls_of(message):
+            if call.id:
+                self._calls.put(call.id, call)
+        item = incoming_of(message, self._noise)
+        prepared = self._maker.make(message, item, self._key, at, self._calls.get_all(item.answers))
         row = replace(
             prepared.row,
             created_at=at,

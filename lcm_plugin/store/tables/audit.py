@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from lcm_plugin.store.integrity import Breach, is_json
+from lcm_plugin.store.integrity import DAY_MS, LANE_IDLE_DAYS, ONE_RUN_IDLE_DAYS, Breach, is_json
+from lcm_plugin.store.session_keys import is_cron, is_single_run
 from lcm_plugin.store.tables.audit_rules import in_conversation, rules
 from lcm_plugin.store.transaction import Transaction
 
@@ -23,8 +24,24 @@ class AuditTable(Transaction):
         if name in _JSON_RULES:
             yield from self.unreadable_json(conversation_id, hidden=_JSON_RULES[name])
             return
+        if name == "lane_stale":
+            yield from self.stale_lanes(conversation_id, now)
+            return
         for row in self.stream(rules(self.sql)[name], here=conversation_id, now=now):
             yield Breach(*row)
+
+    def stale_lanes(self, conversation_id: int | None, now: int) -> Iterator[Breach]:
+        """Open conversations that nobody used for long; scheduled jobs and single runs sooner than others."""
+        query = (
+            "SELECT v.conversation_id, v.session_key, v.updated_at FROM conversations v "
+            f"WHERE {in_conversation('v.conversation_id')} AND v.active AND v.updated_at > 0 AND v.updated_at < :since"
+        )
+        for of, key, used_at in self.stream(
+            query, here=conversation_id, since=now - ONE_RUN_IDLE_DAYS * DAY_MS
+        ):
+            idle = now - used_at
+            if idle > LANE_IDLE_DAYS * DAY_MS or is_cron(key) or is_single_run(key):
+                yield Breach(of, key, f"last used {idle // DAY_MS} days ago")
 
     def unreadable_json(self, conversation_id: int | None, *, hidden: bool) -> Iterator[Breach]:
         """Messages, hidden ones or the others, whose JSON does not parse."""

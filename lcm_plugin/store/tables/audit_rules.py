@@ -11,9 +11,7 @@ from functools import cache
 from lcm_plugin.store.dialect import Dialect
 from lcm_plugin.store.integrity import (
     DAY_MS,
-    LANE_IDLE_DAYS,
     LEASE_GRACE_MS,
-    ONE_RUN_IDLE_DAYS,
     STUCK_ATTEMPTS,
 )
 
@@ -204,12 +202,6 @@ _RULES = {
         WHERE {here_d} AND d.state IN ('pending', 'deferred', 'failed')
             AND v.active AND (d.attempts >= {stuck} AND d.requested_at < :now - {day}
             OR d.next_attempt_at > :now + {day})""",
-    "lane_stale": """
-        SELECT v.conversation_id, v.session_key, 'last used ' || ((:now - v.updated_at) / {day}) || ' days ago'
-        FROM conversations v WHERE {here_v} AND v.active AND v.updated_at > 0
-            AND (v.updated_at < :now - {lane_idle} OR (v.updated_at < :now - {run_idle}
-            AND (':' || v.session_key || ':' LIKE '%:subagent:%' OR ':' || v.session_key || ':' LIKE '%:cron:%'
-            OR ':' || v.session_key || ':' LIKE '%:run:%')))""",
     "blob_orphan": """
         SELECT NULL, b.sha256, {blob_bytes} || ' bytes' FROM file_blobs b WHERE CAST(:here AS bigint) IS NULL
             AND NOT EXISTS (SELECT 1 FROM large_files f WHERE f.sha256 = b.sha256 AND f.storage_uri = 'db:')""",
@@ -229,8 +221,6 @@ def rules(sql: Dialect) -> dict[str, str]:
     }
     numbers = {
         "day": DAY_MS,
-        "lane_idle": LANE_IDLE_DAYS * DAY_MS,
-        "run_idle": ONE_RUN_IDLE_DAYS * DAY_MS,
         "lease_grace": LEASE_GRACE_MS,
         "stuck": STUCK_ATTEMPTS,
     }

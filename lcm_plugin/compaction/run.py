@@ -11,11 +11,10 @@ from uuid import uuid4
 
 from lcm_plugin.compaction.calibration import Calibration
 from lcm_plugin.compaction.chunks import raw_tokens_outside
-from lcm_plugin.compaction.leases import Lease
+from lcm_plugin.compaction.leases import CompactionLease
 from lcm_plugin.compaction.policy import EMERGENCY_TAIL_SHARES, Call, Limits, decide, limits_for
 from lcm_plugin.compaction.sweep import Bounds, Pressure, Progress, Sweeper
-from lcm_plugin.compaction.tail import Tail
-from lcm_plugin.compaction.tails import RecentTails
+from lcm_plugin.compaction.tail import RecentTails, Tail
 from lcm_plugin.compaction.undo import LastCompaction
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.errors import EngineClosed, LcmError, ModelError, StoreError
@@ -127,7 +126,7 @@ class Compactor:
         if not force and not decision.due:
             return self._not_due(conversation_id, decision)
         try:
-            lease = Lease.take(self._store, conversation_id, self._clock)
+            lease = CompactionLease.of(self._store, conversation_id, self._clock)
         except StoreError as error:
             return self._report(conversation_id, decision, force, _deferred(decision, error))
         if lease is None:
@@ -179,7 +178,7 @@ class Compactor:
     def _tail(self, reader: Reader, conversation: Conversation, limits: Limits, least: int = 0) -> Tail:
         return self._tails.of(reader, conversation, limits.tail_count, limits.tail_tokens, least)
 
-    def _bounds(self, lease: Lease, cancelled: Callable[[], bool]) -> Bounds:
+    def _bounds(self, lease: CompactionLease, cancelled: Callable[[], bool]) -> Bounds:
         return Bounds(
             max_passes=self._config.max_sweep_passes if self._calls_models() else _NO_LIMIT,
             deadline=time.monotonic() + self._config.sweep_deadline_ms / 1000,
@@ -190,7 +189,7 @@ class Compactor:
 
     def _settle(
         self,
-        lease: Lease,
+        lease: CompactionLease,
         limits: Limits,
         decision: CompactionDecision,
         progress: Progress,
@@ -204,7 +203,7 @@ class Compactor:
             after = self._tokens(lease.conversation_id)
             reason = _verdict(progress, after, limits, failure)
             state = _STATES.get(reason, "done")
-            rest = _rest(reason, lease.attempts, failure)
+            rest = _rest(reason, lease.row.attempts, failure)
             next_attempt = self._clock() + rest if rest else progress.spent_until
             lease.settle(state, reason=str(reason), error=detail, next_attempt_at=next_attempt)
         except LcmError as error:
@@ -250,7 +249,7 @@ class Compactor:
             debt = reader.debt(conversation_id)
         if debt is None or debt.state == "done" or debt.next_attempt_at > self._clock():
             return
-        lease = Lease.take(self._store, conversation_id, self._clock)
+        lease = CompactionLease.of(self._store, conversation_id, self._clock)
         if lease is not None:
             lease.settle("done", reason=str(reason))
 
