@@ -17,7 +17,8 @@ D = TypeVar("D")
 class LruCache(forks.FreshLocks, Generic[K, V]):
     """Keeps entries up to ``most`` in all: their number, or what ``weigh`` gives for each. Thread-safe.
 
-    `functools.lru_cache` computes what it keeps; here a caller decides what is kept, and may take it out again.
+    The newest stays, however much it weighs. `functools.lru_cache` computes what it keeps; here a caller decides
+    what is kept, and may take it out again.
     """
 
     def __init__(self, most: int, weigh: Callable[[V], int] = lambda value: 1) -> None:
@@ -80,7 +81,7 @@ class LruCache(forks.FreshLocks, Generic[K, V]):
     def _add(self, key: K, value: V) -> None:
         self._entries[key] = value
         self._weight += self._weigh(value)
-        while self._weight > self._most and self._entries:
+        while self._weight > self._most and len(self._entries) > 1:
             self._drop(next(iter(self._entries)))
 
     def _drop(self, key: K) -> V | None:

@@ -8,12 +8,12 @@ conversation's revision, which every comparison reads anew. Runs that go on at t
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
 from lcm_plugin.ingest.matching import Incoming, is_request
+from lcm_plugin.lru import LruCache
 from lcm_plugin.messages.blocks import is_instruction
 from lcm_plugin.store.records import Conversation
 from lcm_plugin.types import RunPosition
@@ -66,13 +66,11 @@ class KnownLists:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._of: OrderedDict[int, list[KnownList]] = OrderedDict()
-        self._messages = 0
+        self._of: LruCache[int, list[KnownList]] = LruCache(_MOST_MESSAGES, _messages_in)
 
     def beginning(self, conversation: Conversation, incoming: Sequence[Incoming]) -> Beginning | None:
         """The part of a list that need not be compared; None when there is no such part, or not a long one."""
-        with self._lock:
-            known = list(self._of.get(conversation.conversation_id, ()))
+        known = self._of.get(conversation.conversation_id, [])
         start = talk_begins(incoming)
         if not known or conversation.restart_seq != 1 or len(incoming) - start < _LEAST:
             return None
@@ -88,11 +86,8 @@ class KnownLists:
             return
         here = known.basis[0]
         with self._lock:
-            others = [one for one in self._of.pop(here, ()) if not _is_beginning(one, known)]
-            self._of[here] = [*others, known][-_MOST_LISTS:]
-            self._messages = sum(len(one.seqs) for lists in self._of.values() for one in lists)
-            while self._messages > _MOST_MESSAGES and len(self._of) > 1:
-                self._messages -= sum(len(one.seqs) for one in self._of.popitem(last=False)[1])
+            others = [one for one in self._of.get(here, []) if not _is_beginning(one, known)]
+            self._of.put(here, [*others, known][-_MOST_LISTS:])
 
 
 def talk_begins(incoming: Sequence[Incoming]) -> int:
@@ -169,3 +164,7 @@ def _is_beginning(one: KnownList, other: KnownList) -> bool:
 
 def _basis(conversation: Conversation) -> _Basis:
     return conversation.conversation_id, conversation.revision
+
+
+def _messages_in(lists: Sequence[KnownList]) -> int:
+    return sum(len(one.seqs) for one in lists)

@@ -204,14 +204,7 @@ class Planner:
             given = [replace(item, edited=_is_edited(item, named.get(item.host_id or ""))) for item in given]
         root = None if mode == "part" or (skipped and not begun) else self._roots.root(here, session.id)
         begins = None if root is None else max(root + 1, past.first_talk or 0)
-        # Instructions that were or are in force are stored where they came, not where they stand in the list.
-        in_force = set(conversation.instruction_seqs) if conversation else set()
-        talk = [
-            head
-            for head in past.since
-            if not (is_instruction(head.role) and (head.hidden or head.seq in in_force))
-        ]
-        alignment = align_list(given, talk, known_ids, load_texts, find_rows, find_withdrawn, begins)
+        alignment = align_list(given, _talk(past), known_ids, load_texts, find_rows, find_withdrawn, begins)
         if begun and (
             (leading and leading.new) or (row := alignment.rows.get(0)) is None or row.seq != begun.seq
         ):
@@ -318,6 +311,19 @@ def _known_as_ours(reader: Reader, batch: Batch) -> list[int]:
         return row is not None and row.head.answers == batch.taken[index].item.answers
 
     return [index for index, ref in refs.items() if is_ours(index, ref)]
+
+
+def _talk(past: Past) -> list[MessageHead]:
+    """What a list is compared with.
+
+    Instructions that were or are in force are stored where they came, not where they stand in the list.
+    """
+    in_force = set(past.conversation.instruction_seqs) if past.conversation else set()
+    return [
+        head
+        for head in past.since
+        if not (is_instruction(head.role) and (head.hidden or head.seq in in_force))
+    ]
 
 
 def _appended(new: list[int], incoming: Sequence[Incoming], past: Past) -> Plan:
