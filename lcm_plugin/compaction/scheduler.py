@@ -20,7 +20,7 @@ from lcm_plugin.compaction.policy import Call, Limits
 from lcm_plugin.compaction.run import Compactor
 from lcm_plugin.errors import EngineClosed, ServerAway, StoreBusy, StoreError
 from lcm_plugin.events import EventBus
-from lcm_plugin.store.holders import is_dead
+from lcm_plugin.store.leases import is_dead
 from lcm_plugin.store.protocol import Store
 from lcm_plugin.store.records import Conversation, Debt
 from lcm_plugin.types import CompactionDecision, CompactionResult, Reason

@@ -12,9 +12,8 @@ from lcm_plugin.errors import EngineClosed, LcmError, ServerAway, StoreBusy
 from lcm_plugin.events import EventBus
 from lcm_plugin.maintenance.doctor import Doctor
 from lcm_plugin.maintenance.repair import plan_repairs
-from lcm_plugin.store.holders import is_dead
 from lcm_plugin.store.integrity import IntegrityJob, IntegrityMode, JobState
-from lcm_plugin.store.leases import Lease
+from lcm_plugin.store.leases import Lease, is_dead
 from lcm_plugin.store.protocol import Store, Writer
 from lcm_plugin.store.retry import retry_lost
 from lcm_plugin.types import IntegrityReport

@@ -11,7 +11,7 @@ from lcm_plugin.config.explain import masked
 from lcm_plugin.errors import ConfigError, LcmError, StoreUnavailable
 from lcm_plugin.maintenance.hook_health import HookHealth
 from lcm_plugin.recall.times import format_instant
-from lcm_plugin.store.holders import new_holder
+from lcm_plugin.store.leases import new_holder
 from lcm_plugin.store.open import is_server, open_store
 from lcm_plugin.store.protocol import Store
 from lcm_plugin.types import Finding, Session, Severity

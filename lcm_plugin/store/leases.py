@@ -7,19 +7,24 @@ it is held until it runs out, and no longer: then somebody else may have it.
 
 from __future__ import annotations
 
+import os
+import socket
 import threading
 import time
+import uuid
 from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
 from types import TracebackType
 from typing import Generic, Protocol, Self, TypeVar
 
 from lcm_plugin.errors import EngineClosed, LcmError
-from lcm_plugin.store.holders import is_dead, new_holder
 from lcm_plugin.store.protocol import Store, Writer
 from lcm_plugin.store.retry import retry_lost
 
 _RENEWALS_PER_LEASE = 3
 _TRIES_PER_RENEWAL = 10
+_SEPARATOR = "|"
 
 Row = TypeVar("Row")
 Claimed = TypeVar("Claimed", covariant=True)
@@ -119,3 +124,37 @@ class Lease(Generic[Row]):
                 self._lost.set()
                 return
             self._until, wait = asked_at + lease_s, between
+
+
+def new_holder() -> str:
+    """A name for one holding: where, which process, and a part of its own."""
+    return _SEPARATOR.join((_place(), str(os.getpid()), uuid.uuid4().hex[:8]))
+
+
+def process_holder() -> str:
+    """The name of whatever this process holds once only."""
+    return _SEPARATOR.join((_place(), str(os.getpid()), ""))
+
+
+def is_dead(holder: str | None) -> bool:
+    """True only when the holder was a process of this place that no longer runs; a name that says nothing is alive."""
+    place, _, rest = (holder or "").partition(_SEPARATOR)
+    number = rest.partition(_SEPARATOR)[0]
+    if place != _place() or not number.isdecimal():
+        return False
+    try:
+        os.kill(int(number), 0)
+    except ProcessLookupError:
+        return True
+    except (PermissionError, OverflowError):
+        return False
+    return False
+
+
+@cache
+def _place() -> str:
+    """The machine and, since containers number their processes from one, the space that numbers belong to."""
+    space = ""
+    with suppress(OSError):
+        space = os.readlink("/proc/self/ns/pid")
+    return f"{socket.gethostname()}{space}"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lcm_plugin.errors import StoreBusy, StoreUnavailable
-from lcm_plugin.store.holders import is_dead, process_holder
+from lcm_plugin.store.leases import is_dead, process_holder
 from lcm_plugin.store.side_file import SideFile
 from lcm_plugin.store.sqlite.connection import create_private_file
 from lcm_plugin.types import IngestMode, Message, Session

@@ -175,7 +175,7 @@ with Engine.open(LcmConfig(database=sys.argv[1])) as engine:
 _HOLDER = """
 import sys, time
 from lcm_plugin import Engine, LcmConfig
-from lcm_plugin.store.holders import new_holder
+from lcm_plugin.store.leases import new_holder
 
 with Engine.open(LcmConfig(database=sys.argv[1])) as engine:
     with engine.store.write() as writer:

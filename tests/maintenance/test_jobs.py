@@ -21,7 +21,7 @@ from lcm_plugin import CompletionRequest, Engine, LcmConfig, Session
 from lcm_plugin.cli.app import app
 from lcm_plugin.events import Event
 from lcm_plugin.maintenance.jobs import LEASE_MS
-from lcm_plugin.store.holders import new_holder
+from lcm_plugin.store.leases import new_holder
 from lcm_plugin.store.protocol import Store
 
 pytestmark = pytest.mark.both_stores

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from lcm_plugin.store.holders import is_dead, new_holder
+from lcm_plugin.store.leases import is_dead, new_holder
 
-_NAME = "from lcm_plugin.store.holders import new_holder; print(new_holder())"
+_NAME = "from lcm_plugin.store.leases import new_holder; print(new_holder())"
 
 
 @pytest.fixture(scope="module")
