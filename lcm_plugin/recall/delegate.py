@@ -22,7 +22,7 @@ from lcm_plugin.errors import InputError, LcmError, ModelError, ModelTimeout, No
 from lcm_plugin.recall.match import Matcher
 from lcm_plugin.recall.query import ParsedQuery, parse_query
 from lcm_plugin.recall.scope import Grant, Scope, parse_refs
-from lcm_plugin.recall.tools import ExpandQueryArguments, tool_schemas
+from lcm_plugin.recall.tools import LEAST_CAP, ExpandQueryArguments, tool_schemas
 from lcm_plugin.summarize.completers import Completions
 from lcm_plugin.types import CompletionRequest, CompletionResult, Message, Session
 
@@ -177,7 +177,9 @@ class Delegate:
                 raise _as_error(answers[0])
         if asked.query or not asked.summary_ids:
             pattern = asked.query or asked.prompt
-            arguments = {"pattern": pattern, "limit": FIRST_HITS, "context": 1}
+            # Half of what it may read stays for reading on.
+            room = max(LEAST_CAP, reading.tokens_left // 2)
+            arguments = {"pattern": pattern, "limit": FIRST_HITS, "context": 1, "token_cap": room}
             answers.append(self._read("lcm_grep", arguments, scope, reading))
         return answers
 
@@ -189,9 +191,10 @@ class Delegate:
             {"role": "user", "content": _opening(asked, first)},
         ]
         for turn in range(MAX_ROUNDS):
-            last = turn == MAX_ROUNDS - 1 or reading.tokens_left < SMALLEST_READ
+            spent = reading.tokens_left < SMALLEST_READ
+            reading.cut = reading.cut or spent
+            last = turn == MAX_ROUNDS - 1 or spent
             if last and turn:
-                spent = reading.tokens_left < SMALLEST_READ
                 messages.append({"role": "user", "content": OUT_OF_TOKENS if spent else FINAL_CALL})
             result = self._complete(messages, asked.max_tokens, reading, with_tools=not last)
             if not result.tool_calls or last:
@@ -334,7 +337,9 @@ def _as_error(answer: Mapping[str, Any]) -> LcmError:
 
 
 def best_quote(text: str, query: ParsedQuery, width: int = QUOTE_CHARS) -> str:
-    """The sentence of a text that holds most of the query's units; never changed, only cut at ``width``."""
+    """A short text as it is, of a longer one the sentence that holds most of the query's units, cut at ``width``."""
+    if len(text.strip()) <= width:
+        return text.strip()
     matcher = Matcher(query)
     best, most = "", -1
     for part in _BETWEEN_SENTENCES.split(text):
@@ -358,10 +363,12 @@ def make_evidence(question: str, texts: Iterable[tuple[str, str]], limit: int) -
 
 
 def ids_shown(answer: object) -> list[str]:
-    """The ids of everything whose text a tool's answer showed, in order."""
+    """The ids of everything whose text a tool's answer showed, in order; the hits of a search first."""
     found: list[str] = []
+    if isinstance(answer, dict):
+        found += [hit["id"] for hit in answer.get("hits", ())]
     _collect(answer, found)
-    return found
+    return list(dict.fromkeys(found))
 
 
 def _collect(value: Any, found: list[str]) -> None:

@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lcm_plugin.errors import InputError
 from lcm_plugin.recall.filesearch import FilesFound, ReadFile, files_in, search_files
-from lcm_plugin.recall.query import ParsedQuery, any_of, inside_words, parse_query, words_only
+from lcm_plugin.recall.match import Matcher
+from lcm_plugin.recall.query import WORD, ParsedQuery, any_of, fold, parse_query
 from lcm_plugin.recall.rank import Ranked
 from lcm_plugin.recall.regex import RegexSearch
-from lcm_plugin.recall.results import Cursor, Page, decode, file_hit, fingerprint, row_hit
-from lcm_plugin.recall.scope import Scope, not_found, parse_refs
+from lcm_plugin.recall.results import (
+    LEAST_HIT_TOKENS,
+    LEAST_TOKENS,
+    TOKENS_PER_HIT,
+    Cursor,
+    Page,
+    decode,
+    file_hit,
+    fingerprint,
+)
+from lcm_plugin.recall.scope import LeftOut, Scope, not_found, parse_refs, unanswered_request
 from lcm_plugin.recall.semantic import Semantics
 from lcm_plugin.recall.textsearch import TextSearch
-from lcm_plugin.recall.times import format_instant, parse_time
-from lcm_plugin.recall.tools import GrepArguments
+from lcm_plugin.recall.times import format_instant, named_periods, parse_time
+from lcm_plugin.recall.tools import LARGEST, GrepArguments
+from lcm_plugin.recall.weaker import resolve
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import FileRecord
-from lcm_plugin.store.search import Filter, RowKind
+from lcm_plugin.store.search import Filter, RowKind, Stretch
 
 SUMMARY_SHARE = 5
+# A request that holds so much of a pattern asks the same.
+REPEATED_SHARE = 0.66
 FILES_SHARE = 5
 FILES_SECONDS = 1.0
 MOST_FILES = 200
@@ -56,9 +69,16 @@ class Grep:
     arguments: GrepArguments
     clock: Clockwork
     read_file: ReadFile
+    count: Callable[[str], int]
+    own: int | None = None
     semantics: Semantics | None = None
     notices: list[str] = field(default_factory=list)
     index_failed: bool = False
+    left_out: LeftOut = field(init=False)
+    periods: list[tuple[int, int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.left_out = LeftOut(self._running_turn(), recall_answers=self.arguments.tool_name is None)
 
     def run(self) -> dict[str, Any]:
         """Hits, true totals or "at least", the cursor of the next page, and notices."""
@@ -66,7 +86,8 @@ class Grep:
         search = fingerprint(asked.model_dump(exclude={"cursor", "limit"}))
         cursor = decode(asked.cursor, search) if asked.cursor else None
         regex = RegexSearch(asked.pattern) if asked.mode == "regex" else None
-        query = parse_query(asked.pattern)
+        self.periods, pattern = named_periods(asked.pattern, self.clock.now_ms, self.clock.zone)
+        query = parse_query(pattern)
         if regex is None and query.looks_like_regex:
             self.notices.append(REGEX_HINT)
         rows = self._filter()
@@ -89,14 +110,47 @@ class Grep:
             for kind, outcome in outcomes.items()
             if outcome.next_position is not None
         }
-        page = Page(self.reader, asked.context, self.clock.zone, self.scope, rows)
-        hits = [row_hit(page, kind, ranked) for kind in sorted(outcomes) for ranked in outcomes[kind].rows]
+        hits = [(kind, ranked) for kind in sorted(outcomes) for ranked in outcomes[kind].rows]
         files = self._moved_texts(regex or query, rows, len(hits)) if cursor is None else FilesFound()
         return self._answer(
-            [*page.with_contexts(hits), *(file_hit(hit, self.clock.zone) for hit in files.hits)],
+            self._page().write(hits, [file_hit(hit, self.clock.zone) for hit in files.hits], self.notices),
             sum(outcome.total for outcome in outcomes.values()) + len(files.hits),
             all(outcome.exact for outcome in outcomes.values()) and not files.not_searched,
             Cursor(search, newest, position).encode() if position else None,
+        )
+
+    @property
+    def _limit(self) -> int:
+        """How many hits a page takes: as many as are asked for and have room."""
+        asked = self.arguments
+        return min(asked.limit, max(1, (asked.token_cap or LARGEST) // LEAST_HIT_TOKENS))
+
+    def _running_turn(self) -> Stretch | None:
+        """The messages of the running turn when its request asks what the pattern asks."""
+        if self.arguments.current_turn or self.arguments.mode == "regex":
+            return None
+        request = unanswered_request(self.reader, self.own)
+        if request is None:
+            return None
+        row = self.reader.search_rows("message", [request.message_id]).get(request.message_id)
+        query = parse_query(self.arguments.pattern)
+        if row is None or not query.is_phrase_like or not parse_query(row.text).asks:
+            return None
+        repeated = sum(map(bool, Matcher(query).find(row.text).spans))
+        if repeated < REPEATED_SHARE * len(query.units):
+            return None
+        return request.conversation_id, request.seq, LARGEST
+
+    def _page(self) -> Page:
+        asked = self.arguments
+        cap = max(LEAST_TOKENS, TOKENS_PER_HIT * asked.limit)
+        return Page(
+            self.reader,
+            asked.context,
+            self.clock.zone,
+            self.count,
+            min(cap, asked.token_cap or cap),
+            lambda row: row not in self.left_out,
         )
 
     def _moved_texts(self, what: ParsedQuery | RegexSearch, rows: Filter, taken: int) -> FilesFound:
@@ -114,11 +168,11 @@ class Grep:
         if len(records) > MOST_FILES:
             unlisted = self.reader.count_files(among, most=_MOST_COUNTED) - MOST_FILES
         records = [record for record in records[:MOST_FILES] if _is_within(record, rows)]
-        if asked.roles or asked.tool_name:
+        if asked.roles or asked.tool_name or asked.sender:
             # A file does not say whose message it stood in.
             found = FilesFound(not_searched=len(records))
         else:
-            room = max(asked.limit - taken, asked.limit // FILES_SHARE, 1)
+            room = max(self._limit - taken, self._limit // FILES_SHARE, 1)
             found = search_files(self.reader, records, self.read_file, what, room, seconds=FILES_SECONDS)
             del found.hits[room:]
         found.not_searched += unlisted
@@ -137,12 +191,29 @@ class Grep:
         if since is not None and before is not None and since >= before:
             raise InputError(f"since = {asked.since!r} must be earlier than before = {asked.before!r}")
         roles = tuple(asked.roles) if asked.roles else None
-        return Filter(self.scope.filter_ids, roles, asked.tool_name or None, since, before)
+        return Filter(
+            self.scope.filter_ids, roles, asked.tool_name or None, since, before, senders=self._senders()
+        )
+
+    def _senders(self) -> tuple[str, ...] | None:
+        """The full names of the senders who are asked for: each holds all words that were given."""
+        if not self.arguments.sender:
+            return None
+        asked = set(WORD.findall(fold(self.arguments.sender)))
+        known = self.reader.message_senders(self.scope.filter_ids)
+        names = tuple(name for name in known if asked <= set(WORD.findall(fold(name))))
+        if not names:
+            self._note(
+                f"nobody named {self.arguments.sender!r} wrote here; known are {', '.join(known[:10]) or 'no names'}"
+            )
+        return names
 
     def _kinds(self) -> tuple[RowKind, ...]:
         scope = self.arguments.scope
         # A role or a tool is something that only messages have.
-        if scope == "messages" or (scope == "both" and (self.arguments.roles or self.arguments.tool_name)):
+        if scope == "messages" or (
+            scope == "both" and (self.arguments.roles or self.arguments.tool_name or self.arguments.sender)
+        ):
             return ("message",)
         return ("summary",) if scope == "summaries" else ("summary", "message")
 
@@ -151,14 +222,14 @@ class Grep:
 
     def _room(self, kind: RowKind, outcomes: dict[RowKind, _Outcome]) -> int:
         """How many rows of a kind the page takes: with both, summaries take a fifth, messages the rest."""
-        limit = self.arguments.limit
+        limit = self._limit
         if kind == "summary" and self.arguments.scope == "both":
             return max(1, limit // SUMMARY_SHARE)
         return limit - sum(len(outcome.rows) for outcome in outcomes.values())
 
     def _regex(self, regex: RegexSearch, kind: RowKind, rows: Filter, start: int, wanted: int) -> _Outcome:
         bounded = replace(rows, up_to_id=min(start - 1, rows.up_to_id or start)) if start else rows
-        found = regex.rows(self.reader, kind, bounded, wanted)
+        found = regex.rows(self.reader, kind, bounded, wanted, self.left_out)
         self.index_failed |= found.index_failed
         if found.stopped_at is not None:
             when = format_instant(found.stopped_at.at, self.clock.zone)
@@ -176,31 +247,18 @@ class Grep:
         if not query.units:
             self.notices.append("the pattern holds nothing that can be searched for")
             return _Outcome([], 0, True, None)
-        outcome = self._attempt(query, kind, rows, start, wanted)
-        if outcome.rows or start:
-            return outcome
-        for looser, why in self._looser(query):
-            outcome = self._attempt(looser, kind, rows, start, wanted)
+        resolved = resolve(query, self.reader, kind, rows)
+        for note in resolved.notes:
+            self._note(note)
+        outcome = self._attempt(resolved.query, kind, rows, start, wanted)
+        if not outcome.rows and not start and resolved.query.all_of and len(resolved.query.units) > 1:
+            outcome = self._attempt(any_of(resolved.query), kind, rows, start, wanted)
             if outcome.rows:
-                if why not in self.notices:
-                    self.notices.append(why)
-                return outcome
+                self._note("no row holds all parts of the pattern; these hold some of them")
         return outcome
 
-    def _looser(self, query: ParsedQuery) -> list[tuple[ParsedQuery, str]]:
-        """What to try when nothing matches, and what to say about it."""
-        tries = []
-        if query.all_of and len(query.units) > 1:
-            tries.append((any_of(query), "no row holds all parts of the pattern; these hold some of them"))
-        if any(unit.quoted and " " in unit.text for unit in query.units) and not query.plain:
-            tries.append((words_only(query), "no row holds the quoted phrase; these hold words of it"))
-        pieces = inside_words(query)
-        if pieces.units:
-            tries.append((pieces, "no row holds the words as words; these hold them inside longer ones"))
-        return tries
-
     def _attempt(self, query: ParsedQuery, kind: RowKind, rows: Filter, start: int, wanted: int) -> _Outcome:
-        search = TextSearch(self.reader, kind, query, rows, self.semantics)
+        search = TextSearch(self.reader, kind, query, rows, self.semantics, self.periods, self.left_out)
         sort = self.arguments.sort
         if sort == "recency":
             found = search.by_recency(start + wanted)
@@ -225,7 +283,7 @@ class Grep:
             self._note("the pattern holds nothing that can be searched for")
             return self._answer([], 0, True, None)
         records = self._file_records()
-        limit = self.arguments.limit
+        limit = self._limit
         found = search_files(self.reader, records, self.read_file, what, limit + 1)
         self._note_files(found)
         hits = [file_hit(hit, self.clock.zone) for hit in found.hits[:limit]]

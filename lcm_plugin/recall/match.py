@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from lcm_plugin.recall.query import CJK_RUN, ParsedQuery, Unit, fold, stem
@@ -11,6 +11,8 @@ from lcm_plugin.recall.query import CJK_RUN, ParsedQuery, Unit, fold, stem
 Span = tuple[int, int]
 OPEN, CLOSE = "**", "**"
 ELLIPSIS = "…"
+_CAMEL = re.compile(r"[A-Za-z0-9]*[a-z][A-Z][A-Za-z0-9]*")
+_CAMEL_PART = re.compile(r"[A-Z]*[a-z0-9]+|[A-Z]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +31,9 @@ class Matches:
 
     @property
     def sorted_spans(self) -> list[Span]:
-        """All spans, merged where they overlap, in text order."""
+        """All spans that hold text, merged where they overlap, in text order."""
         merged: list[Span] = []
-        for start, end in sorted(span for spans in self.spans for span in spans):
+        for start, end in sorted(span for spans in self.spans for span in spans if span[0] < span[1]):
             if merged and start <= merged[-1][1]:
                 merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
             else:
@@ -51,19 +53,29 @@ class Matcher:
                     self._stems.setdefault(stem(word), []).append(index)
         self._words = _prefix_pattern(list(self._stems))
         self._exact = [
-            (index, exact_pattern(unit)) for index, unit in enumerate(query.units) if unit.kind != "word"
+            (index, exact_pattern(unit))
+            for index, unit in enumerate(query.units)
+            if unit.kind not in ("word", "sender")
+        ]
+        self._senders = [
+            (index, set(unit.forms)) for index, unit in enumerate(query.units) if unit.kind == "sender"
         ]
 
-    def find(self, text: str) -> Matches:
-        """The spans of every unit in a text. They are offsets into the text as it is."""
+    def find(self, text: str, sender: str | None = None) -> Matches:
+        """The spans of every unit in a text. They are offsets into the text as it is; a sender's is empty."""
         found: list[list[Span]] = [[] for _ in self.query.units]
         folded = fold(text)
         if self._words is not None:
             for match in self._words.finditer(folded):
                 for index in self._stems.get(stem(match.group()), ()):
                     found[index].append(match.span())
+            for start, end in _parts_of_names(text):
+                for index in self._stems.get(stem(folded[start:end]), ()):
+                    found[index].append((start, end))
         for index, pattern in self._exact:
             found[index] = [match.span() for match in pattern.finditer(folded)]
+        for index, names in self._senders:
+            found[index] = [(0, 0)] if sender in names else []
         return Matches(tuple(map(tuple, found)))
 
     def accepts(self, matches: Matches) -> bool:
@@ -84,6 +96,13 @@ def exact_pattern(unit: Unit) -> re.Pattern[str]:
 
 def _is_word(character: str) -> bool:
     return character.isalnum() and not CJK_RUN.match(character)
+
+
+def _parts_of_names(text: str) -> Iterator[Span]:
+    """Where the parts of names like ``retryLimit`` stand."""
+    for name in _CAMEL.finditer(text):
+        for part in _CAMEL_PART.finditer(text, *name.span()):
+            yield part.span()
 
 
 def _prefix_pattern(stems: Sequence[str]) -> re.Pattern[str] | None:

@@ -58,9 +58,8 @@ _IRREGULAR = """
 
 MAX_CHARS = 2_000
 MAX_UNITS = 40
-MIN_PIECE = 3
 
-UnitKind = Literal["word", "exact", "cjk"]
+UnitKind = Literal["word", "exact", "cjk", "sender"]
 
 _QUOTES = str.maketrans(
     {"\u201c": '"', "\u201d": '"', "\u201e": '"', "\u00ab": '"', "\u00bb": '"', "\u2013": " ", "\u2014": " "}
@@ -89,7 +88,8 @@ _REGEX_SIGNS = re.compile(
 class Unit:
     """One thing to look for. ``text`` is folded; ``forms`` are further words that count as this one.
 
-    ``inside``: it may stand within a longer word.
+    ``inside``: it may stand within a longer word. ``weight``: what a match counts, less than 1 for what stands in the
+    place of a word that no row holds. A ``sender`` is matched by who wrote a row; its ``forms`` are the full names.
     """
 
     kind: UnitKind
@@ -97,6 +97,7 @@ class Unit:
     forms: tuple[str, ...] = ()
     quoted: bool = False
     inside: bool = False
+    weight: float = 1.0
 
     @property
     def is_identifier(self) -> bool:
@@ -155,27 +156,9 @@ def parse_query(text: str) -> ParsedQuery:
     )
 
 
-def words_only(query: ParsedQuery) -> ParsedQuery:
-    """The query with its quoted phrases taken as plain words."""
-    units = [
-        plain
-        for unit in query.units
-        for plain in (
-            [p for token in unit.text.split() for p in _token_units(token)] if unit.quoted else [unit]
-        )
-    ]
-    kept = _without_function_words(list(dict.fromkeys(units)))[:MAX_UNITS]
-    return replace(query, units=tuple(kept), all_of=any(unit.kind == "cjk" for unit in kept))
-
-
-def inside_words(query: ParsedQuery) -> ParsedQuery:
-    """The query with its words as pieces of longer ones; without units when they are too short for that."""
-    pieces = [
-        replace(unit, kind="exact", forms=(), inside=True)
-        for unit in query.units
-        if unit.kind != "cjk" and not unit.quoted and len(unit.text) >= MIN_PIECE
-    ]
-    return replace(query, units=tuple(pieces), all_of=False)
+def plain_units(text: str) -> list[Unit]:
+    """The words of a piece without its signs and quotes; function words only when there is nothing else."""
+    return _without_function_words([unit for word in WORD.findall(fold(text)) for unit in _token_units(word)])
 
 
 def any_of(query: ParsedQuery) -> ParsedQuery:
@@ -279,8 +262,9 @@ def fold(text: str) -> str:
 def _fold_character(character: str) -> str:
     if character in "\u2018\u2019\u02bc":
         return "'"
-    base = unicodedata.normalize("NFD", character)[0] if not CJK_RUN.match(character) else character
-    return base.lower()[:1] or character
+    # As the indexes do: marks are taken off Latin letters alone.
+    base = unicodedata.normalize("NFD", character)[0]
+    return (base if base.isascii() else character).lower()[:1] or character
 
 
 @cache

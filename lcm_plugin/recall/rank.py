@@ -10,9 +10,8 @@ conversation, with no weight learned from data:
 - *who speaks*: a question that names one speaker is answered by that speaker; turns that are questions
   rarely hold answers; where replies are much longer than what users write, facts come from users, and
   so they do when the question says "I" or "my";
-- *when*: a question for a time is answered by turns that hold one;
-- *echoes*: what only repeats hardly counts: the question itself, and calls of the recall tools with their
-  answers, which quote what was found before;
+- *when*: a question for a time is answered by turns that hold one, a question with a date by turns of that time;
+- *echoes*: what only repeats the question hardly counts;
 - *which one*: an identifier names its thing, so rows that hold it beat those beside them;
 - *meaning*, where vectors are stored: a row that is close to a question counts up to twice.
 """
@@ -27,7 +26,6 @@ from dataclasses import dataclass
 
 from lcm_plugin.recall.match import Matches
 from lcm_plugin.recall.query import MAX_CHARS, WORD, ParsedQuery, fold, is_function_word
-from lcm_plugin.recall.tools import TOOL_NAMES
 from lcm_plugin.store.search import SearchRow, Stretch
 
 K1, B = 0.8, 0.8
@@ -37,7 +35,7 @@ NEIGHBOURS = {-1: 0.5, 1: 0.3, -2: 0.2, 2: 0.15, -3: 0.1, 3: 0.1}
 REACH = 3
 SURROUNDINGS, SURROUNDINGS_REACH = 0.4, 10
 SELF_CONTAINED_TOKENS = 80
-SPEAKER, QUESTION, USER, TIME, IDENTIFIER = 2.0, 0.6, 1.5, 1.3, 2.0
+SPEAKER, QUESTION, USER, TIME, IDENTIFIER, THEN = 2.0, 0.6, 1.5, 1.3, 2.0, 3.0
 LONG_REPLIES = 2.0
 SPEAKER_SHARE = 0.1
 EXPANDED = 60
@@ -78,11 +76,15 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """What is known of all rows searched: how many there are, and in which share each unit occurs."""
+    """What is known of all rows searched: how many there are, and in which share each unit occurs.
+
+    ``periods``: the times that the question names.
+    """
 
     total: int
     shares: Sequence[float]
     senders: Sequence[str] = ()
+    periods: Sequence[tuple[int, int]] = ()
 
 
 def rank(
@@ -90,12 +92,12 @@ def rank(
     candidates: Sequence[Candidate],
     corpus: Corpus,
     around: Around,
-    find: Callable[[str], Matches],
+    find: Callable[[SearchRow], Matches],
     closeness: Closeness = lambda row_ids: {},
 ) -> list[Ranked]:
     """Candidates best first; a question also gets the turns round the best ones.
 
-    ``around`` gives the messages of some stretches of conversations, ``find`` the matches in a text,
+    ``around`` gives the messages of some stretches of conversations, ``find`` the matches in a row,
     ``closeness`` how near rows come to what the query means, 0 to 1, as far as it is known.
     """
     if not candidates:
@@ -109,7 +111,7 @@ def rank(
         best = sorted(own.values(), key=lambda pair: -pair[1])[:EXPANDED]
         for row in around([_stretch(candidate.row) for candidate, _ in best]):
             if row.row_id not in own:
-                added = Candidate(row, find(row.text))
+                added = Candidate(row, find(row))
                 own[row.row_id] = (added, scorer.own(added))
     meaning = _meaning(own, closeness) if query.is_question else {}
     placed = {(c.row.conversation_id, c.row.position): score for c, score in own.values()}
@@ -146,10 +148,14 @@ class _Scorer:
 
     def __init__(self, query: ParsedQuery, candidates: Sequence[Candidate], corpus: Corpus) -> None:
         self._query = query
-        self._idf = [_inverse_frequency(share, corpus.total) for share in corpus.shares]
+        self._idf = [
+            unit.weight * _inverse_frequency(share, corpus.total)
+            for unit, share in zip(query.units, corpus.shares, strict=True)
+        ]
         self._idf_sum = sum(self._idf) or 1.0
         self._average = sum(c.row.tokens for c in candidates) / len(candidates) or 1.0
         self._identifiers = [index for index, unit in enumerate(query.units) if unit.is_identifier]
+        self._periods = corpus.periods
         self._asks_when = "when" in query.words[:3]
         # A single word says nothing of who is asked.
         speaks = query.is_phrase_like
@@ -170,8 +176,6 @@ class _Scorer:
         return score * (1 + CLOSE_WORDS) ** _close_pairs(candidate.matches)
 
     def _only_repeats(self, row: SearchRow) -> bool:
-        if row.tool_name in TOOL_NAMES:
-            return True
         asked = self._query.words if self._query.is_question else ()
         return bool(asked) and len(row.text) <= MAX_CHARS and tuple(WORD.findall(fold(row.text))) == asked
 
@@ -186,6 +190,8 @@ class _Scorer:
             factor *= 1 - (1 - QUESTION) * _share(row)
         if row.role == "user":
             factor *= self._user_factor
+        if any(start <= row.until and row.at < end for start, end in self._periods):
+            factor *= THEN
         if self._asks_when and _TIME_WORDS.search(row.text.lower()):
             factor *= TIME
         return factor

@@ -16,6 +16,7 @@ from typing import Any
 from lcm_plugin.errors import InputError
 from lcm_plugin.recall.match import Matches, Span
 from lcm_plugin.recall.rank import Ranked
+from lcm_plugin.recall.scope import LeftOut
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.search import (
     AllOf,
@@ -286,15 +287,15 @@ class RegexSearch:
         self._condition = required_condition(pattern)
         self._deadline = time.monotonic() + seconds
 
-    def rows(self, reader: Reader, kind: RowKind, rows: Filter, wanted: int) -> RegexFound:
-        """The newest ``wanted`` rows that match."""
+    def rows(self, reader: Reader, kind: RowKind, rows: Filter, wanted: int, left_out: LeftOut) -> RegexFound:
+        """The newest ``wanted`` rows that match and are not left out."""
         found = RegexFound()
         try:
-            self._collect(found, reader, kind, rows, wanted)
+            self._collect(found, reader, kind, rows, wanted, left_out)
         except IndexUnusable:
             self._condition = None
             found = RegexFound(index_failed=True)
-            self._collect(found, reader, kind, rows, wanted)
+            self._collect(found, reader, kind, rows, wanted, left_out)
         return found
 
     def spans(self, text: str) -> tuple[Span, ...]:
@@ -314,9 +315,11 @@ class RegexSearch:
         """Whether the search's time is over."""
         return time.monotonic() > self._deadline
 
-    def _collect(self, found: RegexFound, reader: Reader, kind: RowKind, rows: Filter, wanted: int) -> None:
+    def _collect(
+        self, found: RegexFound, reader: Reader, kind: RowKind, rows: Filter, wanted: int, left_out: LeftOut
+    ) -> None:
         for row in reader.scan(kind, rows, self._condition):
-            if spans := self.spans(row.text):
+            if row not in left_out and (spans := self.spans(row.text)):
                 if len(found.rows) == wanted:
                     found.more = True
                     return

@@ -15,9 +15,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lcm_plugin.errors import InputError, NotFound
+from lcm_plugin.recall.tools import TOOL_NAMES
 from lcm_plugin.sessions.kinds import find_conversation
 from lcm_plugin.store.protocol import Reader
-from lcm_plugin.store.records import Conversation
+from lcm_plugin.store.records import Conversation, MessageHead
+from lcm_plugin.store.search import SearchRow, Stretch
 from lcm_plugin.store.session_keys import is_cron
 from lcm_plugin.types import Session
 
@@ -55,6 +57,35 @@ class Scope:
     def filter_ids(self) -> tuple[int, ...] | None:
         """What a store filters by; None for no filter."""
         return None if self.everything else self.conversation_ids
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Messages that are no answer to a search: those of the running turn, and what earlier searches returned."""
+
+    running: Stretch | None = None
+    recall_answers: bool = True
+
+    def __contains__(self, row: object) -> bool:
+        if not isinstance(row, SearchRow) or not row.is_message:
+            return False
+        if self.recall_answers and row.tool_name in TOOL_NAMES:
+            return True
+        if self.running is None:
+            return False
+        conversation_id, first, last = self.running
+        return row.conversation_id == conversation_id and first <= row.position <= last
+
+
+def unanswered_request(reader: Reader, conversation_id: int | None) -> MessageHead | None:
+    """The newest request of a conversation while the model has not answered it; None when it has."""
+    asked = reader.newest_user(conversation_id) if conversation_id is not None else None
+    if conversation_id is None or asked is None:
+        return None
+    after = [head for head in reader.heads_after(conversation_id, asked.seq) if not head.hidden]
+    if after and after[-1].role == "assistant" and not after[-1].calls:
+        return None
+    return asked
 
 
 def family(reader: Reader, session: Session) -> tuple[Conversation, ...]:

@@ -31,6 +31,7 @@ from lcm_plugin.recall.tools import (
     check,
 )
 from lcm_plugin.sessions.access import Access, SessionGate
+from lcm_plugin.sessions.kinds import find_conversation
 from lcm_plugin.store.protocol import Reader, Store
 from lcm_plugin.summarize.completers import Completions
 from lcm_plugin.types import Session
@@ -141,7 +142,10 @@ class Recall:
             if not scope.conversation_ids:
                 return {"hits": [], "total": 0, "total_is_exact": True}
             clock = Clockwork(self._clock(), self._config.timezone)
-            grep = Grep(reader, scope, asked, clock, self._payloads.read_file, self.semantics)
+            conversation = find_conversation(reader, Session(self._gate.key_of(session, reader), session.id))
+            own = conversation.conversation_id if conversation else None
+            read_file = self._payloads.read_file
+            grep = Grep(reader, scope, asked, clock, read_file, self._count, own, self.semantics)
             answer = grep.run()
             broken = grep.index_failed and reader.index_state().usable
         if broken:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from lcm_plugin.recall.match import Matcher
+from lcm_plugin.recall.match import Matcher, Matches
 from lcm_plugin.recall.query import WORD, ParsedQuery, Unit
 from lcm_plugin.recall.rank import Candidate, Corpus, Ranked, by_recency_too, rank
+from lcm_plugin.recall.scope import LeftOut
 from lcm_plugin.recall.semantic import Semantics
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.search import (
@@ -58,7 +59,10 @@ class _Gathered:
 
 
 class TextSearch:
-    """One full-text search over one kind of row."""
+    """One full-text search over one kind of row.
+
+    ``periods``: the times that the query names, whose rows come first. ``left_out``: messages that are no hits.
+    """
 
     def __init__(
         self,
@@ -67,8 +71,12 @@ class TextSearch:
         query: ParsedQuery,
         rows: Filter,
         semantics: Semantics | None = None,
+        periods: Sequence[tuple[int, int]] = (),
+        left_out: LeftOut = LeftOut(recall_answers=False),  # noqa: B008 - frozen
     ) -> None:
         self._reader = reader
+        self._periods = periods
+        self._left_out = left_out
         self._semantics = semantics if kind == "message" and query.is_question else None
         self._kind: RowKind = kind
         self._query = query
@@ -77,7 +85,8 @@ class TextSearch:
         self._deadline = time.monotonic() + SCAN_SECONDS
         indexed = [unit for unit in query.units if is_indexed(unit)]
         self._words = WordQuery(tuple(map(_clause, indexed)), query.all_of)
-        self._substrings = [unit for unit in query.units if not is_indexed(unit)]
+        self._substrings = [unit for unit in query.units if unit.kind == "exact" and not is_indexed(unit)]
+        self._senders = [unit for unit in query.units if unit.kind == "sender"]
 
     def by_relevance(self, wanted: int, hybrid: bool = False) -> Found:
         """The best rows, at least ``wanted`` when there are as many."""
@@ -86,7 +95,7 @@ class TextSearch:
         ranked: list[Ranked] = []
         if best:
             ranked = rank(
-                self._query, best, self._corpus(best), self._neighbours, self._matcher.find, self._closeness
+                self._query, best, self._corpus(best), self._neighbours, self._find, self._closeness
             )
         ranked = by_recency_too(ranked) if hybrid else ranked
         # Past the pool the store's own order holds, so that a later page never reorders an earlier one.
@@ -110,6 +119,10 @@ class TextSearch:
         try:
             self._from_rows(gathered, MAX_POOL, self._reader.unindexed_rows(self._kind, self._rows))
             self._from_index(gathered, order, target)
+            for period in self._periods:
+                self._from_period(gathered, period, order, target)
+            for unit in self._senders:
+                self._from_sender(gathered, unit, order, target)
             for unit in self._substrings:
                 condition = Substring(unit.text) if len(unit.text) >= MIN_SUBSTRING else None
                 self._from_rows(gathered, target, self._reader.scan(self._kind, self._rows, condition))
@@ -118,14 +131,25 @@ class TextSearch:
             self._from_rows(gathered, max(target, COUNT_CAP), self._reader.scan(self._kind, self._rows))
         return gathered
 
-    def _from_index(self, gathered: _Gathered, order: Order, target: int) -> None:
+    def _from_period(self, gathered: _Gathered, period: tuple[int, int], order: Order, target: int) -> None:
+        start, end = max(period[0], self._rows.since or 0), min(period[1], self._rows.before or period[1])
+        if start < end:
+            self._from_index(gathered, order, target, replace(self._rows, since=start, before=end))
+
+    def _from_sender(self, gathered: _Gathered, unit: Unit, order: Order, target: int) -> None:
+        """What a sender wrote: with the query's other words, then the newest."""
+        rows = replace(self._rows, senders=unit.forms)
+        self._from_index(gathered, order, target, rows)
+        self._from_rows(gathered, target, self._reader.scan(self._kind, rows))
+
+    def _from_index(self, gathered: _Gathered, order: Order, target: int, rows: Filter | None = None) -> None:
         """Pages through the index until enough rows passed the check, since some may not."""
         if not self._words.clauses:
             return
         kept = offset = 0
         while kept < target and offset < max(MAX_POOL, target):
             page = self._reader.find_words(
-                self._kind, self._words, self._rows, order=order, limit=target, offset=offset
+                self._kind, self._words, rows or self._rows, order=order, limit=target, offset=offset
             )
             for row in self._in_order([scored.row_id for scored in page]):
                 kept += self._keep(gathered, row, kept)
@@ -147,10 +171,13 @@ class TextSearch:
                 gathered.stopped_at = row
                 return
 
+    def _find(self, row: SearchRow) -> Matches:
+        return self._matcher.find(row.text, row.sender)
+
     def _keep(self, gathered: _Gathered, row: SearchRow, before: int) -> bool:
         """Keeps a row that passes the check; ``before`` is how many of its source were kept already."""
-        matches = self._matcher.find(row.text)
-        if not self._matcher.accepts(matches):
+        matches = self._find(row)
+        if not self._matcher.accepts(matches) or row in self._left_out:
             return False
         kept = gathered.candidates if before < POOL else gathered.late
         kept[row.row_id] = Candidate(row, matches)
@@ -167,16 +194,16 @@ class TextSearch:
         total = max(self._reader.row_count(self._kind, self._rows), len(candidates), 1)
         shares = [count / total for count in here]
         if len(units) > 1:
-            asked = [index for index, unit in enumerate(units) if unit.kind != "exact"]
+            asked = [index for index, unit in enumerate(units) if unit.kind in ("word", "cjk")]
             with suppress(IndexUnusable):
                 told = self._reader.document_shares(
                     self._kind, [_clause(units[index]) for index in asked], self._rows
                 )
                 for index, share in zip(asked, told, strict=True):
                     shares[index] = max(share, shares[index])
-        return Corpus(total, shares, self._senders())
+        return Corpus(total, shares, self._known_senders(), self._periods)
 
-    def _senders(self) -> list[str]:
+    def _known_senders(self) -> list[str]:
         if self._kind != "message" or not self._query.is_phrase_like:
             return []
         return self._reader.message_senders(self._rows.conversation_ids)
@@ -194,9 +221,7 @@ class TextSearch:
         scope = self._rows.conversation_ids
         near = self._semantics.nearest(self._reader, self._question, scope, len(shown) + 2 * wanted)
         rows = self._in_order([row_id for row_id in near if row_id not in shown])
-        found = [
-            Ranked(row, self._matcher.find(row.text), 0.0, nearby=True) for row in rows if self._passes(row)
-        ]
+        found = [Ranked(row, self._find(row), 0.0, nearby=True) for row in rows if self._passes(row)]
         return found[:wanted]
 
     @property
@@ -206,7 +231,11 @@ class TextSearch:
     def _found(self, ranked: list[Ranked], gathered: _Gathered) -> Found:
         matching = sum(not one.nearby for one in ranked)
         total, exact = matching, gathered.exhausted
-        if not exact and not self._substrings and all(unit.kind != "exact" for unit in self._query.units):
+        if (
+            not exact
+            and not self._substrings
+            and all(unit.kind in ("word", "cjk") for unit in self._query.units)
+        ):
             counted = self._reader.count_words(self._kind, self._words, self._rows, COUNT_CAP + 1)
             total, exact = max(min(counted, COUNT_CAP), matching), counted <= COUNT_CAP
         return Found(ranked, total, exact, gathered.scanned, gathered.stopped_at)
@@ -222,8 +251,9 @@ class TextSearch:
 
     def _passes(self, row: SearchRow) -> bool:
         rows = self._rows
-        return (
+        return row not in self._left_out and (
             (rows.roles is None or row.role in rows.roles)
+            and (rows.senders is None or row.sender in rows.senders)
             and (rows.since is None or row.at >= rows.since)
             and (rows.before is None or row.at < rows.before)
             and (rows.up_to_id is None or row.row_id <= rows.up_to_id)
@@ -233,7 +263,7 @@ class TextSearch:
 def is_indexed(unit: Unit) -> bool:
     """Whether the word index can propose rows for a unit; signs and short pieces need substrings."""
     if unit.kind != "exact":
-        return True
+        return unit.kind != "sender"
     if unit.inside:
         return False
     if " " not in unit.text and unit.text.isascii() and "'" not in unit.text:

@@ -1,18 +1,27 @@
-"""Times that people and models write, as instants.
+"""Times that people and models write: as instants for ``since`` and ``before``, and as days named in a question.
 
-ISO 8601 with or without a zone (without one it is in the configured time zone), a date alone (its
-midnight), or relative to now: ``30m``, ``2h``, ``7d``, ``3w`` ago, ``now``, ``today``, ``yesterday``
-and ``N days ago`` (or minutes, hours, weeks). All become milliseconds since the epoch.
+ISO 8601 with or without a zone (without one it is in the configured time zone), a date or a month alone, ``now``,
+``30m``, ``2h``, ``7d``, ``3w``, ``yesterday``, ``last tuesday``, ``this week``, ``last month``, ``March``,
+``March 2026``, ``Nov 17``, ``17 November 2026``, ``3 months ago``. Instants are milliseconds since the epoch; a span
+such as a day or a month stands for its beginning.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from typing import TypeAlias
 from zoneinfo import ZoneInfo
 
 from lcm_plugin.errors import InputError
 
+# The first instant of a span of time, and the first after it.
+Period: TypeAlias = tuple[datetime, datetime]
+
+# A date without a year is looked for in so many years back.
+YEARS_BACK = 5
 _UNITS = {
     "s": timedelta(seconds=1),
     "m": timedelta(minutes=1),
@@ -20,9 +29,78 @@ _UNITS = {
     "d": timedelta(days=1),
     "w": timedelta(weeks=1),
 }
-_RELATIVE = re.compile(r"(\d{1,6})\s*(s|m|h|d|w)", re.IGNORECASE)
-_AGO = re.compile(r"(\d{1,6})\s+(second|minute|hour|day|week)s?\s+ago", re.IGNORECASE)
+_SHORT = re.compile(r"(\d{1,6})\s*(s|m|h|d|w)")
+_MONTHS = {
+    name: number
+    for number, names in enumerate(
+        (
+            ("january", "jan"),
+            ("february", "feb"),
+            ("march", "mar"),
+            ("april", "apr"),
+            ("may",),
+            ("june", "jun"),
+            ("july", "jul"),
+            ("august", "aug"),
+            ("september", "sept", "sep"),
+            ("october", "oct"),
+            ("november", "nov"),
+            ("december", "dec"),
+        ),
+        start=1,
+    )
+    for name in names
+}
+_DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+
+
+def _month(group: str) -> str:
+    return rf"(?P<{group}>{'|'.join(_MONTHS)})\.?"
+
+
+def _day(group: str) -> str:
+    return rf"(?P<{group}>\d{{1,2}})(?:st|nd|rd|th)?"
+
+
+def _year(group: str) -> str:
+    return rf"(?P<{group}>(?:19|20)\d\d)"
+
+
+_COUNT = r"(?P<count>\d{1,5}|an?|one|two|three|four|five|six|seven|eight|nine|ten|a couple of)"
+_COUNTS = {
+    "one": 1,
+    "two": 2,
+    "three": 3,
+    "four": 4,
+    "five": 5,
+    "six": 6,
+    "seven": 7,
+    "eight": 8,
+    "nine": 9,
+    "ten": 10,
+}
+_PERIODS = re.compile(
+    rf"""\b(?:
+      (?P<iso>{_year("iso_year")}-(?P<iso_month>\d\d)(?:-(?P<iso_day>\d\d))?)(?![-\d:T])
+    | (?P<near>the\ day\ before\ yesterday|yesterday|today|tonight)
+    | {_COUNT}\ (?P<ago>second|minute|hour|day|week|month|year)s?\ ago
+    | (?P<which>last|this|past|previous)\ (?P<span>week|month|year|{"|".join(_DAYS)})
+    | (?:on\ )?(?P<weekday>{"|".join(_DAYS)})
+    | {_month("month")}\ {_day("day")}(?:,?\ {_year("year")})?(?![\d:])
+    | {_day("day_first")}(?:\ of)?\ {_month("month_second")}(?:,?\ {_year("year_third")})?
+    | {_month("month_of_year")},?\ (?:of\ )?{_year("year_of_month")}
+    | (?P<before_month>in\ |since\ |during\ |of\ |last\ |by\ |for\ )?{_month("month_alone")}(?!,?\ (?:of\ )?\d)
+    )\b""",
+    re.VERBOSE,
+)
+_NUMBER = re.compile(r"\d+(?:st|nd|rd|th)?", re.IGNORECASE)
+# Words of other meanings, which name a month only where something says so.
+_AMBIGUOUS = frozenset({"may", "march", "mar", "sep", "dec", "jan"})
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_ALLOWED = (
+    "must be an ISO 8601 time such as 2026-05-03T14:00:00Z, or a time such as 2h, 7d, yesterday, last tuesday, "
+    "this week, March 2026, Nov 17, 3 months ago"
+)
 
 
 def parse_time(value: object, now_ms: int, zone: str, name: str) -> int | None:
@@ -37,23 +115,127 @@ def parse_time(value: object, now_ms: int, zone: str, name: str) -> int | None:
     text = value.strip()
     now = _EPOCH + timedelta(milliseconds=now_ms)
     try:
-        return _milliseconds(_relative(text, now, ZoneInfo(zone)) or _absolute(text, ZoneInfo(zone)))
+        return _milliseconds(_written(text.lower(), now, ZoneInfo(zone)) or _absolute(text, ZoneInfo(zone)))
     except (ValueError, OverflowError) as error:
         raise InputError(f"{name} = {value!r}: {_ALLOWED}") from error
 
 
-_ALLOWED = "must be an ISO 8601 time such as 2026-05-03T14:00:00Z, or relative such as 2h, 7d, yesterday"
+def named_periods(text: str, now_ms: int, zone: str) -> tuple[list[tuple[int, int]], str]:
+    """The spans of time that a question names, newest first, and the question without the numbers of its dates.
+
+    A span is in milliseconds, the end exclusive. A date without a year stands for each of the last years.
+    """
+    now = (_EPOCH + timedelta(milliseconds=now_ms)).astimezone(ZoneInfo(zone))
+    found: dict[tuple[int, int], None] = {}
+    rest = text
+    for match in _PERIODS.finditer(text.lower()):
+        if match["month_alone"] in _AMBIGUOUS and not match["before_month"]:
+            continue
+        with suppress(ValueError, OverflowError):  # no such day
+            periods = [(_milliseconds(a), _milliseconds(b)) for a, b in _periods_of(match, now, loosely=True)]
+            found |= dict.fromkeys(periods)
+            start, end = match.span()
+            if periods and len(text.lower()) == len(text):
+                rest = (
+                    rest[:start]
+                    + _NUMBER.sub(lambda number: " " * len(number[0]), rest[start:end])
+                    + rest[end:]
+                )
+    return sorted(found, reverse=True), rest
 
 
-def _relative(text: str, now: datetime, zone: ZoneInfo) -> datetime | None:
-    word = text.lower()
-    if word == "now":
+def _written(text: str, now: datetime, zone: ZoneInfo) -> datetime | None:
+    if text == "now":
         return now
-    if word in ("today", "yesterday"):
-        midnight = now.astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0)
-        return midnight - timedelta(days=word == "yesterday")
-    found = _RELATIVE.fullmatch(word) or _AGO.fullmatch(word)
-    return now - int(found[1]) * _UNITS[found[2][0]] if found else None
+    if short := _SHORT.fullmatch(text):
+        return now - int(short[1]) * _UNITS[short[2]]
+    match = _PERIODS.fullmatch(text)
+    if match is None:
+        return None
+    if match["ago"] in ("second", "minute", "hour", "day", "week"):
+        return now - _count(match["count"]) * _UNITS[match["ago"][0]]
+    return next((start for start, _ in _periods_of(match, now.astimezone(zone), loosely=False)), None)
+
+
+def _periods_of(match: re.Match[str], now: datetime, *, loosely: bool) -> Iterator[Period]:
+    """The spans that a match stands for, newest first; of what has an imprecise distance with room on both sides."""
+    today = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    if match["iso"]:
+        yield from _of_date(int(match["iso_year"]), int(match["iso_month"]), match["iso_day"], now)
+    elif match["near"]:
+        back = {"the day before yesterday": 2, "yesterday": 1}.get(match["near"], 0)
+        yield _days(today - timedelta(days=back), 1)
+    elif match["ago"]:
+        yield _distance(_count(match["count"]), match["ago"], now, loosely)
+    elif match["which"] or match["weekday"]:
+        yield _span(match["which"] or "last", match["span"] or match["weekday"], today)
+    else:
+        groups = ("month", "month_second", "month_of_year", "month_alone")
+        month = _MONTHS[next(match[name] for name in groups if match[name])]
+        year = match["year"] or match["year_third"] or match["year_of_month"]
+        yield from _of_date(int(year) if year else None, month, match["day"] or match["day_first"], now)
+
+
+def _of_date(year: int | None, month: int, day: str | None, now: datetime) -> Iterator[Period]:
+    """A day or a month; without a year those of the last years, none of which lies ahead."""
+    years = [year] if year else range(now.year, now.year - YEARS_BACK, -1)
+    for one in years:
+        try:
+            start = datetime(one, month, int(day or 1), tzinfo=now.tzinfo)
+        except ValueError:
+            if year:
+                raise
+            continue  # the 29th of February
+        if year or start <= now:
+            yield _days(start, 1) if day else (start, _next_month(start))
+
+
+def _distance(count: int, unit: str, now: datetime, loosely: bool) -> Period:
+    if unit in ("second", "minute", "hour"):
+        at = now - count * _UNITS[unit[0]]
+        return at - timedelta(hours=1), at + timedelta(hours=1)
+    days = {"day": 1, "week": 7, "month": 30, "year": 365}[unit]
+    if unit in ("month", "year") and not loosely:
+        months = now.year * 12 + now.month - 1 - count * (12 if unit == "year" else 1)
+        last_day = (_next_month(datetime(months // 12, months % 12 + 1, 1)) - timedelta(days=1)).day
+        at = now.replace(year=months // 12, month=months % 12 + 1, day=min(now.day, last_day))
+        return _days(at, 1)
+    day = (now - timedelta(days=count * days)).replace(hour=0, minute=0, second=0, microsecond=0)
+    around = days // 2 if loosely else 0
+    return day - timedelta(days=around), _days(day, 1 + around)[1]
+
+
+def _span(which: str, span: str, today: datetime) -> Period:
+    if span in _DAYS:
+        back = (today.weekday() - _DAYS.index(span)) % 7
+        return _days(today - timedelta(days=back if which == "this" else back or 7), 1)
+    if span == "week":
+        monday = today - timedelta(days=today.weekday())
+        return _days(monday if which == "this" else monday - timedelta(days=7), 7)
+    if span == "month":
+        first = today.replace(day=1)
+        return (
+            (first, _next_month(first))
+            if which == "this"
+            else ((first - timedelta(days=1)).replace(day=1), first)
+        )
+    first = today.replace(month=1, day=1, year=today.year - (which != "this"))
+    return first, first.replace(year=first.year + 1)
+
+
+def _count(text: str) -> int:
+    if text.isdigit():
+        return int(text)
+    return _COUNTS.get(text, 2 if text == "a couple of" else 1)
+
+
+def _days(start: datetime, count: int) -> Period:
+    end = start + timedelta(days=count)
+    return start, end
+
+
+def _next_month(start: datetime) -> datetime:
+    return (start.replace(day=1) + timedelta(days=32)).replace(day=1)
 
 
 def _absolute(text: str, zone: ZoneInfo) -> datetime:

@@ -16,7 +16,7 @@ from lcm_plugin.messages.convert import safe_repr
 
 TOOL_NAMES = ("lcm_grep", "lcm_describe", "lcm_expand", "lcm_expand_query")
 PIN_TOOL = "lcm_pin"
-GREP_LIMIT, GREP_MAX_LIMIT = 50, 200
+GREP_LIMIT, GREP_MAX_LIMIT, LEAST_CAP = 10, 200, 300
 MAX_IDS = 50
 MAX_TIMEOUT_MS = 600_000
 # What both databases can hold.
@@ -62,12 +62,15 @@ class GrepArguments(_Arguments):
     file_ids: Names = Field(default_factory=list, max_length=MAX_IDS)
     roles: Names | None = Field(default=None, max_length=20)
     tool_name: str | None = None
+    sender: str | None = None
     since: str | None = None
     before: str | None = None
     limit: int = Field(default=GREP_LIMIT, ge=1, le=GREP_MAX_LIMIT)
     sort: Literal["relevance", "recency", "hybrid"] = "relevance"
     context: int = Field(default=1, ge=0, le=10)
     cursor: str | None = None
+    current_turn: bool = False
+    token_cap: int | None = Field(default=None, ge=LEAST_CAP, le=LARGEST)
 
 
 class DescribeArguments(_Arguments):
@@ -167,16 +170,29 @@ def _grep() -> dict[str, Any]:
             "file_ids": _IDS | {"description": "Search in these files."},
             "roles": _IDS | {"description": "user, assistant, tool, system."},
             "tool_name": {"type": "string", "description": "Only calls and results of this tool."},
-            "since": {"type": "string", "description": "ISO 8601, or 2h, 7d, yesterday. Inclusive."},
+            "sender": {"type": "string", "description": "Only what this person wrote."},
+            "since": {
+                "type": "string",
+                "description": "2026-05-03, 2h, last tuesday, March, 3 months ago. Inclusive.",
+            },
             "before": {"type": "string", "description": "Likewise, exclusive."},
             "sort": _choice("relevance", "recency", "hybrid"),
-            "limit": {"type": "integer", "minimum": 1, "maximum": 200, "default": 50},
+            "limit": {"type": "integer", "minimum": 1, "maximum": 200, "default": GREP_LIMIT},
             "context": {
                 "type": "integer",
                 "minimum": 0,
                 "maximum": 10,
                 "default": 1,
-                "description": "Turns shown round each hit.",
+                "description": "Messages shown round each hit.",
+            },
+            "current_turn": {
+                "type": "boolean",
+                "description": "Also what this turn said. Default: only earlier talk.",
+            },
+            "token_cap": {
+                "type": "integer",
+                "minimum": LEAST_CAP,
+                "description": "Most tokens of the answer.",
             },
             "cursor": {
                 "type": "string",

@@ -73,7 +73,7 @@ class Filter:
     """Which rows may be found at all. None means no limit; times are instants in milliseconds.
 
     ``since`` is inclusive, ``before`` exclusive; a summary passes when any of its time does.
-    ``up_to_id`` hides rows that are newer than a first page. Roles and tools apply to messages only.
+    ``up_to_id`` hides rows that are newer than a first page. Roles, tools and senders apply to messages only.
     """
 
     conversation_ids: tuple[int, ...] | None
@@ -82,6 +82,7 @@ class Filter:
     since: int | None = None
     before: int | None = None
     up_to_id: int | None = None
+    senders: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +112,11 @@ class SearchRow:
     depth: int = -1
     until: int = 0
     tool_name: str | None = None
+
+    @property
+    def is_message(self) -> bool:
+        """Whether it is a message, not a summary."""
+        return self.depth < 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +174,14 @@ class SearchReader(VectorReader, Protocol):
         Raises `IndexUnusable` when there is no index that answers.
         """
 
+    def rows_with_words(
+        self, kind: RowKind, words: Sequence[str], beginnings: Sequence[str], rows: Filter, limit: int
+    ) -> list[int]:
+        """Up to ``limit`` indexed rows with any of many words, or with a word that begins with one of some letters.
+
+        Only the conversations and ``up_to_id`` of the filter count. Raises `IndexUnusable`.
+        """
+
     def count_words(self, kind: RowKind, query: WordQuery, rows: Filter, cap: int) -> int:
         """How many indexed rows have the words; stops counting at ``cap``."""
 
@@ -190,10 +204,10 @@ class SearchReader(VectorReader, Protocol):
         """Rows by id; unknown ids are left out."""
 
     def rows_within(self, stretches: Sequence[Stretch]) -> list[SearchRow]:
-        """The messages of some stretches, each once, by conversation and in order."""
+        """The messages of some stretches that are not hidden, each once, by conversation and in order."""
 
     def message_senders(self, conversation_ids: Sequence[int] | None) -> list[str]:
-        """Who wrote in these conversations, when hosts said so; at most a few hundred names."""
+        """Who wrote in these conversations (in the newest ones with None), when hosts said so; at most 300 names."""
 
     def session_keys(self, prefix: str) -> dict[int, str]:
         """The conversations whose session key starts with a text, with their keys; all for the empty text."""

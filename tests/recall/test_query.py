@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lcm_plugin.recall.match import Matcher
-from lcm_plugin.recall.query import parse_query, words_only
+from lcm_plugin.recall.query import parse_query
 
 
 def units(text: str) -> list[tuple[str, str]]:
@@ -90,11 +90,6 @@ def test_one_quoted_word_alone_is_exact() -> None:
 
 def test_several_quoted_phrases_are_exact() -> None:
     assert units('"red lamp" "old boat"') == [("exact", "red lamp"), ("exact", "old boat")]
-
-
-def test_quotes_round_everything_can_be_taken_back() -> None:
-    query = parse_query('"when did Caroline paint"')
-    assert [unit.text for unit in words_only(query).units] == ["caroline", "paint"]
 
 
 @pytest.mark.parametrize("text", ["静默", "静", "默", "静默模"])

@@ -12,8 +12,9 @@ import psycopg
 from psycopg import errors as pg
 
 from lcm_plugin.store.integrity import AuditStopped, Breach
-from lcm_plugin.store.postgres.schema import MIGRATIONS, trigram_indexes
+from lcm_plugin.store.postgres.schema import MIGRATIONS
 from lcm_plugin.store.postgres.transaction import PostgresStatements
+from lcm_plugin.store.postgres.trigrams import trigram_indexes
 from lcm_plugin.store.tables.audit import AuditTable
 from lcm_plugin.store.tables.audit_rules import in_conversation
 from lcm_plugin.store.views import views

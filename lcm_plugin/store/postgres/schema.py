@@ -7,22 +7,15 @@ be reference tables. `docs/postgres.md` has the statements.
 
 from __future__ import annotations
 
-from contextlib import suppress
-
-import psycopg
-
 from lcm_plugin.errors import SchemaError, StoreUnavailable
-from lcm_plugin.events import logger
 from lcm_plugin.store.dialect import PostgresDialect
 from lcm_plugin.store.postgres.connection import Connection
+from lcm_plugin.store.postgres.trigrams import PENDING_KIB, add_trigrams
 from lcm_plugin.store.tables.pins import PINS_SCHEMA
 from lcm_plugin.store.views import views_script
 
 _MIGRATION_LOCK = 0x6C636D  # "lcm"
 _MOST_INDEXED_CHARS = 250_000
-# Every so often an insert has to sort what gathered into the index; less of it makes that wait shorter, and searches
-# read less that is not sorted yet.
-_PENDING_KIB = 1_024
 
 # Letters with the usual marks, folded to the bare letter as SQLite's tokenizer does.
 _MARKED = "áàâäãåāăąçćčďđéèêëēėęěğíìîïīįłĺľñńňóòôöõøōőŕřśšşťțúùûüūůűųýÿžźż"
@@ -267,13 +260,6 @@ CREATE TABLE guards (
 );
 """
 
-_TRIGRAMS = {
-    "message_parts_trigrams": "CREATE INDEX message_parts_trigrams ON message_parts USING gin (text {schema}.gin_trgm_ops) "
-    f"WITH (gin_pending_list_limit = {_PENDING_KIB}) "
-    "WHERE type NOT IN ('reasoning', 'compaction') AND text NOT LIKE 'data:%;base64,%'",
-    "summaries_trigrams": "CREATE INDEX summaries_trigrams ON summaries USING gin (content {schema}.gin_trgm_ops)",
-}
-
 _REMOVALS = """
 CREATE TABLE removals (
     removal_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -327,8 +313,8 @@ CREATE OR REPLACE FUNCTION lcm_clean(raw text) RETURNS text LANGUAGE sql IMMUTAB
     ELSE regexp_replace({{schema}}.lcm_fold(lower(regexp_replace(raw, E'{_SIGNS}', ' ', 'g'))),
         E'([{_CJK}])', E' \\\\1 ', 'g') END $$;
 
-ALTER INDEX message_parts_words SET (gin_pending_list_limit = {_PENDING_KIB});
-ALTER INDEX IF EXISTS message_parts_trigrams SET (gin_pending_list_limit = {_PENDING_KIB});
+ALTER INDEX message_parts_words SET (gin_pending_list_limit = {PENDING_KIB});
+ALTER INDEX IF EXISTS message_parts_trigrams SET (gin_pending_list_limit = {PENDING_KIB});
 DROP INDEX conversations_key;
 CREATE INDEX conversations_key ON conversations (session_key text_pattern_ops, conversation_id);
 CREATE INDEX conversations_active ON conversations (conversation_id) WHERE active;
@@ -363,6 +349,19 @@ UPDATE messages m SET hidden = true FROM conversations c
 WHERE c.conversation_id = m.conversation_id AND m.role = 'system' AND m.seq::text <> c.instructions;
 """
 
+# The parts of names like ``retryLimit`` are words as well. A vector has room for them in texts of this length.
+_SPLIT_CHARS = 100_000
+_NAMES = f"""
+CREATE INDEX messages_sender ON messages (conversation_id, sender) WHERE sender IS NOT NULL;
+CREATE OR REPLACE FUNCTION lcm_vector(raw text) RETURNS tsvector LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT to_tsvector('{{schema}}.lcm_words'::regconfig, {{schema}}.lcm_clean(left(raw, {_MOST_INDEXED_CHARS}))) ||
+        CASE WHEN left(raw, {_SPLIT_CHARS}) ~ '[a-z][A-Z]' THEN to_tsvector('{{schema}}.lcm_words'::regconfig,
+            {{schema}}.lcm_clean(regexp_replace(left(raw, {_SPLIT_CHARS}), '([a-z0-9])([A-Z])', '\\1 \\2', 'g')))
+        ELSE ''::tsvector END $$;
+UPDATE message_parts SET text = text WHERE text ~ '[a-z][A-Z]';
+UPDATE summaries SET content = content WHERE content ~ '[a-z][A-Z]';
+"""
+
 MIGRATIONS: tuple[str, ...] = (
     _BASE,
     _REMOVALS,
@@ -372,6 +371,7 @@ MIGRATIONS: tuple[str, ...] = (
     _READABLE,
     _INSTRUCTIONS,
     PINS_SCHEMA,
+    _NAMES,
 )
 
 
@@ -396,35 +396,7 @@ def prepare_schema(connection: Connection, schema: str, *, create: bool = True) 
         for number, script in enumerate(MIGRATIONS[version:], version + 1):
             connection.execute(script.replace("{schema}", schema).encode())
             connection.execute("INSERT INTO lcm_migrations VALUES (%s, now())", (number,))
-        _add_trigrams(connection)
-
-
-def _add_trigrams(connection: Connection) -> None:
-    """Indexes substrings when ``pg_trgm`` is there or may be installed; without it searches read all rows."""
-    with (
-        suppress(
-            psycopg.errors.InsufficientPrivilege,
-            psycopg.errors.FeatureNotSupported,
-            psycopg.errors.UndefinedFile,
-        ),
-        connection.transaction(),
-    ):
-        connection.execute("CREATE EXTENSION IF NOT EXISTS pg_trgm SCHEMA public")
-    indexes = trigram_indexes(connection)
-    if not indexes:
-        logger.warning("pg_trgm is not available: regular expressions and substrings read every row")
-    for name, statement in indexes.items():
-        if connection.execute("SELECT to_regclass(%s)", (name,)).fetchone() == (None,):
-            connection.execute(statement.encode())
-
-
-def trigram_indexes(connection: Connection) -> dict[str, str]:
-    """The indexes of substrings, each with the statement that makes it; none when ``pg_trgm`` cannot be used."""
-    found = connection.execute(
-        "SELECT quote_ident(nspname) FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace "
-        "WHERE extname = 'pg_trgm' AND has_schema_privilege(n.oid, 'USAGE')"
-    ).fetchone()
-    return {name: sql.replace("{schema}", found[0]) for name, sql in _TRIGRAMS.items()} if found else {}
+        add_trigrams(connection)
 
 
 def schema_version(connection: Connection, schema: str) -> int:

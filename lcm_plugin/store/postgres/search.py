@@ -31,9 +31,7 @@ from lcm_plugin.store.search import (
     WordQuery,
 )
 from lcm_plugin.store.tables.search import (
-    MAX_SENDERS,
     SEARCH_TABLE,
-    SENDERS_FROM_NEWEST,
     SearchTable,
     search_row,
 )
@@ -74,6 +72,25 @@ class SearchQueries(SearchTable, PostgresVectors):
         )
         return [Scored(row_id, float(score)) for row_id, score in found]
 
+    def rows_with_words(
+        self, kind: RowKind, words: Sequence[str], beginnings: Sequence[str], rows: Filter, limit: int
+    ) -> list[int]:
+        table = "w" if kind == "message" else "m"
+        row_id, source = (
+            ("w.message_id", "message_parts w") if kind == "message" else ("m.summary_rowid", "summaries m")
+        )
+        where, values = conditions(kind, Filter(rows.conversation_ids, up_to_id=rows.up_to_id), table=table)
+        # Word by word through the index: for many at once the planner expects a good part of the table.
+        found = self._planned(
+            "SELECT DISTINCT found.id FROM (SELECT lcm_phrase(word) AS wanted FROM unnest(:words::text[]) AS word "
+            "UNION ALL SELECT CAST(beginning AS tsquery) FROM unnest(:beginnings::text[]) AS beginning) q "
+            f"CROSS JOIN LATERAL (SELECT {row_id} AS id FROM {source} WHERE {table}.words @@ q.wanted {where} "
+            "LIMIT :limit OFFSET 0) found ORDER BY 1 DESC LIMIT :limit",
+            values
+            | {"words": list(words), "beginnings": [f"'{one}':*" for one in beginnings], "limit": limit},
+        )
+        return [row[0] for row in found]
+
     def count_words(self, kind: RowKind, query: WordQuery, rows: Filter, cap: int) -> int:
         search = WordSearch(kind, query, rows)
         if search.is_empty:
@@ -113,22 +130,12 @@ class SearchQueries(SearchTable, PostgresVectors):
         places = {(number, seq) for number, first, last in stretches for seq in range(first, last + 1)}
         found = self.all(
             f"SELECT {self.search_columns('message')} FROM unnest(:owners::bigint[], :seqs::bigint[]) "
-            "AS place (conversation_id, seq) JOIN messages m USING (conversation_id, seq) ORDER BY conversation_id, seq",
+            "AS place (conversation_id, seq) JOIN messages m USING (conversation_id, seq) WHERE NOT m.hidden "
+            "ORDER BY conversation_id, seq",
             owners=[number for number, _ in places],
             seqs=[seq for _, seq in places],
         )
         return [search_row("message", row) for row in found]
-
-    def message_senders(self, conversation_ids: Sequence[int] | None) -> list[str]:
-        rows = Filter(None if conversation_ids is None else tuple(conversation_ids))
-        where, values = conditions("message", rows)
-        found = self._planned(
-            f"SELECT DISTINCT sender FROM (SELECT m.sender FROM messages m WHERE true {where} "
-            f"ORDER BY {newest_first('message', rows)} LIMIT {SENDERS_FROM_NEWEST}) newest "
-            f"WHERE sender IS NOT NULL LIMIT {MAX_SENDERS}",
-            values,
-        )
-        return [row[0] for row in found]
 
     def session_keys(self, prefix: str) -> dict[int, str]:
         found = self.all(

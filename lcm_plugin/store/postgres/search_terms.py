@@ -39,7 +39,7 @@ class WordSearch:
         if kind == "summary":
             self.row_id, self.vector, source = SEARCH_ID[kind], "m.words", "summaries m"
             where, values = conditions(kind, rows)
-        elif rows.roles is None and rows.since is None and rows.before is None:
+        elif rows.roles is None and rows.senders is None and rows.since is None and rows.before is None:
             self.row_id, self.vector, source = "w.message_id", "w.words", "message_parts w"
             where, values = conditions(kind, rows, table="w")
         else:
@@ -91,6 +91,9 @@ def conditions(kind: RowKind, rows: Filter, *, table: str = "m") -> tuple[str, d
     if kind == "message" and rows.roles is not None:
         where += " AND m.role = ANY(:roles)"
         values["roles"] = list(rows.roles)
+    if kind == "message" and rows.senders is not None:
+        where += " AND m.sender = ANY(:senders)"
+        values["senders"] = list(rows.senders)
     if kind == "message" and rows.tool_name is not None:
         where += (
             f" AND EXISTS (SELECT FROM message_parts t WHERE t.conversation_id = {table}.conversation_id "

@@ -306,6 +306,16 @@ UPDATE messages SET hidden = 1 WHERE role = 'system' AND CAST(seq AS TEXT) <>
     (SELECT c.instructions FROM conversations c WHERE c.conversation_id = messages.conversation_id);
 """
 
+# Senders are found by name; the index of words, which holds the parts of names like ``retryLimit`` now, is made again.
+_NAMES = """
+CREATE INDEX IF NOT EXISTS messages_sender ON messages (conversation_id, sender) WHERE sender IS NOT NULL;
+DROP TABLE IF EXISTS messages_fts;
+DROP TABLE IF EXISTS messages_trigram;
+DROP TABLE IF EXISTS summaries_fts;
+DROP TABLE IF EXISTS summaries_trigram;
+DROP TABLE IF EXISTS index_state;
+"""
+
 _STEPS = {
     "base_tables": _TABLES,
     "removals": _REMOVALS,
@@ -316,6 +326,7 @@ _STEPS = {
     "readable_views": _READABLE,
     "instructions": _INSTRUCTIONS,
     "pins": PINS_SCHEMA,
+    "names_in_searches": _NAMES,
 }
 SCHEMA_VERSION = len(_STEPS)
 

@@ -28,10 +28,8 @@ from lcm_plugin.store.search import (
 )
 from lcm_plugin.store.sqlite.search_index import IndexChanges, IndexQueries, spread_cjk
 from lcm_plugin.store.tables.search import (
-    MAX_SENDERS,
     SEARCH_ID,
     SEARCH_TABLE,
-    SENDERS_FROM_NEWEST,
     search_row,
 )
 
@@ -58,6 +56,20 @@ class SearchQueries(IndexQueries):
                 (match, *values, limit, offset),
             )
         ]
+
+    def rows_with_words(
+        self, kind: RowKind, words: Sequence[str], beginnings: Sequence[str], rows: Filter, limit: int
+    ) -> list[int]:
+        wanted = [*map(_quote, words), *(f"{_quote(beginning)} *" for beginning in beginnings)]
+        if not wanted:
+            return []
+        joined, where, values = _join(kind, Filter(rows.conversation_ids, up_to_id=rows.up_to_id))
+        found = self._indexed(
+            f"SELECT f.rowid FROM {kind}s_fts f {joined} WHERE {kind}s_fts MATCH ? {where} "
+            "ORDER BY f.rowid DESC LIMIT ?",
+            (f"text : ({' OR '.join(wanted)})", *values, limit),
+        )
+        return [row[0] for row in found]
 
     def count_words(self, kind: RowKind, query: WordQuery, rows: Filter, cap: int) -> int:
         match = match_expression(query)
@@ -106,22 +118,13 @@ class SearchQueries(IndexQueries):
             here, first, last = stretch
             found = self.all(
                 f"SELECT {self.search_columns('message')} FROM messages m WHERE m.conversation_id = :here "
-                "AND m.seq BETWEEN :first AND :last ORDER BY m.seq",
+                "AND m.seq BETWEEN :first AND :last AND NOT m.hidden ORDER BY m.seq",
                 here=here,
                 first=first,
                 last=last,
             )
             rows |= {row[0]: search_row("message", row) for row in found}
         return sorted(rows.values(), key=lambda row: (row.conversation_id, row.position))
-
-    def message_senders(self, conversation_ids: Sequence[int] | None) -> list[str]:
-        where, order, values = _newest_first("message", Filter(_as_tuple(conversation_ids)))
-        found = self.db.execute(
-            "SELECT DISTINCT sender FROM (SELECT m.sender FROM messages m WHERE 1 "
-            f"{where} ORDER BY {order} LIMIT {SENDERS_FROM_NEWEST}) WHERE sender IS NOT NULL LIMIT {MAX_SENDERS}",
-            values,
-        )
-        return [row[0] for row in found]
 
     def session_keys(self, prefix: str) -> dict[int, str]:
         found = self.all(
@@ -231,6 +234,9 @@ def _conditions(kind: RowKind, rows: Filter) -> tuple[str, list[Any]]:
     if kind == "message" and rows.roles is not None:
         where += " AND m.role IN (SELECT value FROM json_each(?))"
         values.append(json.dumps(rows.roles))
+    if kind == "message" and rows.senders is not None:
+        where += " AND m.sender IN (SELECT value FROM json_each(?))"
+        values.append(json.dumps(rows.senders))
     if kind == "message" and rows.tool_name is not None:
         where += (
             " AND EXISTS (SELECT 1 FROM message_parts t WHERE t.part_id >= m.message_id * 65536 "

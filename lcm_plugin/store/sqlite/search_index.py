@@ -32,6 +32,8 @@ _CJK = re.compile(
     "[\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
     "\uff66-\uff9f\U00020000-\U0003ffff]+"
 )
+_CAMEL = re.compile(r"[A-Za-z0-9]*[a-z][A-Z][A-Za-z0-9]*")
+_INNER_CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _WORD_TABLE = (
     "CREATE VIRTUAL TABLE IF NOT EXISTS {kind}s_fts USING fts5"
     "(text, cjk, content='', tokenize='porter unicode61 remove_diacritics 2')"
@@ -247,6 +249,14 @@ def spread_cjk(text: str) -> str:
 
 def _columns(rows: Iterable[tuple[int, str]]) -> list[tuple[int, str, str]]:
     return [
-        (row_id, text, "") if text.isascii() else (row_id, _CJK.sub(" ", text), spread_cjk(text))
+        (row_id, _with_parts(text), "")
+        if text.isascii()
+        else (row_id, _with_parts(_CJK.sub(" ", text)), spread_cjk(text))
         for row_id, text in rows
     ]
+
+
+def _with_parts(text: str) -> str:
+    """The text and, behind it, the parts of its names like ``retryLimit``, each a word of its own."""
+    names = dict.fromkeys(_CAMEL.findall(text))
+    return f"{text}\n{' | '.join(_INNER_CAPITAL.sub(' ', name) for name in names)}" if names else text

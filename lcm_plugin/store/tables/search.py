@@ -13,7 +13,7 @@ from lcm_plugin.store.tables.indexes import DerivedIndexes
 SEARCH_TABLE = {"message": "messages m", "summary": "summaries m"}
 SEARCH_ID = {"message": "m.message_id", "summary": "m.summary_rowid"}
 MAX_SENDERS = 300
-SENDERS_FROM_NEWEST = 2_000
+SENDERS_OF_CONVERSATIONS = 50
 
 
 class SearchTable(DerivedIndexes):
@@ -53,6 +53,30 @@ class SearchTable(DerivedIndexes):
             ids=self.sql.array(rows.conversation_ids),
         )
         return int(row[0])
+
+    def message_senders(self, conversation_ids: Sequence[int] | None) -> list[str]:
+        if conversation_ids is None:
+            newest = self.all(
+                "SELECT conversation_id FROM conversations ORDER BY conversation_id DESC LIMIT :most",
+                most=SENDERS_OF_CONVERSATIONS,
+            )
+            conversation_ids = [row[0] for row in newest]
+        names: dict[str, None] = {}
+        for conversation_id in sorted(conversation_ids, reverse=True)[:SENDERS_OF_CONVERSATIONS]:
+            # From name to name through the index, however many messages each has.
+            following = (
+                "SELECT min(sender) FROM messages WHERE conversation_id = :here AND sender IS NOT NULL"
+            )
+            found = self.all(
+                f"WITH RECURSIVE known (name) AS ({following} UNION ALL SELECT ({following} AND sender > known.name) "
+                "FROM known WHERE known.name IS NOT NULL) SELECT name FROM known WHERE name IS NOT NULL LIMIT :most",
+                here=conversation_id,
+                most=MAX_SENDERS,
+            )
+            names |= dict.fromkeys(row[0] for row in found)
+            if len(names) >= MAX_SENDERS:
+                break
+        return list(names)[:MAX_SENDERS]
 
     def search_rows(self, kind: RowKind, row_ids: Sequence[int]) -> dict[int, SearchRow]:
         found = self.all(
