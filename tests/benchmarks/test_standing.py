@@ -10,12 +10,13 @@ from types import ModuleType
 
 import pytest
 from databases import FreshDatabase
+from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lcm_plugin.assembly import assembler
 
-pytestmark = pytest.mark.both_stores
+pytestmark = pytest.mark.both_stores_under_ci
 
 PATH = Path(__file__).resolve().parents[2] / "benchmarks" / "standing.py"
 
@@ -36,7 +37,7 @@ def test_pins_instructions_and_the_running_request_stand_in_every_context_of_any
 ) -> None:
     names = [f"standing{number}" for number in range(12)]
 
-    @settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=examples(8, 4), suppress_health_check=[HealthCheck.too_slow])
     @given(st.integers(0, 10**6), st.integers(5, 25))
     def play(seed: int, steps: int) -> None:
         from contextlib import ExitStack

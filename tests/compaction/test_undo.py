@@ -14,7 +14,7 @@ from messages import assistant, user
 from lcm_plugin import Engine, LcmConfig, Session
 from lcm_plugin.types import Reason
 
-pytestmark = pytest.mark.both_stores
+pytestmark = pytest.mark.both_stores_under_ci
 Open = Callable[..., Engine]
 SMALL: dict[str, Any] = {
     "fresh_tail_count": 2,

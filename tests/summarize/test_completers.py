@@ -282,6 +282,7 @@ def test_importing_and_making_a_summariser_imports_no_litellm() -> None:
     assert result.stdout.strip() == "False"
 
 
+@pytest.mark.long
 def test_litellm_is_loaded_without_asking_the_network_or_reading_dotenv(tmp_path: Any) -> None:
     (tmp_path / ".env").write_text("LCM_PROBE_KEY=leaked\n")
     script = (

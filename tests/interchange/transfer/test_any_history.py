@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from databases import FreshDatabase
+from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from messages import assistant, call, result, user
@@ -82,7 +83,10 @@ def hashes(engine: Engine) -> dict[str, str]:
         ("postgres", "postgres", "postgres"),
     ],
 )
-@settings(max_examples=6, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(6, 3),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 @given(history=steps)
 def test_an_export_and_a_copy_are_equal_to_any_database(
     fresh_database: FreshDatabase,
