@@ -192,6 +192,12 @@ DAMAGES: tuple[Damage, ...] = (
     Damage("message_incomplete", "refused", "DELETE FROM message_parts WHERE message_id = 2 AND ordinal = 0"),
     Damage("message_order", "refused", "UPDATE messages SET group_seq = seq + 1 WHERE message_id = 3"),
     Damage("messages_repeated", "refused", _repeat),
+    Damage(
+        "pin_without_message",
+        "remark",
+        "INSERT INTO pins (conversation_id, pin_id, text, tokens, created_at, pinned_by, message_id) "
+        "VALUES (1, 'pin_0123456789abcdef', 'words that stay', 4, 1, 'user', 999999)",
+    ),
     Damage("part_without_file", "refused", "DELETE FROM large_files"),
     Damage("file_missing", "refused", _payload(lambda path: path.unlink()), only="sqlite"),
     Damage("file_changed", "refused", _payload(lambda path: path.write_bytes(b"other bytes")), only="sqlite"),

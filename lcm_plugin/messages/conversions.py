@@ -37,6 +37,8 @@ class Conversions(Generic[_S, _T]):
     def __call__(self, value: _S) -> _T:
         """The value converted."""
         essence: Any = self._essence(value) if self._essence else value
+        if _is_long(essence):
+            return self._convert(value)
         try:
             key = marshal.dumps(essence, _FORMAT)
         except ValueError:
@@ -59,7 +61,7 @@ class Conversions(Generic[_S, _T]):
         found: list[_T | None] = []
         for essence in essences:
             try:
-                found.append(newer.get(dumps(essence, _FORMAT)))
+                found.append(None if _is_long(essence) else newer.get(dumps(essence, _FORMAT)))
             except ValueError:
                 found.append(None)
         return found
@@ -71,6 +73,12 @@ class Conversions(Generic[_S, _T]):
         if self._size > _MOST_BYTES // 2:
             self._older, self._newer, self._size = self._newer, {}, len(key)
         self._newer[key] = result
+
+
+def _is_long(value: Any) -> bool:
+    """Whether a text in it is longer than what is kept, so that its bytes would be a copy for nothing."""
+    texts = value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else (value,)
+    return any(type(text) is str and len(text) * _SHARE > _MOST_BYTES for text in texts)
 
 
 def _is_json(value: Any) -> bool:

@@ -67,5 +67,5 @@ def test_the_benchmark_counts_what_is_missing(
 
     assert benchmark.run(3, 12, 0, place)["missing"] == {}
     monkeypatch.setattr(assembler, "pins_of", lambda reader, conversation: ())
-    monkeypatch.setattr(assembler, "turn_opening", lambda reader, renderer, view: None)
+    monkeypatch.setattr(assembler, "turn_opening", lambda reader, renderer, view, run: None)
     assert set(benchmark.run(6, 25, 0, place)["missing"]) == {"pin", "request"}

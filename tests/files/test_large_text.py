@@ -21,7 +21,7 @@ TEXTS = {
 
 
 @pytest.mark.sqlite_only
-@pytest.mark.parametrize("name", ["prose", "lone surrogates"])
+@pytest.mark.parametrize("name", ["prose", pytest.param("lone surrogates", marks=pytest.mark.long)])
 def test_storing_a_large_text_takes_far_less_memory_than_the_text(tmp_path: Path, name: str) -> None:
     text = TEXTS[name] * (40_000_000 // len(TEXTS[name]))
     session = Session("large")
