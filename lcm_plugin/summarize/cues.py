@@ -32,7 +32,8 @@ _WORDS = {
     ERROR: """
         error errors err fail failed fails failure failures exception traceback panic fatal crash crashed denied
         refused timeout timed invalid missing wrong broken bug corrupt unable cannot unavailable warning
-        rollback abort aborted reject conflict leak outage incident severity root cause regression fehler
+        rollback killed terminated interrupted stopped partial incomplete stuck
+        abort aborted reject conflict leak outage incident severity root cause regression fehler
         fehlgeschlagen fehlt abgelehnt absturz störung ungültig warnung erreur échec échoué échouée manquant
         panne refusé invalide fallo falló fallido falta inválido excepción caída falha falhou erro inválida
         errore fallito ошибка ошибки сбой неудача отказ исключение неверный сломан خطأ فشل عطل مفقود مرفوض

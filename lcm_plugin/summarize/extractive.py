@@ -1,8 +1,8 @@
 """The embedded summariser: picks sentences, calls no model, gives the same bytes everywhere.
 
-One round spends part of the room on the talk itself, units that ask, decide, fail or conclude, an equal
-share of it on each earlier summary; the next covers as many facts as it can; the last line names what
-was left out. Lines are in time order.
+First come what was asked at the beginning and how it stood at the end. One round spends part of the room on the talk
+itself, units that ask, decide, fail or conclude, an equal share of it on each earlier summary; the next covers as many
+facts as it can; the last line names what was left out that one could search for. Lines are in time order.
 """
 
 from __future__ import annotations
@@ -14,15 +14,17 @@ from zoneinfo import ZoneInfo
 from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.summarize.base import SourceBlock
 from lcm_plugin.summarize.cues import DECISION, ERROR, OUTCOME, REQUEST
-from lcm_plugin.summarize.facts import Vocabulary
+from lcm_plugin.summarize.facts import NAME, TERM, Vocabulary
 from lcm_plugin.summarize.focus import Focus
 from lcm_plugin.summarize.selection import UNIT_COST, Choice, Scored
 from lcm_plugin.summarize.units import EXPAND_PREFIX, Unit, units
 
 _ATTEMPTS = 5
 _FILLED = 0.95
-_TALK_SHARE, _EXPAND_SHARE = 0.35, 0.3
+_TALK_SHARE, _EXPAND_SHARE, _EDGES_SHARE = 0.28, 0.3, 0.08
+_SUMMARIES_SHARE = 0.35
 _LINE_MINUTES = 5
+_CHEER_CHARS, _TERM_FACTOR, _END_BLOCKS = 40, 2, 2
 _ROLE_WORTH = {"user": 12, "assistant": 5, "summary": 5}
 NO_FOCUS = Focus("")
 _FOCUS_WORTH, _FOCUS_FACT = 120, 6
@@ -58,10 +60,13 @@ class ExtractiveSummarizer:
         scored = [self._score(unit, focus) for unit in units(blocks)]
         choice = Choice(scored)
         room = int(limit * (1 - _EXPAND_SHARE))
-        talk = int(limit * _TALK_SHARE)
-        if blocks and blocks[0].role == "summary":
+        condensing = bool(blocks) and blocks[0].role == "summary"
+        talk = int(limit * (_SUMMARIES_SHARE if condensing else _TALK_SHARE))
+        if condensing:
             for index in range(len(blocks)):
                 choice.fill(talk * (index + 1) // len(blocks), talk_only=True, block=index)
+        else:
+            choice.keep(_first_and_last(scored), int(limit * _EDGES_SHARE))
         choice.fill(talk, talk_only=True)
         choice.fill(room)
         if not choice.picked:
@@ -111,6 +116,8 @@ class ExtractiveSummarizer:
         facts, cues = self._facts(unit.text)
         if unit.role == "user" and unit.text[-1] in "?？؟":
             cues |= REQUEST
+        if unit.is_personal:
+            facts = _of_people(unit.text, facts)
         worth = _CUE_WORTH[cues]
         if facts:
             worth += _ROLE_WORTH.get(unit.role, 0) + (_EDGE_WORTH if unit.edge else 0)
@@ -119,7 +126,7 @@ class ExtractiveSummarizer:
         if focus and (wanted := focus.count(unit.text)):
             worth += _FOCUS_WORTH * wanted
             facts = facts | {f"\x00{unit.order}": _FOCUS_FACT}
-        return Scored(unit, facts, worth, estimate(unit.text) + UNIT_COST)
+        return Scored(unit, facts, worth, estimate(unit.text) + UNIT_COST, cues)
 
     def _facts(self, text: str) -> tuple[dict[str, int], int]:
         """The weights of the facts in a sentence, and its cues."""
@@ -163,6 +170,25 @@ class ExtractiveSummarizer:
         return _Moment(f"{moment:%Y-%m-%d}", moment.hour * 60 + moment.minute)
 
 
+def _of_people(text: str, facts: dict[str, int]) -> dict[str, int]:
+    """The facts of what somebody says: plain words count, a cheer with nothing but names in it says nothing."""
+    if len(text) <= _CHEER_CHARS and all(weight == NAME for weight in facts.values()):
+        return {}
+    return {fact: weight * _TERM_FACTOR if weight <= TERM else weight for fact, weight in facts.items()}
+
+
+def _first_and_last(scored: list[Scored]) -> list[int]:
+    """What a user asked first, and how it stood at the end: what failed, came out or was decided in the newest blocks."""
+    asked = [
+        n for n, item in enumerate(scored) if item.unit.role == "user" and item.facts and item.cues & REQUEST
+    ]
+    first = [n for n in asked if scored[n].unit.block == scored[asked[0]].unit.block]
+    newest = scored[-1].unit.block - _END_BLOCKS if scored else 0
+    ends = [n for n, item in enumerate(scored) if item.unit.block > newest and item.cues & ~REQUEST]
+    found = [max(some, key=lambda n: (scored[n].worth, n)) for some in (first, ends) if some]
+    return list(dict.fromkeys(found))
+
+
 class _Moment(NamedTuple):
     """A day and the minutes since its midnight."""
 
@@ -180,7 +206,7 @@ class _Moment(NamedTuple):
 
 
 def _named(choice: Choice, room: int) -> str:
-    """The weightiest facts left out, in source order, in about ``room`` tokens."""
+    """The weightiest facts left out, in source order, in about ``room`` tokens; names that stand together are one."""
     left = choice.left_out()
     chosen: set[str] = set()
     for text, _ in sorted(left, key=lambda item: (-item[1], item[0])):
@@ -189,7 +215,17 @@ def _named(choice: Choice, room: int) -> str:
             break
         chosen.add(text)
         room -= cost
-    return ", ".join(text for text, _ in left if text in chosen) or _NOTHING_DROPPED
+    terms: list[str] = []
+    last = ""
+    for text, _ in left:
+        if text not in chosen:
+            continue
+        if last and choice.stand_together(last, text):
+            terms[-1] += f" {text}"
+        else:
+            terms.append(text)
+        last = text
+    return ", ".join(terms) or _NOTHING_DROPPED
 
 
 def estimate(text: str) -> int:

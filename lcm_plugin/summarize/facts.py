@@ -38,11 +38,14 @@ _SYMBOLIC = re.compile(r"[_/\\@#$]|\w\.\w|::|\w:\w|^--?\w")
 _CAMEL = re.compile(r"[a-z][A-Z]|[A-Z]{2}")
 _KEYLIKE = re.compile(r"[a-z]+(?:_[a-z]+)+")
 _CONTRACTION = re.compile(r"\w{1,6}['’]\w{1,3}")
+_CONTROL = re.compile(r"(?:[#*=<\[|]{2,})[A-Z_ ]+(?:[#*=>\]|]{2,})")
 _HAS_DIGIT = re.compile(r"\d")
 _PLAIN_NUMBER = re.compile(r"[-+$€£¥]?\d[\d.,]*%?")
 _CLOCK = re.compile(r"(?:\d{4}-\d\d-\d\d[T_])?\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d|\+\d)?")
 
 NAME = 7
+TERM = 2
+"""The most that a plain word weighs."""
 _IDENTIFIER, _NUMBER, _SHORT, _DIGIT, _KEY, _TIME, _TERM, _BIGRAM = 12, 9, 8, 5, 4, 4, 1, 1
 
 
@@ -65,7 +68,8 @@ def _judge(raw: str) -> Word | None:
     elif _UNSPACED.search(raw):
         return _judge_unspaced(raw)
     core = raw.lstrip(_LEFT).rstrip(_RIGHT)
-    if not core:
+    # A host's own word for its loop, such as ###STOP###: nobody asks for it.
+    if not core or _CONTROL.fullmatch(raw):
         return None
     pieces = [core] if core.isalnum() else [piece.rstrip(_RIGHT) for piece in _INNER.split(core)]
     facts = {piece: weight for piece in pieces if (weight := _weight(piece))}
@@ -80,7 +84,7 @@ def _common(word: str) -> Word | None:
 
 
 def _term_weight(word: str) -> int:
-    return 0 if len(word) < 5 else _TERM if len(word) < 8 else 2 * _TERM
+    return 0 if len(word) < 5 else _TERM if len(word) < 8 else TERM
 
 
 def _weight(word: str) -> int:

@@ -20,18 +20,19 @@ TALK_WORTH = 12
 _SCALE = 1_000
 _REPEATED = 3
 _NEW_GAIN = 4
-_TALK_GAIN = 20
+_TALK_GAIN = 40
 _FACTS_SHARE = 4
 
 
 @dataclass(slots=True)
 class Scored:
-    """A unit with its facts' weights, its worth beyond them, and its approximate tokens."""
+    """A unit with its facts' weights, its worth beyond them, its approximate tokens, and its cues."""
 
     unit: Unit
     facts: dict[str, int]
     worth: int
     cost: int
+    cues: int = 0
 
 
 class Choice:
@@ -92,6 +93,13 @@ class Choice:
             heapq.heappop(heap)
             self._take(index, item)
 
+    def keep(self, indexes: Iterable[int], limit: int) -> None:
+        """Keeps some units, each if it fits into ``limit`` tokens in all."""
+        for index in indexes:
+            item = self._scored[index]
+            if self.spent + self._cost(item) <= limit and item.unit.text not in self._texts:
+                self._take(index, item)
+
     def shrink(self, tokens: int) -> None:
         """Gives up the units kept last, of at least that many tokens, but never the first one."""
         goal = self.spent - tokens
@@ -114,12 +122,22 @@ class Choice:
         covered = self._covered
         return [(text, weight) for text, weight in self._nameable.items() if text not in covered]
 
+    def stand_together(self, first: str, second: str) -> bool:
+        """Whether two names follow each other in a unit, as a first and a last name do."""
+        if not (first.istitle() and second.istitle()):
+            return False
+        pair = f"{first} {second}"
+        return any(first in item.facts and pair in item.unit.text for item in self._scored)
+
     @cached_property
     def _nameable(self) -> dict[str, int]:
         weights: dict[str, int] = {}
+        common = {word for item in self._scored for word in item.unit.text.split() if word.islower()}
+        speakers = {word for item in self._scored for word in item.unit.who.split()}
         for item in self._scored:
             for text, weight in item.facts.items():
-                if weight >= NAME:
+                # A word that also stands in small letters is no name, and who speaks is in every line.
+                if weight > NAME or (weight == NAME and text.lower() not in common and text not in speakers):
                     weights[text] = min(weights.get(text, 0) + weight, _REPEATED * weight)
         return weights
 

@@ -31,7 +31,7 @@ from lcm_plugin.summarize.source import CUT_MARK, SourceText
 from lcm_plugin.summarize.units import EXPAND_PREFIX
 from lcm_plugin.types import Completer, CompletionRequest, CompletionResult
 
-EXTRACTIVE_VERSION = "extractive-1"
+EXTRACTIVE_VERSION = "extractive-2"
 MIN_SOURCE_TOKENS = 64
 _SHRINK = 0.6
 _WARN_FACTOR = 1.5

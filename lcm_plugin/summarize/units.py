@@ -21,6 +21,7 @@ _SUMMARY_LINE = re.compile(
     r"(?:\[(?:(?P<date>\d{4,5}-\d\d-\d\d) ?)?(?P<time>\d\d:\d\d)?\] )?"
     r"(?:(?P<who>(?:user|assistant|tool|function|developer|summary)(?: [^:\n]{1,80})?): )?(?P<text>.*)"
 )
+_LIST_MARK = re.compile(r"\d{1,3}[.)]")
 _QUOTE = re.compile(r"^\s*(?:>|&gt;)")
 
 
@@ -41,6 +42,11 @@ class Unit:
     time: str = ""
     edge: bool = False
     index: bool = False
+
+    @property
+    def is_personal(self) -> bool:
+        """Whether somebody who is named says it."""
+        return self.role in ("user", "assistant") and " " in self.who
 
     @property
     def line(self) -> tuple[int, str]:
@@ -113,7 +119,7 @@ def _pieces(text: str) -> Iterator[str]:
             if "  " in sentence or "\t" in sentence:
                 sentence = " ".join(sentence.split())
             if len(sentence) <= UNIT_CHARS:
-                if len(sentence) > 1 or sentence.isalnum():
+                if (len(sentence) > 1 or sentence.isalnum()) and not _LIST_MARK.fullmatch(sentence):
                     yield sentence
             elif sentence.count('"') >= 8:
                 yield from _fields(sentence)

@@ -248,3 +248,51 @@ def test_signs_alone_are_shortened_too(extractive: ExtractiveSummarizer, counter
     text = summarize(extractive, block(0, "user", "😀 " * 200), limit=60)
     assert "😀" in text
     assert counter.text(text) <= 60
+
+
+def person(number: int, name: str, text: str) -> SourceBlock:
+    at = START + number * MINUTE
+    return SourceBlock(f"msg_{number}", "user" if name == "Ann" else "assistant", text, at, at, name)
+
+
+def test_cheers_and_control_words_give_way_to_what_people_say_of_themselves(
+    extractive: ExtractiveSummarizer,
+) -> None:
+    said = "I finally got picked for the volunteer orchestra in our village."
+    blocks = [person(n, "Ann" if n % 2 else "Cal", f"Yes, {'Cal' if n % 2 else 'Ann'}!") for n in range(40)]
+    blocks[17] = person(17, "Ann", f"Wow, Cal! {said} Thanks, Cal!")
+    blocks.append(block(41, "user", "###STOP###"))
+    text = summarize(extractive, *blocks, limit=60)
+    assert said in text
+    assert "Yes, " not in text
+    assert "STOP" not in text
+
+
+def test_the_request_and_how_it_ended_are_kept_beside_a_flood_of_identifiers(
+    extractive: ExtractiveSummarizer,
+) -> None:
+    asked = "Please compare the two solvers on the airport network."
+    ended = "The run was killed after an hour, so the values are partial."
+    rows = "\n".join(f"airport XK{n}7 gate B{n}1 delay {n * 17} min run r-{n}a{n}" for n in range(90))
+    blocks = [block(0, "user", asked), block(1, "tool", rows, "simulate"), block(2, "assistant", ended)]
+    text = summarize(extractive, *blocks, limit=150)
+    assert asked in text
+    assert ended in text
+    assert text.index(asked) < text.index(ended)
+
+
+def test_the_closing_line_names_what_one_could_search_for(extractive: ExtractiveSummarizer) -> None:
+    blocks = [
+        block(
+            n,
+            "user",
+            f"So This would help. this one, Would you say? ticket T-{n}00 went by San Marino {FILLER}",
+        )
+        for n in range(30)
+    ]
+    blocks += [person(31, "Ann", "We saw it again. Then Ann and Cal met Uma Thorne in Porto at night.")]
+    closing = summarize(extractive, *blocks, limit=70).splitlines()[-1]
+    assert closing.startswith(EXPAND_PREFIX)
+    terms = closing.removeprefix(EXPAND_PREFIX).strip().split(", ")
+    assert not {"This", "Would", "San", "Ann"} & set(terms)
+    assert any(term.startswith("T-") for term in terms)
