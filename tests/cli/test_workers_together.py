@@ -168,7 +168,7 @@ from lcm_plugin.compaction import leases
 
 leases.LEASE_MS = 3_600_000
 with Engine.open(LcmConfig(database=sys.argv[1])) as engine:
-    assert leases.Lease.take(engine.store, int(sys.argv[2]), engine.clock)
+    assert leases.CompactionLease.of(engine.store, int(sys.argv[2]), engine.clock)
     print("held", flush=True)
     time.sleep(1_000)
 """
