@@ -169,7 +169,8 @@ class _Path:
             if not item.ours and index not in self._rows and index not in self._new
         }
         goes_on = next((self._items[index] for index in self._new if index > self._end), None)
-        answers = goes_on is not None and not _speaks(goes_on)
+        # A whole list leaves no room for another run beside it.
+        answers = goes_on is not None and not _speaks(goes_on) and not self._ground.ends
         gone = []
         for row in rows:
             if row.seq in path or row.hidden or is_instruction(row.role) or row.identity in passed_over:

@@ -38,6 +38,14 @@ class Past:
             return None
         return next((head.seq for head in self.since if not is_instruction(head.role)), None)
 
+    def first_after(self, root: int) -> int | None:
+        """The seq of the first talk that stands behind a row; None when it lies further back."""
+        if not self.whole and not (self.since and self.since[0].seq <= root + 1):
+            return None
+        return next(
+            (head.seq for head in self.since if head.seq > root and not is_instruction(head.role)), None
+        )
+
     def has_prompt(self, item: Incoming) -> bool:
         """Whether an item is the system message that a ``/new`` left in place."""
         if item.role != "system" or len(self.since) == len(self.stored):

@@ -203,7 +203,9 @@ class Planner:
             named = reader.heads_with_host_ids(here, sorted(known_ids))
             given = [replace(item, edited=_is_edited(item, named.get(item.host_id or ""))) for item in given]
         root = None if mode == "part" or (skipped and not begun) else self._roots.root(here, session.id)
-        begins = None if root is None else max(root + 1, past.first_talk or 0)
+        if root is None and mode == "whole":
+            root = since - 1
+        begins = None if root is None else past.first_after(root)
         alignment = align_list(given, _talk(past), known_ids, load_texts, find_rows, find_withdrawn, begins)
         if begun and (
             (leading and leading.new) or (row := alignment.rows.get(0)) is None or row.seq != begun.seq
@@ -329,9 +331,8 @@ def _talk(past: Past) -> list[MessageHead]:
 def _appended(new: list[int], incoming: Sequence[Incoming], past: Past) -> Plan:
     """A delta follows what stands last, whatever was withdrawn behind it."""
     conversation, stored = past.conversation, past.stored
-    follows = (
-        stored[-1].seq if conversation and stored and stored[-1].seq != conversation.next_seq - 1 else None
-    )
+    newest = stored[-1].seq if stored else 0
+    follows = newest if conversation and newest != conversation.next_seq - 1 else None
     branch = Branch(new, follows=follows, run=_turn_of(new, incoming, conversation, stored))
     return Plan(new, conversation, branch=branch)
 
