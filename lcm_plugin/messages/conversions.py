@@ -14,7 +14,7 @@ _FORMAT = (
     2  # The newest one whose bytes depend on the values alone, not on which of them are shared or interned.
 )
 _MOST_BYTES = 16 * 1024 * 1024
-_SHARE = 16
+_LONGEST = _MOST_BYTES // 16
 _S = TypeVar("_S")
 _T = TypeVar("_T")
 
@@ -60,14 +60,19 @@ class Conversions(Generic[_S, _T]):
         essences: Iterable[Any] = map(self._essence, values) if self._essence else values
         found: list[_T | None] = []
         for essence in essences:
+            # As `_is_long`, but without a call for each message.
+            text = essence.get("content") if type(essence) is dict else None
+            if type(text) is str and len(text) > _LONGEST:
+                found.append(None)
+                continue
             try:
-                found.append(None if _is_long(essence) else newer.get(dumps(essence, _FORMAT)))
+                found.append(newer.get(dumps(essence, _FORMAT)))
             except ValueError:
                 found.append(None)
         return found
 
     def _keep(self, key: bytes, result: _T) -> None:
-        if len(key) * _SHARE > _MOST_BYTES:
+        if len(key) > _LONGEST:
             return
         self._size += len(key)
         if self._size > _MOST_BYTES // 2:
@@ -76,9 +81,9 @@ class Conversions(Generic[_S, _T]):
 
 
 def _is_long(value: Any) -> bool:
-    """Whether a text in it is longer than what is kept, so that its bytes would be a copy for nothing."""
-    texts = value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else (value,)
-    return any(type(text) is str and len(text) * _SHARE > _MOST_BYTES for text in texts)
+    """Whether a message's text is longer than what is kept, so that its bytes would be a copy for nothing."""
+    text = value.get("content") if isinstance(value, dict) else None
+    return isinstance(text, str) and len(text) > _LONGEST
 
 
 def _is_json(value: Any) -> bool:

@@ -58,6 +58,7 @@ def test_what_is_no_json_is_converted_each_time(value: Any) -> None:
 
 def test_only_so_much_is_kept_and_the_newest_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conversions, "_MOST_BYTES", 4_000)
+    monkeypatch.setattr(conversions, "_LONGEST", 250)
     counted = Counted()
     convert: Conversions[Any, str] = Conversions(counted)
     for number in range(1_000):
