@@ -28,7 +28,7 @@ from corpus import Corpus, Message
 from floor import Floor
 
 from lcm_plugin import Engine, LcmConfig, Session
-from lcm_plugin.messages.blocks import calls_answered, calls_made
+from lcm_plugin.messages.blocks import calls_answered, calls_made, user_speaks
 from lcm_plugin.messages.groups import GroupLinker
 from lcm_plugin.messages.identity import identity_of
 from lcm_plugin.messages.parts import lift, make_parts, skeleton_of
@@ -146,6 +146,7 @@ def as_row(engine: Engine, message: Message) -> NewMessage:
     return NewMessage(
         message["role"], skeleton_of(message, lifted), engine.counter.message(message), identity_of(message),
         0, make_parts(lifted), calls=calls_made(message), answers=calls_answered(message),
+        speaks=user_speaks(message),
     )  # fmt: skip
 
 

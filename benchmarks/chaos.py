@@ -43,6 +43,7 @@ from postgres_server import PostgresServer
 
 from lcm_plugin import Engine, LcmConfig, Session
 from lcm_plugin.cli.errors import DATABASE
+from lcm_plugin.store.open import open_store
 
 Restart = Literal["fast", "immediate", "crash"]
 # Shorter and longer than hosts wait for a server (`SETTINGS`).
@@ -52,6 +53,8 @@ _WORKER_SHARE = 8
 _AIMED = 0.8
 _WORKER = "from lcm_plugin.cli import main; main()"
 _CONFLICTS = ("locked", "deferred")
+_LEAST_KILLS = 2
+_LONGEST_STRETCH = 10
 
 
 @dataclass(slots=True)
@@ -104,15 +107,19 @@ class Chaos:
         self.away = (0.0, 0.0)
 
     def run(self, seconds: float, processes: int, kill_every_s: float) -> None:
-        """Lets all work for so long, then ends them and has each talk take one more turn."""
+        """Lets all work for so long, then ends them and has each talk take one more turn.
+
+        On a busy machine it takes longer, up to ten times: until two were killed and something was summarised.
+        """
         workers = max(1, processes // _WORKER_SHARE)
         for number in range(processes):
             self._start(worker=number < workers)
         began = time.monotonic()
         end, restart_at = began + seconds, began + seconds * self._rng.uniform(0.4, 0.6)
         kill_at = began + kill_every_s
-        while time.monotonic() < end:
-            time.sleep(0.05)
+        latest = began + seconds * _LONGEST_STRETCH
+        while (now := time.monotonic()) < end or (now < latest and not self._has_shown_enough()):
+            time.sleep(0.05 if now < end else 1.0)
             self._require_alive()
             if time.monotonic() >= kill_at:
                 kill_at += kill_every_s * self._rng.uniform(0.6, 1.4)
@@ -123,6 +130,16 @@ class Chaos:
         self._report.seconds = time.monotonic() - began
         self._end()
         self._catch_up()
+
+    def _has_shown_enough(self) -> bool:
+        if self._report.kills < _LEAST_KILLS or not self._report.away_s:
+            return False
+        store = open_store(LcmConfig(database=self._place.database), read_only=True)
+        try:
+            with store.read() as reader:
+                return bool(reader.status().summaries_by_depth)
+        finally:
+            store.close()
 
     def _start(self, *, worker: bool) -> None:
         self._started += 1

@@ -1,7 +1,6 @@
 """The pluggy plugin: hook calls in, engine calls out, and never an exception into the host's turn.
 
-Importing or registering it opens nothing; the engine is opened at the first hook call. `register` adds
-it to a host's plugin manager in one line.
+Importing or registering it opens nothing; the engine is opened at the first hook call.
 """
 
 from __future__ import annotations
@@ -9,6 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -55,8 +55,7 @@ class LcmPlugin(forks.FreshLocks):
     """An object to register with a `pluggy.PluginManager` of project ``lcm``.
 
     ``config`` defaults to environment, settings file and defaults, read at the first hook call. ``completer`` is the
-    model that writes summaries; a plugin of the host may implement ``lcm_complete`` instead, and is
-    found once `attach` was called.
+    model that writes summaries; a host's plugin may implement ``lcm_complete`` instead, found once `attach` was called.
     """
 
     def __init__(
@@ -96,7 +95,34 @@ class LcmPlugin(forks.FreshLocks):
             self._recorder.store(lambda: self.engine, session, messages, mode)
             return True
 
-        return bool(self._guard("record", session, work, lambda: False))
+        return bool(self.guard("record", session, work, lambda: False))
+
+    def guard(
+        self, hook: str, session: Session, work: Callable[[], _T], fallback: Callable[[], _T | None]
+    ) -> _T | None:
+        """The work's result; on any exception an event, one clear log line, and the fallback, else None.
+
+        For an adapter's own calls of the engine, too: a failure is counted and shown like a hook's.
+        """
+        try:
+            return self.counted(hook, session, work)
+        except BaseException as error:
+            if is_interrupt(error):
+                raise
+        with suppress(Exception):
+            return fallback()
+        return None
+
+    def counted(self, hook: str, session: Session, work: Callable[[], _T]) -> _T:
+        """The same for a host that must learn of a failure: it is raised again."""
+        try:
+            done = work()
+        except BaseException as error:
+            if not is_interrupt(error):
+                self._report(hook, session, error)
+            raise
+        self.health.works(hook, session)
+        return done
 
     @property
     def waiting_in_memory(self) -> int:
@@ -118,17 +144,17 @@ class LcmPlugin(forks.FreshLocks):
     @hookimpl
     def before_turn(self, turn: Turn) -> Context | None:
         """Stores what is new and assembles; on any failure the host's own list comes back unchanged."""
-        return self._guard("before_turn", turn.session, lambda: self._before(turn), lambda: self._own(turn))
+        return self.guard("before_turn", turn.session, lambda: self._before(turn), lambda: self._own(turn))
 
     @hookimpl
     def after_turn(self, turn: Turn) -> None:
         """Stores what happened and starts compaction that is due."""
-        self._guard("after_turn", turn.session, lambda: self._after(turn), lambda: None)
+        self.guard("after_turn", turn.session, lambda: self._after(turn), lambda: None)
 
     @hookimpl
     def before_reset(self, reset: Reset) -> CommandResult | None:
         """Prunes for ``/new``, archives for ``/reset``, and says what was kept."""
-        return self._guard(
+        return self.guard(
             "before_reset",
             reset.session,
             lambda: self._reset(reset),
@@ -138,7 +164,7 @@ class LcmPlugin(forks.FreshLocks):
     @hookimpl
     def session_end(self, session: Session, reason: str) -> None:
         """Ends a run; the engine stays open."""
-        self._guard("session_end", session, lambda: self._end(session, reason), lambda: None)
+        self.guard("session_end", session, lambda: self._end(session, reason), lambda: None)
 
     @hookimpl
     def lcm_tools(self) -> list[dict[str, Any]]:
@@ -156,7 +182,7 @@ class LcmPlugin(forks.FreshLocks):
 
         if name not in tool_names(pin=True):
             return None
-        return self._guard(
+        return self.guard(
             "lcm_call_tool",
             session,
             lambda: self.engine.call_tool(session, name, arguments),
@@ -177,7 +203,7 @@ class LcmPlugin(forks.FreshLocks):
 
         if not is_command(text):
             return None
-        return self._guard(
+        return self.guard(
             "lcm_run_command",
             session,
             lambda: self._command(session, text),
@@ -258,23 +284,6 @@ class LcmPlugin(forks.FreshLocks):
         finally:
             self._recorder.forget(session)
         self.engine.end_session(session, reason)
-
-    def _guard(
-        self, hook: str, session: Session, work: Callable[[], _T], fallback: Callable[[], _T | None]
-    ) -> _T | None:
-        """The work's result; on any exception an event, one clear log line, and the fallback, else None."""
-        try:
-            done = work()
-            self.health.works(hook, session)
-            return done
-        except BaseException as error:
-            if is_interrupt(error):
-                raise
-            self._report(hook, session, error)
-        try:
-            return fallback()
-        except Exception:  # noqa: BLE001 - no exception may leave a hook
-            return None
 
     def _report(self, hook: str, session: Session, error: BaseException) -> None:
         try:

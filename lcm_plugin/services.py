@@ -155,7 +155,7 @@ def build_services(
         recall=recall,
         lifecycle=Lifecycle(store, base.sessions, events, clock, config.new_session_retain_depth),
         contexts=Contexts(
-            config, store, base.sessions, assembler, budgets, calibration, base.notices, events
+            config, store, base.sessions, assembler, budgets, calibration, compaction, base.notices, events
         ),
         compaction=compaction,
         pins=pins,

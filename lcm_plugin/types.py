@@ -285,6 +285,11 @@ class Severity(StrEnum):
     WARNING = "warning"
     ERROR = "error"
 
+    @property
+    def rank(self) -> int:
+        """A number to sort by, the worst first."""
+        return -list(Severity).index(self)
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:

@@ -46,6 +46,7 @@ from lcm_plugin.assembly.view import (
     placed_before,
     plan_step,
     seen_by,
+    tail_start,
 )
 from lcm_plugin.events import EventBus
 from lcm_plugin.lru import LruCache
@@ -194,7 +195,7 @@ class _Assembly:
         beside = self._standing.layer(request.limit - needed, self._standing.raw).tokens
         step = 0 if request.by_relevance else plan_step(request.budget, request.room - beside)
         if step:
-            grain = max(1, step // _GRAINS)
+            grain = _grain(step)
             budget = (request.room - beside) // grain * grain - step
             draft = self._fitting(newest, needed, step, budget, budget + beside)
             if draft is not None and draft.tokens <= request.room:
@@ -254,7 +255,7 @@ class _Assembly:
             if one is not None and not any(item.ref == one.ref for item in (*items, *newer)):
                 items = sorted([*items, one], key=lambda item: item.ordinal)
         relevance = scorer(request.prompt) if request.by_relevance and request.prompt else None
-        wanted = Wanted(budget, request.tail_messages, relevance)
+        wanted = Wanted(budget, tail_start(view, horizon, request.tail, _grain(step), asked), relevance)
         selection = self._selection(items, wanted)
         last = next((item for item in reversed(items) if item.is_request), None)
         silent = budget - (self._words(last).tokens if last else 0) < 2 * OPENING_TOKENS
@@ -414,10 +415,18 @@ class _Assembly:
         due: list[Rendered] = []
         if shown and shown[-1].kind in ("call", "result"):
             group = [item for item in shown if item.group == shown[-1].group and item.kind != "summary"]
-            due = [self._renderer.cut(item, LEAST_TOKENS) for item in group]
+            # A late result may bring what a user said before the newest request: that must not stand behind it.
+            before = newest.ordinal if newest else 0
+            due = [self._renderer.results_only(item) if item.ordinal < before else item for item in group]
+            due = [self._renderer.cut(item, LEAST_TOKENS) for item in due]
         alone = newest is not None and all(item.ref != newest.ref for item in due)
         words = [self._renderer.cut(self._words(newest), LEAST_TOKENS)] if newest and alone else []
         return [*words, *due]
+
+
+def _grain(step: int) -> int:
+    """By how many tokens a plan's bounds move, so that a small change of the room changes no plan."""
+    return max(1, step // _GRAINS)
 
 
 def _nothing(conversation_id: int) -> Context:

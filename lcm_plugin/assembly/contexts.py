@@ -10,6 +10,8 @@ from lcm_plugin.assembly.assembler import Assembler
 from lcm_plugin.assembly.notices import IGNORED
 from lcm_plugin.assembly.request import Request
 from lcm_plugin.compaction.calibration import Calibration
+from lcm_plugin.compaction.service import Compaction
+from lcm_plugin.compaction.tail import TailBounds
 from lcm_plugin.compaction.windows import Budgets
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.events import EventBus
@@ -33,6 +35,7 @@ class Contexts:
         assembler: Assembler,
         budgets: Budgets,
         calibration: Calibration,
+        compaction: Compaction,
         notices: SessionNotices,
         events: EventBus,
     ) -> None:
@@ -42,6 +45,7 @@ class Contexts:
         self._assembler = assembler
         self._budgets = budgets
         self._calibration = calibration
+        self._compaction = compaction
         self._notices = notices
         self._events = events
 
@@ -65,11 +69,13 @@ class Contexts:
                 ignored = self._sessions.access(session) is Access.NONE
                 return Context([], 0, notices=(IGNORED,) if ignored else self._notices.take(session))
             number = conversation.conversation_id
+            call = self._budgets.call(budget, overhead, model, budget)
+            limits = self._compaction.limits(reader, conversation, call)
             request = Request(
                 budget=total,
                 limit=limit,
                 room=min(limit, self._calibration.room(total, overhead, model, number)),
-                tail_messages=self._config.fresh_tail_count,
+                tail=TailBounds(limits.tail_count, limits.tail_tokens),
                 prompt=prompt if prompt and prompt.strip() else None,
                 model=model,
                 by_relevance=self._config.prompt_aware_eviction,

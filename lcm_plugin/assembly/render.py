@@ -16,6 +16,7 @@ from lcm_plugin.messages.presentable import presentable
 from lcm_plugin.messages.shape import (
     answer_ids,
     call_ids,
+    only_results,
     reasoning_author,
     same_model,
     without_reasoning,
@@ -164,6 +165,13 @@ class Renderer:
             with_words=False,
         )
 
+    def results_only(self, rendered: Rendered) -> Rendered:
+        """The results of a message in which a user also says something."""
+        if not rendered.with_words:
+            return rendered
+        message = only_results(rendered.message, range(len(rendered.answers)), rendered.answers)
+        return replace(rendered, message=message, tokens=self._counter.message(message), with_words=False)
+
     def _bare(self, rendered: Rendered) -> Rendered | None:
         shown = presentable(without_reasoning(rendered.message))
         if shown is None:
@@ -213,7 +221,7 @@ class Renderer:
             tokens,
             head.ref,
             head.group_seq,
-            _kind(head.role, calls, answers),
+            _kind(head, calls, answers),
             calls,
             answers,
             bool(answers) and words_beside_results(shown) is not None,
@@ -288,14 +296,14 @@ def _shown(message: Message, ref: str) -> Message | None:
     return {"role": role, **call, "content": unshown_line(ref)}
 
 
-def _kind(role: str, calls: Sequence[str], answers: Sequence[str]) -> Kind:
-    if is_instruction(role):
+def _kind(head: MessageHead, calls: Sequence[str], answers: Sequence[str]) -> Kind:
+    if is_instruction(head.role):
         return "instruction"
     if answers:
         return "result"
     if calls:
         return "call"
-    return "reply" if is_assistant(role) else "request" if role == "user" else "other"
+    return "reply" if is_assistant(head.role) else "request" if head.speaks else "other"
 
 
 def _weight(entry: Rendered | None) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lcm_plugin.compaction.tail import TailBounds
 from lcm_plugin.types import RunPosition
 
 
@@ -20,7 +21,7 @@ class Request:
     budget: int
     limit: int
     room: int
-    tail_messages: int
+    tail: TailBounds
     prompt: str | None = None
     model: str | None = None
     by_relevance: bool = False

@@ -48,10 +48,13 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """How to choose: ``budget`` in tokens; ``relevance`` orders what is optional, else newest first."""
+    """How to choose: ``budget`` in tokens; ``relevance`` orders what is optional, else newest first.
+
+    ``tail_start`` is the ordinal at which the fresh tail begins.
+    """
 
     budget: int
-    tail_messages: int
+    tail_start: int
     relevance: Callable[[Rendered], float] | None = None
 
 
@@ -67,7 +70,8 @@ def select(
     live = sorted((unit for unit in units if unit[0].ordinal >= start), key=_newest)
     older = [unit for unit in units if unit[0].ordinal < start]
     summaries = [[item] for item in items if item.kind == "summary"]
-    tail, rest = _split_tail(older, wanted.tail_messages - sum(map(len, live)))
+    tail = [unit for unit in older if unit[0].ordinal >= wanted.tail_start]
+    rest = [unit for unit in older if unit[0].ordinal < wanted.tail_start]
     filler = _BudgetFiller(wanted.budget, cut, request)
     filler.instructions([item for item in items if item.kind == "instruction"])
     earlier = sum(item.tokens for unit in (*older, *summaries) for item in unit)
@@ -245,15 +249,6 @@ def _begin_of_last(units: Sequence[Unit]) -> int:
     """Where the newest group begins that a model has to answer; beyond the end when there is none."""
     newest = max(units, key=_newest, default=None)
     return newest[0].ordinal if newest and newest[0].kind in ("call", "result") else 1 << 62
-
-
-def _split_tail(units: Sequence[Unit], messages: int) -> tuple[Sequence[Unit], Sequence[Unit]]:
-    ordered, count = sorted(units, key=_newest), 0
-    index = len(ordered)
-    while index > 0 and count + len(ordered[index - 1]) <= messages:
-        index -= 1
-        count += len(ordered[index])
-    return ordered[index:], ordered[:index]
 
 
 def _newest(unit: Unit) -> int:

@@ -6,12 +6,14 @@ again after a compaction, and whenever the conversation's totals say that someth
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lcm_plugin.assembly.render import LatestPlan, Rendered, Renderer
 from lcm_plugin.assembly.select import Selection, Wanted
 from lcm_plugin.assembly.stubs import STUB_TOKENS
+from lcm_plugin.compaction.tail import TailBounds, tail_of
 from lcm_plugin.lru import LruCache
 from lcm_plugin.messages.identity import identity_of
 from lcm_plugin.store.protocol import Reader
@@ -60,7 +62,7 @@ class View:
         """The ordinal of the newest user's message that was shown and then hidden; 0 when none was."""
         for item in reversed(self.items):
             head = item.message
-            if head and head.hidden and head.role == "user" and not _was_blank(head):
+            if head and head.hidden and head.speaks and not _was_blank(head):
                 return item.ordinal
         return 0
 
@@ -148,8 +150,7 @@ def seen_by(view: View, run: RunPosition) -> View:
         head, seq = item.message, item.ordinal
         if head is not None and seq != run.turn:
             compacted = head.before > run.turn and head.before not in raw
-            another = head.role == "user" and not head.answers
-            if another or (head.before not in own and not compacted):
+            if head.speaks or (head.before not in own and not compacted):
                 left_out.add(seq)
                 continue
         if run.end is not None and seq > run.end:
@@ -197,6 +198,18 @@ def find_horizon(views: Views, reader: Reader, view: View, *, step: int, room: i
             seen, at, group = seen + 1, at + 1, _group_begin(item, group)
         if not views.reach(reader, view):
             return Horizon(0, len(view.items) - from_end)
+
+
+def tail_start(view: View, horizon: Horizon, bounds: TailBounds, grain: int, asked: Rendered | None) -> int:
+    """Where the fresh tail of what a plan looks at begins; its tokens move by ``grain``, as the plan's budget does.
+
+    ``asked`` is the newest request at the plan's end: all behind it belongs to the tail.
+    """
+    items = view.items[horizon.start : horizon.end]
+    bounds = replace(bounds, tokens=math.ceil(bounds.tokens / grain) * grain)
+    if asked is None or not any(item.message and item.ordinal == asked.ordinal for item in items):
+        return tail_of(reversed(items), bounds).start
+    return tail_of(reversed(items), bounds, asked.ordinal).start
 
 
 def older_summaries(reader: Reader, view: View, before: int) -> list[Item]:

@@ -14,6 +14,7 @@ from lcm_plugin.sessions.kinds import find_conversation
 from lcm_plugin.sessions.pins import pins_of
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Conversation
+from lcm_plugin.summarize.fallbacks import extracted
 from lcm_plugin.text import code, inline, plural, size
 from lcm_plugin.types import CommandResult, CompactionDecision, Reason, Session
 from lcm_plugin.version import VERSION
@@ -95,11 +96,13 @@ def _history(engine: EngineFacade, reader: Reader, conversation: Conversation) -
     covered_tokens = sum(summary.message_tokens for summary in found)
     pins = pins_of(reader, conversation)
     frontier = reader.oldest_raw_items(number, limit=1)
+    causes = reader.fallback_causes(number)
     return {
         "conversation_id": number,
         "messages": conversation.message_count,
         "summaries_by_depth": reader.summary_counts(number),
-        "fallback_summaries": reader.fallback_count(number),
+        "fallback_summaries": sum(causes.values()),
+        "fallback_causes": causes,
         "context_tokens": conversation.context_tokens,
         "summaries_in_context": conversation.summary_items,
         "summary_tokens": conversation.summary_tokens,
@@ -236,12 +239,7 @@ def _context(data: dict[str, Any]) -> str:
 def _summary_pairs(data: dict[str, Any]) -> Pairs:
     if not data["summaries_by_depth"]:
         return [("summaries", "none yet")]
-    fallback = data["fallback_summaries"]
-    health = (
-        f"{fallback:,} by extraction, since no model answered or its calls were used up"
-        if fallback
-        else "all as intended"
-    )
+    health = extracted(data["fallback_causes"]) or "all as intended"
     pairs = [("summaries", f"{depths(data['summaries_by_depth'])}; {health}")]
     if data["compression_ratio"]:
         pairs.append(

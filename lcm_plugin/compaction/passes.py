@@ -46,11 +46,12 @@ class PassRequest:
 class PassResult:
     """The published summary as a context item, and the tokens by which the context shrank.
 
-    ``node`` is None when the chunk stays as it is.
+    ``node`` is None when the chunk stays as it is. ``fallback_cause`` says why the summary was extracted.
     """
 
     node: Item | None
     saved: int = 0
+    fallback_cause: str = ""
 
 
 class _Unpublished:
@@ -132,7 +133,7 @@ class PassRunner:
             summary_id=summary.summary_id,
             fallback=summary.fallback,
         )
-        return PassResult(node, chunk.tokens - item_tokens)
+        return PassResult(node, chunk.tokens - item_tokens, summary.fallback_cause)
 
     def _publish(self, publication: Publication) -> None:
         """Publishes, unless an earlier try, whose commit was not answered, did so."""
@@ -180,7 +181,8 @@ class PassRunner:
             level=draft.level,
             model=draft.model,
             prompt_version=draft.prompt_version,
-            fallback=draft.fallback,
+            fallback=draft.fallback is not None,
+            fallback_cause=str(draft.fallback or ""),
             capped=draft.capped,
             created_at=self._clock(),
             file_ids=span.file_ids,

@@ -14,13 +14,15 @@ from lcm_plugin.compaction.chunks import raw_tokens_outside
 from lcm_plugin.compaction.leases import CompactionLease
 from lcm_plugin.compaction.policy import EMERGENCY_TAIL_SHARES, Call, Limits, decide, limits_for
 from lcm_plugin.compaction.sweep import Bounds, Pressure, Progress, Sweeper
-from lcm_plugin.compaction.tail import RecentTails, Tail
+from lcm_plugin.compaction.tail import RecentTails, Tail, TailBounds
 from lcm_plugin.compaction.undo import LastCompaction
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.errors import EngineClosed, LcmError, ModelError, StoreError
 from lcm_plugin.events import EventBus, event_scope
 from lcm_plugin.store.protocol import Reader, Store
 from lcm_plugin.store.records import Conversation
+from lcm_plugin.summarize.fallbacks import extracted
+from lcm_plugin.text import plural
 from lcm_plugin.types import CompactionDecision, CompactionResult, Reason
 
 _RETRY_FIRST_MS = 60_000
@@ -176,7 +178,7 @@ class Compactor:
             return self._tail(reader, conversation, work.limits).tokens if conversation else 0
 
     def _tail(self, reader: Reader, conversation: Conversation, limits: Limits, least: int = 0) -> Tail:
-        return self._tails.of(reader, conversation, limits.tail_count, limits.tail_tokens, least)
+        return self._tails.of(reader, conversation, TailBounds(limits.tail_count, limits.tail_tokens, least))
 
     def _bounds(self, lease: CompactionLease, cancelled: Callable[[], bool]) -> Bounds:
         return Bounds(
@@ -213,9 +215,7 @@ class Compactor:
             retry_at = self._clock() + _BUSY_RETRY_MS
             lease.settle_later("deferred", reason=str(reason), error=detail, next_attempt_at=retry_at)
         if progress.fallbacks:
-            note = (
-                f"{progress.fallbacks} of {progress.passes} summaries by extraction, since no model answered"
-            )
+            note = f"of {plural(progress.passes, 'summary')} {extracted(progress.fallbacks)}"
             detail = f"{detail}; {note}" if detail else note
         return CompactionResult(
             compacted=progress.saved > 0,

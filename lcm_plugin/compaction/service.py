@@ -103,7 +103,7 @@ class Compaction:
         if call is None:
             debt = reader.debt(conversation.conversation_id)
             call = call_of(debt) if debt else Call()
-        return self._limits(reader, conversation, call)
+        return self.limits(reader, conversation, call)
 
     def summary_target(self, reader: Reader, conversation_id: int, depth: int) -> int:
         """The size that a conversation's summaries of a depth aim at."""
@@ -116,7 +116,7 @@ class Compaction:
 
     def assess(self, reader: Reader, conversation: Conversation, call: Call) -> Assessment:
         """Whether compaction is due for an active conversation, as a transaction sees it."""
-        limits = self._limits(reader, conversation, call)
+        limits = self.limits(reader, conversation, call)
         return Assessment(conversation, limits, self._compactor.assess(reader, conversation, limits))
 
     def compact(self, session: Session, call: Call, *, force: bool) -> CompactionResult:
@@ -199,7 +199,7 @@ class Compaction:
         """Compacts at once if the context is larger than what the model takes."""
         tokens = conversation.context_tokens
         with self._store.read() as reader:
-            limits = self._limits(reader, conversation, call)
+            limits = self.limits(reader, conversation, call)
         if tokens <= limits.soft:
             return CompactionResult(False, Reason.BELOW_THRESHOLD, 0, tokens, tokens)
         result = self._compact(conversation, call, force=True)
@@ -269,12 +269,12 @@ class Compaction:
 
     def _compact(self, conversation: Conversation, call: Call, *, force: bool) -> CompactionResult:
         with self._store.read() as reader:
-            limits = self._limits(reader, conversation, call)
+            limits = self.limits(reader, conversation, call)
         return self._compactor.compact(
             conversation.conversation_id, limits, force=force, cancelled=lambda: self._background.closing
         )
 
-    def _limits(self, reader: Reader, conversation: Conversation, call: Call) -> Limits:
+    def limits(self, reader: Reader, conversation: Conversation, call: Call) -> Limits:
         """Instructions and pins stand before the talk or in it and are never compacted, so they count as overhead.
 
         So do the tokens that the provider counts in every call although nobody named them.

@@ -8,6 +8,7 @@ the next one picks up where it stopped.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -21,7 +22,7 @@ from lcm_plugin.compaction.chunks import (
 )
 from lcm_plugin.compaction.passes import PassRequest, PassResult, PassRunner
 from lcm_plugin.compaction.policy import Limits, can_wait
-from lcm_plugin.compaction.tail import Tail, fresh_tail
+from lcm_plugin.compaction.tail import Tail, TailBounds, fresh_tail
 from lcm_plugin.errors import StoreConflict
 from lcm_plugin.store.protocol import Reader, Store
 from lcm_plugin.store.records import Conversation, Item
@@ -38,7 +39,8 @@ _FALLBACKS_WAIT_UP_TO = 2
 
 @dataclass(slots=True)
 class Progress:
-    """What a series of passes has done so far. ``tried`` counts passes, the vain ones too.
+    """What a series of passes has done so far. ``tried`` counts passes, the vain ones too, ``fallbacks`` the causes
+    for which summaries were extracted.
 
     ``spent_until`` is set when what is left waits for the session's next summary calls: milliseconds since
     the epoch.
@@ -47,16 +49,17 @@ class Progress:
     passes: int = 0
     tried: int = 0
     saved: int = 0
-    fallbacks: int = 0
+    fallbacks: Counter[str] = field(default_factory=Counter)
     summaries: list[str] = field(default_factory=list)
     stopped: Reason | None = None
     spent_until: int = 0
 
-    def add(self, node: Item, saved: int) -> None:
+    def add(self, node: Item, saved: int, fallback_cause: str) -> None:
         """Notes a published summary."""
         self.passes += 1
         self.saved += saved
-        self.fallbacks += node.fallback
+        if fallback_cause:
+            self.fallbacks[fallback_cause] += 1
         self.summaries.append(str(node.summary_id))
 
 
@@ -316,7 +319,7 @@ class _Series:
             if self._bounds.alive():
                 self._incompressible.add(self._conversation_id, chunk)
             return False
-        self._progress.add(result.node, result.saved)
+        self._progress.add(result.node, result.saved, result.fallback_cause)
         if chunk.depth == 0:
             self._frontier = None
         elif self._frontier is not None:
@@ -336,14 +339,9 @@ class _Series:
         state = (conversation.next_seq, conversation.revision - self._progress.passes)
         if self._known_tail is None or self._known_tail[0] != state:
             limits, tokens = self._limits, self._pressure.tail_tokens
-            tail = fresh_tail(
-                reader,
-                self._conversation_id,
-                count=limits.tail_count,
-                max_tokens=limits.tail_tokens if tokens is None else tokens,
-                least_tokens=self._pressure.verbatim,
-                yields=tokens is not None,
-            )
+            most = limits.tail_tokens if tokens is None else tokens
+            bounds = TailBounds(limits.tail_count, most, self._pressure.verbatim)
+            tail = fresh_tail(reader, self._conversation_id, bounds, yields=tokens is not None)
             self._known_tail = (state, tail)
         return self._known_tail[1]
 
@@ -390,7 +388,7 @@ def recent_growth(reader: Reader, conversation_id: int, turns: int) -> int:
     grown = begun = 0
     for head in reversed(heads):
         grown += head.tokens
-        begun += head.role == "user" and not head.answers
+        begun += head.speaks
         if begun == turns:
             break
     return grown

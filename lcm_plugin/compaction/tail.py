@@ -1,4 +1,4 @@
-"""The fresh tail: the newest messages, which compaction leaves alone.
+"""The fresh tail: the newest messages, which compaction leaves alone and an assembly shows before summaries.
 
 This module owns the rule. The tail holds whole groups, as many as count and tokens allow, and everything
 from the newest user message on. Under pressure it *yields*: then that message protects nothing after it,
@@ -8,8 +8,8 @@ so that one very long turn cannot make a session die. A context still shows it w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from lcm_plugin.lru import LruCache
@@ -20,7 +20,18 @@ from lcm_plugin.store.records import Conversation, Item, MessageHead
 PAGE = 96
 _END = 1 << 62
 _REMEMBERED = 64
-_Key = tuple[int, int, int, int, int, int | None, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TailBounds:
+    """How much the tail may hold: ``count`` messages and ``tokens``, but at least the newest ``least`` tokens."""
+
+    count: int
+    tokens: int = _END
+    least: int = 0
+
+
+_Key = tuple[int, int, int, int, TailBounds]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,30 +50,32 @@ class Tail:
 def fresh_tail(
     reader: Reader,
     conversation_id: int,
+    bounds: TailBounds,
     *,
-    count: int,
-    max_tokens: int | None = None,
-    least_tokens: int = 0,
     yields: bool = False,
     newest: Sequence[Item] = (),
 ) -> Tail:
     """The tail of a conversation, found by walking back from its newest item.
 
-    ``count`` and ``max_tokens`` bound it, but it holds at least the newest ``least_tokens``. Without
-    ``yields`` the newest user message and all after it belong to it whatever they cost; with ``yields`` only
-    the newest group does. It ends at a summary. ``newest`` are the newest items, oldest first, as far as they
-    are known; what is older is read.
+    Without ``yields`` the newest user message and all after it belong to it whatever they cost; with ``yields``
+    only the newest group does. ``newest`` are the newest items, oldest first, as far as they are known; what is
+    older is read.
     """
     user = reader.newest_user(conversation_id)
-    room = _END if max_tokens is None else max_tokens
     must = _END
     if user is not None and yields:
-        room -= user.tokens
+        bounds = replace(bounds, tokens=bounds.tokens - user.tokens)
     elif user is not None and _stands_raw(reader, conversation_id, user):
         must = user.seq
-    taken, rest, for_tokens = _take(
-        _newest_first(reader, conversation_id, newest), count, room, must, least_tokens
-    )
+    return tail_of(_newest_first(reader, conversation_id, newest), bounds, must)
+
+
+def tail_of(newest_first: Iterable[Item], bounds: TailBounds, must: int = _END) -> Tail:
+    """The tail of a context's items, which come newest first.
+
+    Everything from the ordinal ``must`` on belongs to it whatever the bounds. It ends at a summary.
+    """
+    taken, rest, for_tokens = _take(iter(newest_first), bounds, must)
     if not taken:
         return Tail()
     whole = (_without_broken_group(taken, must) if for_tokens else None) or _with_whole_groups(taken, rest)
@@ -73,9 +86,7 @@ def fresh_tail(
     )
 
 
-def _take(
-    items: Iterator[Item], count: int, room: int, must: int, least: int
-) -> tuple[list[Item], Iterator[Item], bool]:
+def _take(items: Iterator[Item], bounds: TailBounds, must: int) -> tuple[list[Item], Iterator[Item], bool]:
     """What belongs to the tail, newest first; what is older; and whether tokens ended it, not the count."""
     taken: list[Item] = []
     messages = tokens = 0
@@ -86,8 +97,9 @@ def _take(
             continue
         messages += not item.message.hidden
         tokens += item.tokens
-        if taken and item.ordinal < must and tokens > least and (messages > count or tokens > room):
-            return taken, chain((item,), items), least > 0 or messages <= count
+        over = tokens > bounds.least and (messages > bounds.count or tokens > bounds.tokens)
+        if taken and item.ordinal < must and over:
+            return taken, chain((item,), items), bounds.least > 0 or messages <= bounds.count
         taken.append(item)
     return taken, iter(()), False
 
@@ -159,14 +171,7 @@ class RecentTails:
         self._tails: LruCache[_Key, Tail] = LruCache(_REMEMBERED)
         self._newest: LruCache[int, _Newest] = LruCache(_REMEMBERED)
 
-    def of(
-        self,
-        reader: Reader,
-        conversation: Conversation,
-        count: int,
-        max_tokens: int | None,
-        least_tokens: int = 0,
-    ) -> Tail:
+    def of(self, reader: Reader, conversation: Conversation, bounds: TailBounds) -> Tail:
         """The tail of a conversation that was read in the same transaction."""
         conversation_id = conversation.conversation_id
         key = (
@@ -174,21 +179,12 @@ class RecentTails:
             conversation.next_seq,
             conversation.revision,
             conversation.raw_tokens,
-            count,
-            max_tokens,
-            least_tokens,
+            bounds,
         )
         tail = self._tails.get(key)
         if tail is None:
             newest = self._newest_of(reader, conversation)
-            tail = fresh_tail(
-                reader,
-                conversation_id,
-                count=count,
-                max_tokens=max_tokens,
-                least_tokens=least_tokens,
-                newest=newest,
-            )
+            tail = fresh_tail(reader, conversation_id, bounds, newest=newest)
             self._tails.put(key, tail)
         return tail
 

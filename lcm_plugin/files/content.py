@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator
 from functools import cached_property
 
-from lcm_plugin.messages.characters import encode, encoded_pieces
+from lcm_plugin.characters import encode, encoded_pieces
 
 
 class Content:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lcm_plugin.characters import storable
 from lcm_plugin.config import INSTRUCTION_FILES
 from lcm_plugin.files.content import Content
 from lcm_plugin.files.references import MARK, reference_id
@@ -272,7 +273,7 @@ def _holder_name(holder: Mapping[str, Any]) -> str:
 
 def _label(text: str) -> str:
     """A name or type as any database takes it."""
-    return text[:200].encode("utf-8", "replace").decode().replace("\x00", "\ufffd")
+    return storable(text[:200])
 
 
 def _is_own_result(message: Message, call: Call | None) -> bool:

@@ -176,7 +176,7 @@ class _Path:
             if row.seq in path or row.hidden or is_instruction(row.role) or row.identity in passed_over:
                 continue
             fork, first = forks[row.seq]
-            beside = answers and first.role == "user" and not first.answers
+            beside = answers and first.speaks
             if fork < base or (beside and self._ran_then(first, rows, last, bool(restored))):
                 continue
             gone.append(row)
@@ -253,4 +253,4 @@ class _Path:
 
 
 def _speaks(item: Incoming) -> bool:
-    return not item.ours and is_said(item) and (not item.answers or bool(item.text.strip()))
+    return is_request(item) and is_said(item)

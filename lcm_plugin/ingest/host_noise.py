@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from lcm_plugin.characters import encodable
 from lcm_plugin.ingest.heartbeat import is_idle_answer
 from lcm_plugin.messages.blocks import only_text
-from lcm_plugin.messages.characters import encodable
 from lcm_plugin.types import Message
 
 _NOTE_ROLES = ("user", "system", "developer")

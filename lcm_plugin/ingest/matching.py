@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from lcm_plugin.messages.characters import encodable
+from lcm_plugin.characters import encodable
 from lcm_plugin.store.records import MessageHead
 
 _STORED_GAP = 0.02
@@ -32,8 +32,9 @@ _DECORATION = re.compile(r"\s*(?:\[.*\]|<([A-Za-z][\w-]*)\b[^>]*>.*</\1>)\s*", r
 class Incoming:
     """A host's message, reduced to what alignment looks at.
 
-    ``ours``: a text that we made. ``refers``: it holds one of our file references. ``edited``: the host's id of it is
-    stored with other words, so that only a row with the very same words is the same message.
+    ``speaks``: a user says something in it. ``ours``: a text that we made. ``refers``: it holds one of our file
+    references. ``edited``: the host's id of it is stored with other words, so that only a row with the very same words
+    is the same message.
     """
 
     role: str
@@ -42,6 +43,7 @@ class Incoming:
     host_id: str | None = None
     calls: tuple[str, ...] = ()
     answers: tuple[str, ...] = ()
+    speaks: bool = False
     ours: bool = False
     has_reasoning: bool = False
     refers: bool = False
@@ -193,4 +195,4 @@ def may_be_same(item: Incoming, head: MessageHead) -> bool:
 
 def is_request(item: Incoming) -> bool:
     """Whether a message begins a turn: a user's, or a note in a user's name."""
-    return item.role == "user" and not item.ours and (not item.answers or bool(item.text.strip()))
+    return item.speaks and not item.ours

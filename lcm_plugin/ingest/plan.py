@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from lcm_plugin.characters import storable
 from lcm_plugin.files.externalise import PayloadStore
 from lcm_plugin.ingest.alignment import (
     WINDOW_SLACK,
@@ -70,7 +71,7 @@ class Plan:
     def writes_run(self, session: Session) -> bool:
         """Whether the run that repeats what is stored is to be remembered with its conversation."""
         mine = self.conversation
-        return mine is not None and session.id is not None and mine.session_id != session.id
+        return mine is not None and session.id is not None and mine.session_id != storable(session.id)
 
     def holds_for(self, conversation: Conversation) -> bool:
         """Whether nothing was stored in the conversation meanwhile."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
+from lcm_plugin.characters import storable
 from lcm_plugin.files.externalise import PayloadStore
 from lcm_plugin.files.find import mentions_reference
 from lcm_plugin.ingest.host_noise import StandingTexts
@@ -20,8 +21,8 @@ from lcm_plugin.messages.blocks import (
     is_instruction,
     kind_of,
     text_of,
+    user_speaks,
 )
-from lcm_plugin.messages.characters import storable
 from lcm_plugin.messages.groups import GroupLinker
 from lcm_plugin.messages.identity import channel_of, host_id_of, identity_of, sender_of, time_of
 from lcm_plugin.messages.parts import (
@@ -84,6 +85,7 @@ class RowMaker:
             calls=item.calls,
             answers=item.answers,
             hidden=_is_blank(message, item),
+            speaks=item.speaks,
         )
         return PreparedRow(row, moved.files, moved.blobs)
 
@@ -98,6 +100,7 @@ def incoming_of(message: Message, standing: StandingTexts, *, ours: bool = False
         host_id=host_id_of(message),
         calls=calls_made(message),
         answers=calls_answered(message),
+        speaks=user_speaks(message),
         ours=ours,
         has_reasoning=has_reasoning(message),
         refers=mentions_reference(message),

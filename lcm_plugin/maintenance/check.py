@@ -190,6 +190,5 @@ def _cyclic(reader: Reader, summary_id: str) -> bool:
 
 def worst(report: IntegrityReport) -> Severity | None:
     """The most severe finding's severity; None when there is none."""
-    order = [Severity.ERROR, Severity.WARNING, Severity.INFO]
-    found = {finding.severity for finding in report.findings}
-    return next((severity for severity in order if severity in found), None)
+    found = (finding.severity for finding in report.findings)
+    return min(found, key=lambda severity: severity.rank, default=None)

@@ -137,6 +137,7 @@ class Rewriter:
             model=draft.model,
             prompt_version=draft.prompt_version,
             fallback=False,
+            fallback_cause="",
             capped=draft.capped,
         )
         with self._store.read() as reader:

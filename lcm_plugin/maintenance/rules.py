@@ -118,7 +118,7 @@ RULES: dict[str, Rule] = {
     # summaries: what they say
     "summary_fallback": Rule(
         _WARNING,
-        "a summary was written by extraction, since no model answered or its calls were used up",
+        "a summary was extracted where a model was to write it",
         "ask the model again",
     ),
     "summary_marker": Rule(

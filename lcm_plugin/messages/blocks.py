@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lcm_plugin.messages.characters import storable
+from lcm_plugin.characters import storable
 from lcm_plugin.messages.table import (
     ASSISTANT_ROLES,
     CALL_BODIES,

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Any
 
+from lcm_plugin.characters import PIECE, sent_pieces, storable
 from lcm_plugin.messages.blocks import (
     answers_another,
     blocks_of,
@@ -19,7 +20,6 @@ from lcm_plugin.messages.blocks import (
     text_of,
     with_call_id,
 )
-from lcm_plugin.messages.characters import PIECE, sent_pieces, storable
 from lcm_plugin.messages.sendable import sendable
 from lcm_plugin.messages.table import RESULT_ROLES, type_of
 from lcm_plugin.types import HOST_DATA, Message

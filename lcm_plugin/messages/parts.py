@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from lcm_plugin.characters import storable
 from lcm_plugin.messages.blocks import at, body_path, call_id, content_key, first_at, media_path, output_path
-from lcm_plugin.messages.characters import storable
 from lcm_plugin.messages.paths import join_path, put_at, split_path
 from lcm_plugin.messages.table import REASONING_KEYS, RESULT_ROLES, Kind, plain_type, type_of
 from lcm_plugin.store.records import PART_TYPES, Part, StoredMessage

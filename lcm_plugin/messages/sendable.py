@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from lcm_plugin.messages.characters import encodable
+from lcm_plugin.characters import encodable
 from lcm_plugin.messages.convert import MOST_DEPTH
 
 

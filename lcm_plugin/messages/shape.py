@@ -19,6 +19,7 @@ from lcm_plugin.messages.blocks import (
     has_reasoning,
     id_text,
     is_reasoning,
+    user_speaks,
     with_blocks,
     with_call_id,
 )
@@ -60,11 +61,9 @@ def answer_ids(message: Message) -> tuple[str, ...]:
 
 def words_beside_results(message: Message) -> Message | None:
     """What a user's message says besides the results in it; None when it says nothing."""
-    if message["role"] != "user":
-        return None
     blocks = blocks_of(message)
     rest = [block for block in blocks if not answers_another(block)]
-    return with_blocks(message, rest) if rest and len(rest) < len(blocks) else None
+    return with_blocks(message, rest) if len(rest) < len(blocks) and user_speaks(message) else None
 
 
 def only_results(message: Message, indices: Sequence[int], names: Sequence[str]) -> Message:

@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from lcm_plugin.characters import storable
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.errors import InputError, LcmError, NotFound
 from lcm_plugin.events import EventBus, log_failure, logger
 from lcm_plugin.files.externalise import PayloadStore
-from lcm_plugin.messages.characters import storable
 from lcm_plugin.messages.convert import safe_repr
 from lcm_plugin.recall.catchup import SECONDS, index_all, index_in_background, reset_index
 from lcm_plugin.recall.delegate import Delegate, Delegations

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
+from lcm_plugin.characters import storable
 from lcm_plugin.errors import InputError
-from lcm_plugin.messages.characters import storable
 from lcm_plugin.messages.convert import safe_repr
 
 TOOL_NAMES = ("lcm_grep", "lcm_describe", "lcm_expand", "lcm_expand_query")

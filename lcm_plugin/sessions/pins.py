@@ -7,11 +7,11 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from lcm_plugin.characters import storable
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.errors import InputError, NotFound
 from lcm_plugin.events import EventBus
 from lcm_plugin.ingest.redaction import Redactor
-from lcm_plugin.messages.characters import storable
 from lcm_plugin.messages.markup import pin_block
 from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.recall.scope import family

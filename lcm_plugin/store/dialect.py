@@ -12,6 +12,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from lcm_plugin.characters import storable
+
 
 class Dialect(ABC):
     """The fragments that statements are put together from, and the form of values that are lists."""
@@ -142,7 +144,7 @@ class SqliteDialect(Dialect):
     skip_locked = ""
 
     def array(self, values: Sequence[Any]) -> Any:
-        return json.dumps(list(values))
+        return json.dumps(_storable(values))
 
     def any_of(self, name: str) -> str:
         return f"IN (SELECT value FROM json_each(:{name}))"
@@ -241,7 +243,7 @@ class PostgresDialect(Dialect):
     skip_locked = " FOR UPDATE SKIP LOCKED"
 
     def array(self, values: Sequence[Any]) -> Any:
-        return list(values)
+        return _storable(values)
 
     def any_of(self, name: str) -> str:
         return f"= ANY(:{name})"
@@ -334,3 +336,8 @@ class PostgresDialect(Dialect):
 
 def _pairs(values: Mapping[str, str]) -> str:
     return ", ".join(f"'{name}', {value}" for name, value in values.items())
+
+
+def _storable(values: Sequence[Any]) -> list[Any]:
+    """The values of a list parameter, each text as a database can hold it."""
+    return [storable(value) if type(value) is str else value for value in values]

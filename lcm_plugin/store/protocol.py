@@ -170,8 +170,8 @@ class Reader(SearchReader, AuditReader, TransferReader, RemovalReader, JobReader
     def covering_leaf(self, message_ids: Sequence[int]) -> dict[int, str]:
         """The leaf that covers each message; uncovered messages are left out."""
 
-    def fallback_count(self, conversation_id: int) -> int:
-        """How many summaries were written by extraction because a model failed."""
+    def fallback_causes(self, conversation_id: int) -> dict[str, int]:
+        """How many summaries were extracted where a model was to write them, by cause."""
 
     # pins, files, debt, guards, snapshots
     def pins(self, session_key: str) -> list[Pin]:

@@ -130,7 +130,8 @@ class NewMessage:
     and content. ``identity`` is a 64-bit hash of what makes it the same message. ``calls`` and
     ``answers`` are the tool-call ids it makes and answers. ``hidden`` rows are stored and never
     assembled (aborted or empty replies). ``follows`` is the seq of the message before it in the host's list
-    where that is not the one stored just before: 0 when a list begins anew.
+    where that is not the one stored just before: 0 when a list begins anew. ``speaks`` says that a user speaks in it
+    (`messages.blocks.user_speaks`), so that queries need not know what a tool result looks like.
     """
 
     role: str
@@ -147,6 +148,7 @@ class NewMessage:
     answers: tuple[str, ...] = ()
     hidden: bool = False
     follows: int | None = None
+    speaks: bool = False
 
     @property
     def item_tokens(self) -> int:
@@ -158,7 +160,8 @@ class NewMessage:
 class MessageHead:
     """A stored message without its parts: what alignment, tails and cutters look at.
 
-    ``withdrawn_at`` is when the host took it back; such a row is ``hidden`` too. ``follows`` as in `NewMessage`.
+    ``withdrawn_at`` is when the host took it back; such a row is ``hidden`` too. ``follows`` and ``speaks`` as in
+    `NewMessage`.
     """
 
     message_id: int
@@ -177,6 +180,7 @@ class MessageHead:
     hidden: bool
     withdrawn_at: int | None = None
     follows: int | None = None
+    speaks: bool = False
 
     @property
     def before(self) -> int:
@@ -245,7 +249,8 @@ class Item:
 class Summary:
     """A node of the DAG. ``source_tokens`` counts its direct sources, ``message_tokens`` all below.
 
-    ``fallback`` marks an extractive text written because a model failed, ``capped`` one that was cut.
+    ``fallback`` marks an extractive text where a model was to write one, ``fallback_cause`` says why; ``capped`` marks
+    one that was cut.
     """
 
     summary_id: str
@@ -265,6 +270,7 @@ class Summary:
     model: str = ""
     prompt_version: str = ""
     fallback: bool = False
+    fallback_cause: str = ""
     capped: bool = False
     created_at: int = 0
     file_ids: tuple[str, ...] = ()

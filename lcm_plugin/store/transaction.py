@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
+from lcm_plugin.characters import storable
 from lcm_plugin.store.dialect import Dialect
 
 _BATCH = 100
@@ -14,6 +15,8 @@ _BATCH = 100
 class Transaction(ABC):
     """Runs statements whose parameters are written ``:name``.
 
+    What a database refuses in a text, NUL and lone surrogates, becomes U+FFFD in every text that is stored or looked
+    for, in both databases alike.
     ``lock_row`` ends the reads of conversation rows: where writers run side by side, a writer holds the rows it decides
     about until it commits, which gives two writers of one conversation an order.
     """
@@ -22,25 +25,39 @@ class Transaction(ABC):
     location = ""
     lock_row = ""
 
-    @abstractmethod
     def all(self, statement: str, /, **values: Any) -> list[Any]:
         """All rows of a statement."""
+        found: list[Any] = self._execute(statement, storable_values(values)).fetchall()
+        return found
 
-    @abstractmethod
     def one(self, statement: str, /, **values: Any) -> Any:
         """The first row of a statement; None when there is none."""
+        return self._execute(statement, storable_values(values)).fetchone()
 
-    @abstractmethod
     def run(self, statement: str, /, **values: Any) -> int:
         """Runs a statement and returns how many rows it changed."""
+        return int(self._execute(statement, storable_values(values)).rowcount)
 
-    @abstractmethod
     def run_many(self, statement: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """Runs a statement once for each set of values."""
+        if rows:
+            self._execute_many(statement, [storable_values(row) for row in rows])
 
-    @abstractmethod
     def batches(self, statement: str, size: int, /, **values: Any) -> Iterator[list[Any]]:
         """The rows of a statement, fetched as they are read, up to ``size`` at a time."""
+        return self._fetch(statement, size, storable_values(values))
+
+    @abstractmethod
+    def _execute(self, statement: str, values: Mapping[str, Any]) -> Any:
+        """Runs a statement and returns its cursor."""
+
+    @abstractmethod
+    def _execute_many(self, statement: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Runs a statement for some sets of values."""
+
+    @abstractmethod
+    def _fetch(self, statement: str, size: int, values: Mapping[str, Any]) -> Iterator[list[Any]]:
+        """The rows of a statement, ``size`` at a time."""
 
     def stream(self, statement: str, /, **values: Any) -> Iterator[Any]:
         """The rows of a statement, fetched as they are read."""
@@ -81,3 +98,8 @@ class Transaction(ABC):
 
         Of two that publish at one moment the second need not wait for rows that the first is about to change.
         """
+
+
+def storable_values(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The values of a statement, each text as a database can hold it."""
+    return {name: value if type(value) is not str else storable(value) for name, value in values.items()}

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
+from lcm_plugin.characters import storable
 from lcm_plugin.errors import StoreUnavailable
 
 Kind = Literal["integer", "text", "boolean", "json"]
@@ -105,7 +106,7 @@ MESSAGES = _table(
     "seq",
     integers="conversation_id message_id seq tokens identity created_at group_seq withdrawn_at follows",
     texts="role host_id sender channel calls answers skeleton",
-    booleans="hidden",
+    booleans="hidden speaks",
 )
 MESSAGE_PARTS = _table(
     "message_parts",
@@ -119,7 +120,7 @@ SUMMARIES = _table(
     "summary_rowid",
     integers="conversation_id summary_rowid depth tokens earliest_at latest_at first_seq last_seq descendant_count "
     "message_count source_tokens message_tokens created_at",
-    texts="summary_id kind content level model prompt_version",
+    texts="summary_id kind content level model prompt_version fallback_cause",
     booleans="fallback capped",
     documents="file_ids",
 )
@@ -299,7 +300,7 @@ def _whole_numbers(value: Any) -> Any:
 
 
 def without_nul(table: Table, row: Row) -> Row:
-    """The row as PostgreSQL can hold it: NUL, and lone surrogates in JSON, become U+FFFD."""
+    """The row as PostgreSQL can hold it, which an earlier version's rows in SQLite may not be."""
     return tuple(
         value if not isinstance(value, str) else _storable(value, kind)
         for kind, value in zip(table.kinds, row, strict=True)
@@ -309,13 +310,12 @@ def without_nul(table: Table, row: Row) -> Row:
 def _storable(text: str, kind: Kind) -> str:
     if kind == "json":
         return canonical_json(_each_text(json.loads(text)))
-    return text.replace("\x00", "\ufffd") if "\x00" in text else text
+    return storable(text)
 
 
 def _each_text(value: Any) -> Any:
     if isinstance(value, str):
-        whole = value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        return whole.replace("\x00", "\ufffd")
+        return storable(value)
     if isinstance(value, dict):
         return {_each_text(key): _each_text(item) for key, item in value.items()}
     return [_each_text(item) for item in value] if isinstance(value, list) else value

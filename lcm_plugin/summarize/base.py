@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
+from lcm_plugin.summarize.fallbacks import FallbackCause
+
 Level: TypeAlias = Literal["normal", "aggressive", "extractive"]
 
 
@@ -52,7 +54,7 @@ class SummaryTask:
 class SummaryDraft:
     """An accepted summary and its origin.
 
-    ``model`` is empty for an extractive one. ``fallback``: extractive because a model failed.
+    ``model`` is empty for an extractive one. ``fallback``: why it is extractive although a model was to write it.
     ``capped``: cut at a sentence because it was over the hard cap.
     """
 
@@ -61,7 +63,7 @@ class SummaryDraft:
     level: Level
     model: str = ""
     prompt_version: str = ""
-    fallback: bool = False
+    fallback: FallbackCause | None = None
     capped: bool = False
 
 

@@ -22,6 +22,7 @@ from lcm_plugin.summarize.base import GuardStore, Level, SourceBlock, SummaryDra
 from lcm_plugin.summarize.completers import Completions, NotAsked, Route
 from lcm_plugin.summarize.extractive import ExtractiveSummarizer
 from lcm_plugin.summarize.facts import Vocabulary
+from lcm_plugin.summarize.fallbacks import FallbackCause
 from lcm_plugin.summarize.focus import Focus
 from lcm_plugin.summarize.gate import Gate, Limits, Verdict
 from lcm_plugin.summarize.guards import MemoryGuards, SpendGuard
@@ -91,13 +92,13 @@ class Summarizer:
         blocks = self._source.visible(task.blocks)
         if not blocks or task.source_tokens < MIN_SOURCE_TOKENS:
             return None
-        draft, asked = self._by_models(self._job(task, blocks))
+        draft, cause = self._by_models(self._job(task, blocks))
         if draft is not None:
             self._spend.progressed(task.scope)
             return draft
         if self.completions.cancelled:
             return None
-        return self._by_extraction(task, blocks, fallback=asked)
+        return self._by_extraction(task, blocks, cause)
 
     def cancel(self) -> None:
         """Ends waiting model calls and refuses new ones, for good: the engine is closing."""
@@ -125,26 +126,26 @@ class Summarizer:
         return _Job(task, blocks, "\n".join(block.text for block in blocks), target, cap)
 
     def _by_extraction(
-        self, task: SummaryTask, blocks: tuple[SourceBlock, ...], fallback: bool
+        self, task: SummaryTask, blocks: tuple[SourceBlock, ...], cause: FallbackCause | None
     ) -> SummaryDraft | None:
         limit = min(task.target_tokens, int(task.source_tokens * _SHRINK))
         written = self._extractive.summarize(blocks, limit, Focus(task.focus))
         if written is None:
             self._emit(task, "summary.unshrinkable", source_tokens=task.source_tokens)
             return None
-        if fallback:
-            self._emit(task, "summary.fallback", logging.WARNING, tokens=written[1])
-        return SummaryDraft(*written, "extractive", prompt_version=EXTRACTIVE_VERSION, fallback=fallback)
+        if cause:
+            self._emit(task, "summary.fallback", logging.WARNING, tokens=written[1], reason=str(cause))
+        return SummaryDraft(*written, "extractive", prompt_version=EXTRACTIVE_VERSION, fallback=cause)
 
-    def _by_models(self, job: _Job) -> tuple[SummaryDraft | None, bool]:
-        """A model's accepted draft, and whether a model was to write one and did not."""
-        failed = False
+    def _by_models(self, job: _Job) -> tuple[SummaryDraft | None, FallbackCause | None]:
+        """A model's accepted draft, or why there is none where a model was to write one."""
+        cause: FallbackCause | None = None
         for route in self.completions.routes():
             try:
                 draft = self._by_model(route, job)
             except SpendLimited:
                 self._emit(job.task, "summary.spend_limited", logging.WARNING)
-                return None, True
+                return None, FallbackCause.CALLS_USED_UP
             except NotAsked:
                 continue
             except ModelError as error:
@@ -156,13 +157,14 @@ class Summarizer:
                     error=type(error).__name__,
                     detail=str(error)[:300],
                 )
-                draft = None
-            if draft is not None:
-                return draft, True
-            failed = True
+                cause = cause or FallbackCause.UNANSWERED
+            else:
+                if draft is not None:
+                    return draft, None
+                cause = FallbackCause.REJECTED
             if self.completions.cancelled:
                 break
-        return None, failed
+        return None, cause
 
     def _by_model(self, route: Route, job: _Job) -> SummaryDraft | None:
         """The first level whose text the gate accepts."""

@@ -110,6 +110,26 @@ def test_relevance_decides_only_when_it_is_switched_on(open_engine: Any, session
     assert "the capybara is called Rosa" not in texts(engine.assemble(session, 1_500))
 
 
+@pytest.mark.parametrize(
+    ("tail", "summarised"),
+    [
+        ({"fresh_tail_count": 60, "fresh_tail_max_tokens": 5_000}, False),
+        ({"fresh_tail_count": 60, "fresh_tail_max_tokens": 300}, True),
+        ({"fresh_tail_count": 8, "fresh_tail_max_tokens": 5_000}, True),
+    ],
+)
+def test_raw_messages_outside_the_fresh_tail_make_room_for_summaries(
+    open_engine: Any, session: Session, tail: dict[str, int], summarised: bool
+) -> None:
+    engine = open_engine(leaf_chunk_tokens=800, leaf_target_tokens=200, context_policy="economy", **tail)
+    long_talk(engine, session, 60)
+    compact(engine, session, Cut(0, 0.5))
+    tell(engine, session, user("now"))
+    context = engine.assemble(session, 2_000)
+    assert bool(context.summaries) is summarised
+    assert context.tokens > 1_700
+
+
 @pytest.mark.parametrize("budget", [100, 200, 256])
 def test_c12_a_small_budget_is_used(engine: Engine, session: Session, budget: int) -> None:
     for number in range(60):

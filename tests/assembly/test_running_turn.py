@@ -115,12 +115,18 @@ def test_even_the_least_form_may_be_too_much_and_that_is_said(engine: Engine, se
     assert not engine.assemble(session, context.tokens + 1).over_budget
 
 
-def test_what_a_user_says_beside_results_is_the_newest_request(engine: Engine, session: Session) -> None:
-    used = [{"type": "tool_use", "id": "t", "name": "look", "input": {}}]
-    given = [
-        {"type": "tool_result", "tool_use_id": "t", "content": "found"},
+@pytest.mark.parametrize(
+    "said",
+    [
         {"type": "text", "text": "SECOND"},
-    ]
+        {"type": "image", "source": {"type": "url", "url": "https://example.org/SECOND"}},
+    ],
+)
+def test_what_a_user_says_beside_results_is_the_newest_request(
+    engine: Engine, session: Session, said: dict[str, Any]
+) -> None:
+    used = [{"type": "tool_use", "id": "t", "name": "look", "input": {}}]
+    given = [{"type": "tool_result", "tool_use_id": "t", "content": "found"}, said]
     talk = [user("FIRST"), assistant(used), user(given)]
     for n in range(900):
         talk.append(assistant([{"type": "tool_use", "id": f"u{n}", "name": "look", "input": {}}]))
@@ -131,6 +137,19 @@ def test_what_a_user_says_beside_results_is_the_newest_request(engine: Engine, s
     assert "SECOND" in text
     assert "FIRST" not in text
     assert context.tokens >= 0.9 * room(engine, 4_000)
+
+
+def test_a_late_result_brings_no_earlier_words_behind_the_newest_request(
+    engine: Engine, session: Session
+) -> None:
+    given = [{"type": "tool_result", "tool_use_id": "c1", "content": "r"}, {"type": "text", "text": "FIRST"}]
+    used = [{"type": "tool_use", "id": "c1", "name": "look", "input": {}}]
+    engine.ingest(session, [assistant(used), user(given), user("SECOND"), result("c1", "late")])
+    context = engine.assemble(session, 1)
+    text = json.dumps(context.messages)
+    assert context.over_budget
+    assert "FIRST" not in text
+    assert text.index("SECOND") < text.index("late")
 
 
 def test_a_running_turn_only_grows_until_it_outgrows_the_room(engine: Engine, session: Session) -> None:

@@ -11,10 +11,11 @@ import pytest
 from databases import RawDatabase
 from histories import SETTINGS, talk_in
 from messages import assistant, user
+from small_talk import Model
 
 from lcm_plugin import Engine, Session
 from lcm_plugin.commands import COMMANDS, apply_reset, is_command
-from lcm_plugin.types import CommandResult, Reset
+from lcm_plugin.types import CommandResult, Completer, Reset
 
 pytestmark = pytest.mark.both_stores_under_ci
 
@@ -193,6 +194,37 @@ def test_status_shows_debt_with_reason_and_next_try(busy: Engine, session: Sessi
     assert "next try 2026-" in answer.text
     assert "no \\| answer" in answer.text
     assert answer.data["session"]["budget"] == 9_000
+
+
+@pytest.mark.parametrize(
+    ("model", "settings", "cause", "text"),
+    [
+        (lambda request: "", {}, "rejected", "since no model's text was a usable summary"),
+        (
+            Model(),
+            {"summary_max_calls_per_window": 1},
+            "calls_used_up",
+            "since the session's summary calls were used up",
+        ),
+    ],
+)
+def test_status_names_why_summaries_were_extracted(
+    open_engine: Callable[..., Engine],
+    session: Session,
+    model: Completer,
+    settings: dict[str, int],
+    cause: str,
+    text: str,
+) -> None:
+    engine = open_engine(completer=model, **SETTINGS, **settings)
+    talk_in(engine, session, 24)
+    engine.compact(session, budget=1_000)
+    status = ask(engine, session, "/lcm status")
+    data = status.data["session"]
+    assert data["fallback_causes"] == {cause: data["fallback_summaries"]}
+    assert data["fallback_summaries"] > 0
+    assert f"by extraction, {text}" in status.text
+    assert "no model answered" not in status.text
 
 
 def test_status_counts_fallback_summaries_and_resting_models(

@@ -208,7 +208,7 @@ def test_d12_leaves_made_because_a_model_failed_are_not_condensed(
     outcome = engine.compact(session, force=True)
     depths = {item.depth for item in engine.context_items(session) if item.kind == "summary"}
     assert depths == {0}
-    assert "by extraction" in outcome.detail
+    assert "by extraction, since no model answered" in outcome.detail
 
 
 def test_a17_a_failure_leaves_nothing_behind_that_a_later_try_would_skip(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from effort import examples
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 from messages import assistant, call, calls, result, user
 
 from lcm_plugin import Engine, LcmConfig, Session
-from lcm_plugin.compaction.tail import Tail, fresh_tail
+from lcm_plugin.compaction.tail import Tail, TailBounds, fresh_tail
 from lcm_plugin.messages.groups import GroupLinker
 from lcm_plugin.store.records import Item, MessageHead
 
@@ -51,8 +50,8 @@ class Context:
         return older[-1] if older else None
 
 
-def tail(context: Context, **bounds: Any) -> Tail:
-    return fresh_tail(context, 1, **bounds)  # type: ignore[arg-type]
+def tail(context: Context, *, yields: bool = False, **bounds: int) -> Tail:
+    return fresh_tail(context, 1, TailBounds(**bounds), yields=yields)  # type: ignore[arg-type]
 
 
 def plain(*roles: str, tokens: int = 10) -> Context:
@@ -75,17 +74,17 @@ def test_an_empty_context_has_no_tail() -> None:
 
 
 def test_tokens_bound_the_tail_too() -> None:
-    assert tail(plain(*"uauauaua"), count=6, max_tokens=25).start == 7
+    assert tail(plain(*"uauauaua"), count=6, tokens=25).start == 7
 
 
 def test_everything_from_the_newest_user_message_on_is_protected_whatever_the_bounds() -> None:
-    assert tail(plain(*"uauaaaaa"), count=2, max_tokens=20).start == 3
+    assert tail(plain(*"uauaaaaa"), count=2, tokens=20).start == 3
 
 
 def test_a_yielding_tail_gives_up_the_turn_but_its_newest_messages() -> None:
     context = plain(*"uauaaaaa")
-    assert tail(context, count=8, max_tokens=45, yields=True).start == 6
-    assert tail(context, count=8, max_tokens=0, yields=True).start == 8
+    assert tail(context, count=8, tokens=45, yields=True).start == 6
+    assert tail(context, count=8, tokens=0, yields=True).start == 8
 
 
 def test_a_call_and_its_results_are_never_split_by_count() -> None:
@@ -101,7 +100,7 @@ def test_under_a_token_bound_the_group_that_does_not_fit_is_left_out_whole() -> 
         ("tool", 90, (), ("a",)),
         ("user", 10, (), ()),
     ]
-    assert tail(Context(rows), count=9, max_tokens=105).start == 4
+    assert tail(Context(rows), count=9, tokens=105).start == 4
 
 
 def test_a_result_whose_call_was_compacted_stands_for_itself() -> None:
@@ -123,7 +122,7 @@ def test_a_covered_user_message_protects_nothing_and_room_is_left_for_it() -> No
     context = plain("u", *("a" * 11))
     context.cover(1, 6)
     assert tail(context, count=3).start == 10
-    assert tail(context, count=9, max_tokens=40, yields=True).start == 10
+    assert tail(context, count=9, tokens=40, yields=True).start == 10
 
 
 def test_talk_without_a_user_is_bounded_by_count_alone() -> None:
@@ -147,7 +146,7 @@ def test_a_tail_never_begins_inside_a_group(kinds: list[str], count: int, room: 
         else:
             rows.append(("user" if kind == "user" else "assistant", 10, (), ()))
     context = Context(rows)
-    found = tail(context, count=count, max_tokens=room, yields=yields)
+    found = tail(context, count=count, tokens=room, yields=yields)
     inside = [item for item in context.items if found.protects(item.ordinal)]
     assert inside
     assert inside[-1] is context.items[-1]
@@ -170,7 +169,7 @@ def test_the_tail_costs_the_same_however_long_the_history_is(tmp_path: Path) -> 
                 assert conversation is not None
                 seen: list[str] = []
                 reader.db.set_trace_callback(seen.append)  # type: ignore[attr-defined]
-                fresh_tail(reader, conversation.conversation_id, count=64)
+                fresh_tail(reader, conversation.conversation_id, TailBounds(64))
                 reader.db.set_trace_callback(None)  # type: ignore[attr-defined]
                 asked.append(len(seen))
         assert asked[0] == asked[1] <= 5
@@ -186,5 +185,5 @@ def test_parallel_results_stay_with_their_call_in_a_real_store(tmp_path: Path, p
         with engine.store.read() as reader:
             conversation = reader.find_conversation(SESSION)
             assert conversation is not None
-            found = fresh_tail(reader, conversation.conversation_id, count=2)
+            found = fresh_tail(reader, conversation.conversation_id, TailBounds(2))
     assert found.start == 2

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from messages import assistant, call, result, user
 
 from lcm_plugin import Engine, LcmConfig, Session
-from lcm_plugin.compaction.tail import RecentTails, Tail, fresh_tail
+from lcm_plugin.compaction.tail import RecentTails, Tail, TailBounds, fresh_tail
 from lcm_plugin.store.protocol import Reader
 
 
@@ -21,8 +21,8 @@ def tails_of(engine: Engine, session: Session, tails: RecentTails) -> tuple[Tail
     with engine.store.read() as reader:
         conversation = reader.find_conversation(session)
         assert conversation is not None
-        found = fresh_tail(reader, conversation.conversation_id, count=4, max_tokens=None)
-        return tails.of(reader, conversation, 4, None), found
+        found = fresh_tail(reader, conversation.conversation_id, TailBounds(4))
+        return tails.of(reader, conversation, TailBounds(4)), found
 
 
 def test_a_second_look_reads_nothing(engine: Engine, session: Session) -> None:
@@ -38,7 +38,7 @@ def test_a_second_look_reads_nothing(engine: Engine, session: Session) -> None:
     with engine.store.read() as real:
         conversation = real.find_conversation(session)
     assert conversation is not None
-    assert tails.of(reader, conversation, 4, None) == first
+    assert tails.of(reader, conversation, TailBounds(4)) == first
 
 
 def test_a_new_message_a_compaction_and_a_new_session_are_noticed(engine: Engine, session: Session) -> None:
@@ -61,11 +61,11 @@ SPEECH = st.sampled_from(("user", "assistant", "call", "hide", "show", "compact"
 @settings(max_examples=examples(20))
 @given(
     acts=st.lists(st.tuples(SPEECH, st.integers(1, 90)), min_size=1, max_size=60),
-    count=st.integers(1, 8),
-    limit=st.none() | st.integers(20, 600),
+    bounds=st.builds(TailBounds, st.integers(1, 8))
+    | st.builds(TailBounds, st.integers(1, 8), st.integers(20, 600)),
 )
 def test_whatever_happened_between_two_looks_the_tail_is_the_rules(
-    acts: list[tuple[str, int]], count: int, limit: int | None
+    acts: list[tuple[str, int]], bounds: TailBounds
 ) -> None:
     session, tails = Session("agent:main:main"), RecentTails()
     with TemporaryDirectory() as folder:
@@ -79,8 +79,8 @@ def test_whatever_happened_between_two_looks_the_tail_is_the_rules(
                     conversation = reader.find_conversation(session)
                     if conversation is None:
                         continue
-                    found = fresh_tail(reader, conversation.conversation_id, count=count, max_tokens=limit)
-                    assert tails.of(reader, conversation, count, limit) == found
+                    found = fresh_tail(reader, conversation.conversation_id, bounds)
+                    assert tails.of(reader, conversation, bounds) == found
 
 
 def _do(engine: Engine, session: Session, act: str, number: int, size: int) -> None:

@@ -14,6 +14,7 @@ from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lcm_plugin.characters import encode
 from lcm_plugin.files.find import (
     Payload,
     decode,
@@ -23,7 +24,6 @@ from lcm_plugin.files.find import (
 from lcm_plugin.files.references import reference, reference_id
 from lcm_plugin.files.store import FileFolder
 from lcm_plugin.messages.blocks import calls_of
-from lcm_plugin.messages.characters import encode
 from lcm_plugin.messages.parts import lift, lift_deeper, make_parts, rebuild, skeleton_of
 from lcm_plugin.messages.paths import get_at, put_at
 from lcm_plugin.store.records import FileRecord, MessageHead, Part, StoredMessage

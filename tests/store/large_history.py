@@ -59,10 +59,10 @@ SELECT nextval('message_ids'), 1 + (n - 1) / %(per_lane)s + 1, (n - 1) %% %(per_
 FROM generate_series(1, %(lanes)s * %(per_lane)s) n""",
     """
 INSERT INTO messages (conversation_id, message_id, seq, role, kind, tokens, identity, created_at, group_seq, host_id,
-    sender, calls, answers)
+    sender, calls, answers, speaks)
 SELECT conversation_id, message_id, seq, role, role::message_role, 30, total * 7919, %(began)s + seq * %(step)s,
     seq - (seq %% 4) / 3, CASE WHEN total %% 3 = 0 THEN 'host-' || total END, CASE WHEN role = 'user' THEN 'ann' END,
-    CASE WHEN seq %% 4 = 2 THEN 'call_' || total END, CASE WHEN seq %% 4 = 3 THEN 'call_' || total - 1 END
+    CASE WHEN seq %% 4 = 2 THEN 'call_' || total END, CASE WHEN seq %% 4 = 3 THEN 'call_' || total - 1 END, role = 'user'
 FROM places, LATERAL (SELECT (ARRAY['assistant', 'user', 'assistant', 'tool'])[seq %% 4 + 1] role) r""",
     """
 INSERT INTO message_parts (conversation_id, message_id, ordinal, type, path, text, tool_name, file_id)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from test_contract import current, fill, message, publish
 
 from lcm_plugin.store.protocol import Store
-from lcm_plugin.store.records import Part
 
 
 def test_messages_are_read_by_their_place(store: Store) -> None:
@@ -17,17 +16,15 @@ def test_messages_are_read_by_their_place(store: Store) -> None:
         assert reader.messages_at(conversation.conversation_id, []) == []
 
 
-def test_a_user_speaks_in_a_text_and_not_in_a_result(store: Store) -> None:
+def test_the_newest_request_is_one_in_which_a_user_speaks_and_that_is_not_hidden(store: Store) -> None:
     conversation = fill(store, 1)
-    results = (Part(0, "tool", "content.0.content", "r"),)
-    spoken = (*results, Part(1, "text", "content.1.text", "and hurry"))
     with store.write() as writer:
         more = [
             message(1, role="assistant"),
-            message(2, answers=("c1",), parts=results),
-            message(3, answers=("c2",), parts=spoken),
+            message(2, answers=("c1",), speaks=False),
+            message(3, answers=("c2",)),
             message(4, hidden=True),
-            message(5, answers=("c3",), parts=results),
+            message(5, answers=("c3",), speaks=False),
         ]
         writer.append(current(store), more, 1)
     with store.read() as reader:

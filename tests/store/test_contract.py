@@ -32,8 +32,9 @@ def message(number: int, **fields: object) -> NewMessage:
         "identity": number - 2**62,
         "created_at": 1_000 + number,
         "parts": (Part(0, "text", "content", f"text {number}"),),
+        **fields,
     }
-    return NewMessage(**{**values, **fields})  # type: ignore[arg-type]
+    return NewMessage(**{"speaks": values["role"] == "user", **values})  # type: ignore[arg-type]
 
 
 def fill(store: Store, count: int, session: Session = KEY) -> Conversation:

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from messages import assistant, call, result, user
 
-from lcm_plugin import Engine, LcmConfig, Session
+from lcm_plugin import CompletionRequest, CompletionResult, Engine, LcmConfig, Session, Turn, Usage
 from lcm_plugin.maintenance.redaction.targets import MatchingTexts
 from lcm_plugin.maintenance.selection import LaneKind, Selection
 from lcm_plugin.store.protocol import Store
+from lcm_plugin.store.records import NewMessage
 
 HOSTILE = [
     "'; DROP TABLE messages; --",
@@ -83,3 +84,56 @@ def test_what_a_database_refuses_in_a_role_or_a_name_is_stored_all_the_same(
     assert engine.ingest(lane, given, mode="sync").stored == 0
     assert engine.assemble(lane, 8_000).messages
     assert engine.check().ok
+
+
+@pytest.mark.parametrize("odd", ["a\x00b", "a\ud800b"])
+def test_what_a_database_refuses_in_a_key_a_model_or_a_file_name_is_one_session_all_the_same(
+    store: Store, tmp_path: Path, odd: str
+) -> None:
+    def complete(request: CompletionRequest) -> CompletionResult:
+        return CompletionResult("The heron stands at the third bridge.", model=odd)
+
+    config = LcmConfig(
+        database=str(tmp_path / "x.db"),
+        fresh_tail_count=1,
+        leaf_min_fanout=1,
+        large_file_token_threshold=1_000,
+    )
+    engine, again = (Engine(config, store, complete) for _ in range(2))
+    lane = Session(f"agent:{odd}:main", f"run {odd}")
+    attached = {
+        "type": "file",
+        "file": {"filename": odd, "file_data": "data:text/plain;base64," + "aGVyb24g" * 2_000},
+    }
+    given = [
+        user("where does the heron stand? " * 40),
+        assistant("at the bridge " * 40),
+        user([attached]),
+        user("and now?"),
+    ]
+    assert engine.ingest(lane, given).stored == 4
+    assert again.messages(lane) == given
+    assert again.ingest(lane, given, "sync").stored == 0
+    assert engine.compact(lane, force=True, budget=8_000).passes
+    assert engine.assemble(lane, 8_000, model=odd).summaries
+    sent = Turn(lane, [], model=odd, usage=Usage(prompt_tokens=900))
+    engine.note_usage(sent)
+    engine.schedule_compaction(lane, 2_000, model=odd)
+    assert engine.wait_idle(30)
+    assert engine.call_tool(lane, "lcm_grep", {"pattern": "heron"})["hits"]
+    for command in ("status", "doctor later", "config", "files"):
+        assert engine.command(lane, f"/lcm {command}").text
+    engine.new_session(lane)
+    engine.end_session(lane, odd)
+    assert engine.check().ok
+    with store.read() as reader:
+        (kept,) = reader.lane(lane.key)
+        assert kept.session_key == "agent:a\ufffdb:main"
+
+
+def test_a_list_of_texts_is_looked_for_as_it_is_stored(store: Store) -> None:
+    with store.write() as writer:
+        conversation = writer.open_conversation(Session("k"), 1)
+        writer.append(conversation, [NewMessage("user", None, 1, 1, 1, (), host_id="a\ufffdb")], 1)
+    with store.read() as reader:
+        assert reader.known_host_ids([conversation.conversation_id], ["a\x00b"]) == {"a\ufffdb"}

@@ -10,10 +10,13 @@ from pathlib import Path
 
 import pytest
 from fakes.processes import FORKS
+from messages import assistant, user
 from old_schema import take_back
 
+from lcm_plugin import Engine, LcmConfig
 from lcm_plugin.errors import SchemaError, StoreBusy, StoreUnavailable
 from lcm_plugin.store.records import NewMessage, Part
+from lcm_plugin.store.sqlite.rescue import rescue
 from lcm_plugin.store.sqlite.schema import SCHEMA_VERSION
 from lcm_plugin.store.sqlite.store import SqliteStore
 from lcm_plugin.types import Session
@@ -87,12 +90,35 @@ def test_a_database_of_the_last_version_that_kept_its_number_twice_is_migrated(t
         assert connection.execute("PRAGMA user_version").fetchone()[0] > 5
 
 
+@pytest.mark.parametrize("rescued", [False, True])
+def test_rows_of_an_older_version_say_where_a_user_speaks(tmp_path: Path, rescued: bool) -> None:
+    path = tmp_path / "lcm.db"
+    used = {"type": "tool_use", "id": "c1", "name": "f", "input": {}}
+    given = {"type": "tool_result", "tool_use_id": "c1", "content": "r"}
+    with Engine.open(LcmConfig(database=str(path))) as engine:
+        engine.ingest(Session("k"), [user("look"), assistant([used]), user([given])])
+        engine.ingest(Session("k"), [assistant([used]), user([given, {"type": "text", "text": "and hurry"}])])
+        engine.ingest(Session("k"), [user([given])])
+    take_back(path, "speaks")
+    if rescued:
+        rescue(str(path), str(tmp_path / "new.db"))
+        path = tmp_path / "new.db"
+    store = SqliteStore(path)
+    with store.read() as reader:
+        spoken = [head.seq for head in reader.heads(1, limit=10) if head.speaks]
+        newest = reader.newest_user(1)
+    store.close()
+    assert spoken == [1, 5]
+    assert newest is not None
+    assert newest.seq == 5
+
+
 @pytest.mark.parametrize(
     ("query", "index"),
     [
         ("conversations WHERE session_key = 'k' AND active", "conversations_active_key"),
         (
-            "messages WHERE conversation_id = 1 AND role = 'user' AND NOT hidden ORDER BY seq DESC",
+            "messages WHERE conversation_id = 1 AND speaks AND NOT hidden ORDER BY seq DESC",
             "messages_user",
         ),
         ("summaries WHERE conversation_id = 1 AND fallback", "summaries_fallback"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -178,6 +179,9 @@ def _outcome(
     conversation = engine.library.conversation(options.session)
     outline = engine.library.outline(conversation.conversation_id)
     proof = prove([entry.message for entry in entries], engine.library.walk(conversation.conversation_id))
+    causes = Counter(
+        one.fallback_cause for one in engine.library.summaries(conversation.conversation_id) if one.fallback
+    )
     report = Report(
         files=options.files,
         session=options.session,
@@ -189,9 +193,8 @@ def _outcome(
         budget=options.budget,
         figures=host.figures,
         summaries_by_depth=engine.library.summary_counts(conversation.conversation_id),
-        fallback_summaries=sum(
-            one.fallback for one in engine.library.summaries(conversation.conversation_id)
-        ),
+        fallback_summaries=sum(causes.values()),
+        fallback_causes=dict(causes),
         balanced=is_balanced(outline),
         proof=proof,
         seconds=time.perf_counter() - started,

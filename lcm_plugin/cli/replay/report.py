@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lcm_plugin.cli.replay.proof import Proof
+from lcm_plugin.summarize.fallbacks import extracted
 from lcm_plugin.types import Context
 
 if TYPE_CHECKING:
@@ -44,8 +45,9 @@ class ContextFigures:
 class Report:
     """The figures of a replay.
 
-    ``tokens_in`` is the whole transcript; ``fallback_summaries`` were written by the extractor because a model
-    failed; ``cpu_seconds`` are the whole process's, which a busy machine does not change.
+    ``tokens_in`` is the whole transcript; ``fallback_summaries`` were extracted where a model was to write them,
+    ``fallback_causes`` says how many for what; ``cpu_seconds`` are the whole process's, which a busy machine does not
+    change.
     """
 
     files: tuple[str, ...]
@@ -59,6 +61,7 @@ class Report:
     figures: ContextFigures
     summaries_by_depth: Mapping[int, int]
     fallback_summaries: int
+    fallback_causes: Mapping[str, int]
     balanced: bool
     proof: Proof
     seconds: float
@@ -152,7 +155,7 @@ def _summaries(report: Report) -> str:
         return "none was needed"
     names = [f"{count:,} at depth {depth}" for depth, count in sorted(report.summaries_by_depth.items())]
     if report.fallback_summaries:
-        names.append(f"{report.fallback_summaries:,} of them by the extractor because the model failed")
+        names.append(f"of them {extracted(report.fallback_causes)}")
     return ", ".join(names)
 
 

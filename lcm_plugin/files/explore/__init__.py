@@ -11,6 +11,7 @@ import codecs
 import logging
 from collections.abc import Callable
 
+from lcm_plugin.characters import encode
 from lcm_plugin.events import log_failure
 from lcm_plugin.files.content import Content
 from lcm_plugin.files.explore.archives import explore_opaque_archive, explore_tar, explore_zip, unpack_head
@@ -38,7 +39,6 @@ from lcm_plugin.files.explore.pdf import explore_pdf
 from lcm_plugin.files.explore.structured import explore_json, explore_jsonl, explore_yaml, looks_like_yaml
 from lcm_plugin.files.explore.tables import explore_sql, explore_table, guess_delimiter, looks_like_sql
 from lcm_plugin.files.explore.text import explore_text, is_cut
-from lcm_plugin.messages.characters import encode
 
 __all__ = ["SUMMARY_CHARS", "UNEXPLORED", "Exploration", "explore"]
 

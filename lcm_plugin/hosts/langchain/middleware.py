@@ -17,7 +17,6 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from lcm_plugin.compaction.overflow import is_shorter, refusal_of
-from lcm_plugin.events import log_failure
 from lcm_plugin.hosts.langchain.completer import ChatModelCompleter
 from lcm_plugin.hosts.langchain.lanes import KeyOf, keeps_its_state, running_session
 from lcm_plugin.hosts.langchain.messages import converted
@@ -190,39 +189,35 @@ class LcmMiddleware(AgentMiddleware):  # type: ignore[misc, unused-ignore]
             return None
         if self._completer is not None:
             self._completer.use(request.model)
-        try:
-            if not self.engine.config.enabled:
-                return None
-            state = _state(request)
-            noted = request.override(
-                system_message=with_note(request.system_message, self.engine.system_note(session))
-            )
-            beside = beside_state(request.messages, state)
-            call = _Call(
-                noted,
-                session,
-                _name_of(request.model),
-                self._window_of(request.model),
-                self._overhead(noted, beside),
-                _asked(state),
-                refused,
-            )
-            metadata = {} if overflow is None else {"overflow": overflow}
-            held = converted(state)
-            context = self.plugin.before_turn(
-                call.turn([one.core for one in held], _mode(), metadata=metadata)
-            )
-            if context is None or context.sent is None:
-                return None
-            messages = seen_by_model(context.messages, request.messages, held, beside)
-        except Exception as error:  # noqa: BLE001 - the host must go on
-            log_failure(
-                logger,
-                "LCM could not assemble a context for %s; the call goes out as it is",
-                session.key,
-                error=error,
-            )
+        return self.plugin.guard(
+            "before_model", session, lambda: self._prepared(request, session, overflow, refused), lambda: None
+        )
+
+    def _prepared(
+        self, request: ModelRequest[Any], session: Session, overflow: Exception | None, refused: Sent | None
+    ) -> _Call | None:
+        if not self.engine.config.enabled:
             return None
+        state = _state(request)
+        noted = request.override(
+            system_message=with_note(request.system_message, self.engine.system_note(session))
+        )
+        beside = beside_state(request.messages, state)
+        call = _Call(
+            noted,
+            session,
+            _name_of(request.model),
+            self._window_of(request.model),
+            self._overhead(noted, beside),
+            _asked(state),
+            refused,
+        )
+        metadata = {} if overflow is None else {"overflow": overflow}
+        held = converted(state)
+        context = self.plugin.before_turn(call.turn([one.core for one in held], _mode(), metadata=metadata))
+        if context is None or context.sent is None:
+            return None
+        messages = seen_by_model(context.messages, request.messages, held, beside)
         return replace(call, request=noted.override(messages=messages), sent=context.sent)
 
     def _after_overflow(self, request: ModelRequest[Any], call: _Call, error: Exception) -> _Call | None:
@@ -248,16 +243,12 @@ class LcmMiddleware(AgentMiddleware):  # type: ignore[misc, unused-ignore]
     def _end(self, messages: Sequence[BaseMessage], session: Session | None) -> None:
         if session is None:
             return
-        try:
+
+        def record() -> None:
             if self.engine.config.enabled:
                 self.plugin.record(session, _listing(messages), _mode())
-        except Exception as error:  # noqa: BLE001 - the host must go on
-            log_failure(
-                logger,
-                "LCM could not store the end of a run in %s; it tries again next time",
-                session.key,
-                error=error,
-            )
+
+        self.plugin.guard("after_agent", session, record, lambda: None)
 
     def _answer(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         session = running_session(self._session)

@@ -10,7 +10,8 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from agents import Model, ModelProvider, MultiProvider, RunConfig
 from agents.memory import SessionABC
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
     from lcm_plugin.types import Completer
 
+_T = TypeVar("_T")
 _HARD_SHARE = 0.95
 _UNMEASURED = 4_000
 
@@ -122,7 +124,10 @@ class LcmSession(FreshLocks, SessionABC):  # type: ignore[misc, unused-ignore]
 
     async def input_filter(self, data: CallModelData[Any]) -> ModelInputData:
         """For ``RunConfig.call_model_input_filter``: assembles anew when a run's own items outgrow the window."""
-        shorter = await asyncio.to_thread(self._shorter, data.model_data.input, data.model_data.instructions)
+        work = partial(self._shorter, data.model_data.input, data.model_data.instructions)
+        shorter = await asyncio.to_thread(
+            self.plugin.guard, "input_filter", self.core_session, work, lambda: None
+        )
         return data.model_data if shorter is None else replace(data.model_data, input=shorter)
 
     def tool_schemas(self) -> list[dict[str, Any]]:
@@ -154,14 +159,18 @@ class LcmSession(FreshLocks, SessionABC):  # type: ignore[misc, unused-ignore]
         """A model call failed: a shorter input to try again with, or None when the error is another or none is shorter."""
         if refusal_of(error) is None:
             return None
-        refused = self.measure(tools, instructions, given)
-        self.note_refusal(error, refused)
-        shorter = self._assembled_anew([_as_dict(item) for item in given])
-        now = None if shorter is None else self.measure(tools, instructions, shorter)
-        if now is None or not is_shorter(now, refused):
-            return None
-        self.hooks.sent_instead(refused, now)
-        return shorter
+
+        def shorten() -> list[Item] | None:
+            refused = self.measure(tools, instructions, given)
+            self.note_refusal(error, refused)
+            shorter = self._assembled_anew([_as_dict(item) for item in given])
+            now = None if shorter is None else self.measure(tools, instructions, shorter)
+            if now is None or not is_shorter(now, refused):
+                return None
+            self.hooks.sent_instead(refused, now)
+            return shorter
+
+        return self.plugin.guard("after_refusal", self.core_session, shorten, lambda: None)
 
     def note_refusal(self, error: BaseException, sent: Sent | None = None) -> None:
         """A run failed with this error. If it says that the input was too long, the next run's input fits."""
@@ -185,6 +194,10 @@ class LcmSession(FreshLocks, SessionABC):  # type: ignore[misc, unused-ignore]
 
     # inside
 
+    def _counted(self, hook: str, work: Callable[[], _T]) -> _T:
+        """The work's result. A failure is raised: nobody else has this history, so that the run must not go on."""
+        return self.plugin.counted(hook, self.core_session, work)
+
     def _limit(self, limit: int | None) -> int | None:
         if limit is not None or self.session_settings is None:
             return limit
@@ -193,10 +206,12 @@ class LcmSession(FreshLocks, SessionABC):  # type: ignore[misc, unused-ignore]
         return found
 
     def _items(self, limit: int | None) -> list[Item]:
-        if limit is not None:
-            return newest_items(self.engine, self.core_session, limit) if limit > 0 else []
-        ending = self._ending(lambda row: not _calls(row))
-        return self._assembled(ending)
+        def items() -> list[Item]:
+            if limit is not None:
+                return newest_items(self.engine, self.core_session, limit) if limit > 0 else []
+            return self._assembled(self._ending(lambda row: not _calls(row)))
+
+        return self._counted("get_items", items)
 
     def _assembled(self, ending: Sequence[Item]) -> list[Item]:
         """The context and an ending, which the core leaves out since a model call cannot follow it."""
@@ -218,14 +233,14 @@ class LcmSession(FreshLocks, SessionABC):  # type: ignore[misc, unused-ignore]
 
     def _add(self, items: list[Item]) -> None:
         with self._writing:
-            newest = next(live_rows(self.engine, self.core_session), None)
+            newest = self._counted("add_items", lambda: next(live_rows(self.engine, self.core_session), None))
             messages = to_core(items, newest.message if newest else None)
             self.plugin.record(self.core_session, messages, "all")
         self.plugin.after_turn(self._turn())
 
     def _pop(self) -> Item | None:
         with self._writing:
-            return take_back(self.engine, self.core_session)
+            return self._counted("pop_item", lambda: take_back(self.engine, self.core_session))
 
     def _shorter(self, given: Sequence[Any], instructions: str | None) -> list[Item] | None:
         """The input within the window; None when it is already, or when it is not this session's."""

@@ -7,7 +7,6 @@ what fits: that is asked of the core. When something fails, the model call goes 
 from __future__ import annotations
 
 import copy
-import logging
 import os
 import uuid
 from collections.abc import Callable, Sequence
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
     from lcm_plugin.config import LcmConfig
     from lcm_plugin.engine import Engine
 
-logger = logging.getLogger("lcm_plugin.pydantic_ai")
 _T = TypeVar("_T")
 SessionOf = Callable[[RunContext[Any]], str]
 # The session of the run whose tools are running here.
@@ -153,18 +151,19 @@ class LcmCapability(AbstractCapability[AgentDepsT]):
             self._completer.use(model)
         if not await self._store(ctx.messages):
             return request_context
-        try:
-            context = await _threaded(self._assemble, request_context)
+
+        def prepared() -> ModelRequestContext:
+            context = self._assemble(request_context)
             if context is None:
                 return request_context
             return replace(
                 request_context, messages=seen_by_model(context, request_context.messages, ctx.messages)
             )
-        except Exception:
-            logger.exception(
-                "LCM could not assemble a context for %s; the call goes out as it is", run.session.key
-            )
-            return request_context
+
+        guarded = partial(
+            self.plugin.guard, "prepare_model_request", run.session, prepared, lambda: request_context
+        )
+        return await _threaded(guarded) or request_context
 
     async def on_model_request_error(
         self, ctx: RunContext[AgentDepsT], *, request_context: ModelRequestContext, error: Exception
@@ -195,11 +194,10 @@ class LcmCapability(AbstractCapability[AgentDepsT]):
 
     async def _store(self, messages: Sequence[ModelMessage]) -> bool:
         """Stores what is new; whether the session's history may stand in for the host's."""
-        try:
-            return await _threaded(self._stored, list(messages))
-        except Exception:
-            logger.exception("LCM could not store messages of %s; it tries again", self._run.session.key)
-            return False
+        work = partial(self._stored, list(messages))
+        return bool(
+            await _threaded(partial(self.plugin.guard, "record", self._run.session, work, lambda: False))
+        )
 
     def _stored(self, messages: list[ModelMessage]) -> bool:
         run, engine = self._run, self.engine

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, TypeAlias
 
+from lcm_plugin.characters import storable
 from lcm_plugin.errors import InputError
 from lcm_plugin.store.lineage import depths_from_lineage
 from lcm_plugin.store.records import PART_TYPES
@@ -63,8 +64,7 @@ class Entry:
     @property
     def host_id(self) -> str:
         """The id under which the row is stored: as `messages.identity.host_id_of` makes it."""
-        text = f"{self.message['role']}:{self.id}"
-        return text.encode("utf-8", "replace").decode().replace("\x00", "\ufffd")
+        return storable(f"{self.message['role']}:{self.id}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ _MESSAGE_TYPES = {
     "hidden": "boolean",
     "skeleton": "text",
     "follows": "bigint",
+    "speaks": "boolean",
     "item_tokens": "integer",
 }
 _PART_TYPES = {
@@ -52,9 +53,9 @@ WITH given AS (
         WITH ORDINALITY AS u ({", ".join(_MESSAGE_TYPES)}, place) ORDER BY place) m),
 stored AS (
     INSERT INTO messages (conversation_id, message_id, seq, role, kind, tokens, identity, created_at, group_seq,
-        host_id, sender, channel, calls, answers, hidden, skeleton, follows)
+        host_id, sender, channel, calls, answers, hidden, skeleton, follows, speaks)
     SELECT :conversation, message_id, seq, role, kind::message_role, tokens, identity, created_at, group_seq,
-        host_id, sender, channel, calls, answers, hidden, skeleton, follows FROM given ORDER BY place),
+        host_id, sender, channel, calls, answers, hidden, skeleton, follows, speaks FROM given ORDER BY place),
 parts AS (
     INSERT INTO message_parts (conversation_id, message_id, ordinal, type, path, text, exact, tool_name, tool_call_id,
         file_id, metadata)
@@ -118,6 +119,7 @@ def _message_row(seq: int, host_id: str | None, message: NewMessage) -> tuple[An
         message.hidden,
         message.skeleton,
         message.follows,
+        message.speaks,
         message.item_tokens,
     )
 

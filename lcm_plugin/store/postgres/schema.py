@@ -1,8 +1,7 @@
 """The PostgreSQL schema, as numbered migrations under an advisory lock.
 
-``conversation_id`` leads every primary key of the tables that grow with history, so that Citus can
-distribute them by it. ``conversations`` and what is looked up across conversations are small and can
-be reference tables. `docs/postgres.md` has the statements.
+``conversation_id`` leads every primary key of the tables that grow with history, so that Citus can distribute them by
+it; what is looked up across conversations is small and can be reference tables. `docs/postgres.md` has the statements.
 """
 
 from __future__ import annotations
@@ -11,7 +10,9 @@ from lcm_plugin.errors import SchemaError, StoreUnavailable
 from lcm_plugin.store.dialect import PostgresDialect
 from lcm_plugin.store.postgres.connection import Connection
 from lcm_plugin.store.postgres.trigrams import PENDING_KIB, add_trigrams
+from lcm_plugin.store.tables.messages import speaks_schema
 from lcm_plugin.store.tables.pins import PINS_SCHEMA
+from lcm_plugin.store.tables.summaries import FALLBACK_CAUSES_SCHEMA
 from lcm_plugin.store.views import views_script
 
 _MIGRATION_LOCK = 0x6C636D  # "lcm"
@@ -337,8 +338,7 @@ CREATE FUNCTION lcm_json(raw text) RETURNS json LANGUAGE plpgsql IMMUTABLE STRIC
     BEGIN RETURN replace(raw, '\\u0000', '\\ufffd')::json; EXCEPTION WHEN data_exception THEN RETURN NULL; END $$;
 {views_script(PostgresDialect())}"""
 
-# Which messages are the host's instructions, by seq. Until now it was the newest system message, and older ones were
-# not shown.
+# Which messages are the host's instructions, by seq. Before, it was the newest system message alone.
 _INSTRUCTIONS = """
 ALTER TABLE conversations ADD COLUMN instructions text DEFAULT '';
 UPDATE conversations c SET instructions = found.newest::text FROM (
@@ -372,6 +372,8 @@ MIGRATIONS: tuple[str, ...] = (
     _INSTRUCTIONS,
     PINS_SCHEMA,
     _NAMES,
+    speaks_schema(PostgresDialect()),
+    FALLBACK_CAUSES_SCHEMA,
 )
 
 

@@ -42,21 +42,14 @@ class PostgresStatements(Transaction):
         # What refers to the row may come meanwhile: handing a payload over to a conversation waits for no turn of it.
         self.lock_row = " FOR NO KEY UPDATE" if writing else ""
 
-    def all(self, statement: str, /, **values: Any) -> list[Any]:
-        return self.db.execute(psycopg_statement(statement), values).fetchall()
+    def _execute(self, statement: str, values: Mapping[str, Any]) -> Any:
+        return self.db.execute(psycopg_statement(statement), values)
 
-    def one(self, statement: str, /, **values: Any) -> Any:
-        return self.db.execute(psycopg_statement(statement), values).fetchone()
+    def _execute_many(self, statement: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        with self.db.cursor() as cursor:
+            cursor.executemany(psycopg_statement(statement), rows)
 
-    def run(self, statement: str, /, **values: Any) -> int:
-        return self.db.execute(psycopg_statement(statement), values).rowcount
-
-    def run_many(self, statement: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        if rows:
-            with self.db.cursor() as cursor:
-                cursor.executemany(psycopg_statement(statement), rows)
-
-    def batches(self, statement: str, size: int, /, **values: Any) -> Iterator[list[Any]]:
+    def _fetch(self, statement: str, size: int, values: Mapping[str, Any]) -> Iterator[list[Any]]:
         with self.db.cursor(name=f"lcm_{next(_cursor_names)}", binary=True) as cursor:
             cursor.execute(psycopg_statement(statement), values)
             while batch := cursor.fetchmany(size):

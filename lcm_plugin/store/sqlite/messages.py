@@ -36,7 +36,8 @@ class SqliteMessages(MessageTable, SqliteStatements):
             items.append((here, seq, message_id, message.item_tokens))
         self.db.executemany(
             "INSERT INTO messages (message_id, conversation_id, seq, role, tokens, identity, created_at, group_seq, "
-            "host_id, sender, channel, calls, answers, hidden, skeleton, follows) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+            "host_id, sender, channel, calls, answers, hidden, skeleton, follows, speaks) "
+            "VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
             rows,
         )
         self.db.executemany(
@@ -104,6 +105,7 @@ def _row(
         message.hidden,
         message.skeleton,
         message.follows,
+        message.speaks,
     )
 
 

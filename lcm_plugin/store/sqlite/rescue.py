@@ -16,9 +16,11 @@ from itertools import islice
 from pathlib import Path
 
 from lcm_plugin.errors import InputError, NotFound, StoreUnavailable
+from lcm_plugin.store.dialect import SqliteDialect
 from lcm_plugin.store.sqlite.error_mapping import naming_errors
 from lcm_plugin.store.sqlite.salvage import Row, Salvage
 from lcm_plugin.store.sqlite.store import SqliteStore
+from lcm_plugin.store.tables.messages import speaks_of_old_rows
 
 _BATCH = 500
 _DERIVED = ("index_state", "_sqlite_migrations")
@@ -122,6 +124,8 @@ class _Rescue:
         self._fresh.execute("PRAGMA synchronous = OFF")
         tables = [self._copy(name) for name in self._tables()]
         self._fresh.execute("BEGIN")
+        if "speaks" not in self._columns(self._damaged, "messages"):
+            self._fresh.execute(speaks_of_old_rows(SqliteDialect()))
         self._keep_ids_unused()
         self._name_lost_conversations()
         self._link_again()

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 
 from lcm_plugin.errors import SchemaError
 from lcm_plugin.store.dialect import SqliteDialect
+from lcm_plugin.store.tables.messages import speaks_schema
 from lcm_plugin.store.tables.pins import PINS_SCHEMA
+from lcm_plugin.store.tables.summaries import FALLBACK_CAUSES_SCHEMA
 from lcm_plugin.store.views import views_script
 
 if TYPE_CHECKING:
@@ -327,6 +329,8 @@ _STEPS = {
     "instructions": _INSTRUCTIONS,
     "pins": PINS_SCHEMA,
     "names_in_searches": _NAMES,
+    "speaks": speaks_schema(SqliteDialect()),
+    "fallback_causes": FALLBACK_CAUSES_SCHEMA,
 }
 SCHEMA_VERSION = len(_STEPS)
 

@@ -19,19 +19,13 @@ class SqliteStatements(Transaction):
         self.db = connection
         self.location = location
 
-    def all(self, statement: str, /, **values: Any) -> list[Any]:
-        return self.db.execute(statement, values).fetchall()
+    def _execute(self, statement: str, values: Mapping[str, Any]) -> sqlite3.Cursor:
+        return self.db.execute(statement, values)
 
-    def one(self, statement: str, /, **values: Any) -> Any:
-        return self.db.execute(statement, values).fetchone()
-
-    def run(self, statement: str, /, **values: Any) -> int:
-        return self.db.execute(statement, values).rowcount
-
-    def run_many(self, statement: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    def _execute_many(self, statement: str, rows: Sequence[Mapping[str, Any]]) -> None:
         self.db.executemany(statement, rows)
 
-    def batches(self, statement: str, size: int, /, **values: Any) -> Iterator[list[Any]]:
+    def _fetch(self, statement: str, size: int, values: Mapping[str, Any]) -> Iterator[list[Any]]:
         cursor = self.db.execute(statement, values)
         while batch := cursor.fetchmany(size):
             yield batch

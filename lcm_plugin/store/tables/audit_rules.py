@@ -145,7 +145,8 @@ _RULES = {
         GROUP BY s.conversation_id, s.summary_id HAVING (min(q.first_seq), max(q.last_seq),
             min(q.earliest_at), max(q.latest_at)) <> (s.first_seq, s.last_seq, s.earliest_at, s.latest_at)""",
     "summary_fallback": """
-        SELECT s.conversation_id, s.summary_id, 'depth ' || s.depth FROM summaries s
+        SELECT s.conversation_id, s.summary_id, 'depth ' || s.depth ||
+            CASE s.fallback_cause WHEN '' THEN '' ELSE ', ' || s.fallback_cause END FROM summaries s
         WHERE {here_s} AND s.fallback""",
     "summary_oversize": """
         SELECT s.conversation_id, s.summary_id, s.tokens || ' tokens from ' || s.source_tokens FROM summaries s

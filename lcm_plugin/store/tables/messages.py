@@ -8,14 +8,15 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any
 
+from lcm_plugin.store.dialect import Dialect
 from lcm_plugin.store.records import MOST_INSTRUCTIONS, CallRow, MessageHead, Part, StoredMessage
 from lcm_plugin.store.transaction import Transaction
 
 HEAD_COLUMNS = (
     "m.message_id, m.conversation_id, m.seq, m.role, m.tokens, m.identity, m.created_at, m.group_seq, "
-    "m.host_id, m.sender, m.channel, m.calls, m.answers, m.hidden, m.withdrawn_at, m.follows"
+    "m.host_id, m.sender, m.channel, m.calls, m.answers, m.hidden, m.withdrawn_at, m.follows, m.speaks"
 )
-HEAD_WIDTH = 16
+HEAD_WIDTH = 17
 PART_COLUMNS = "p.message_id, p.ordinal, p.type, p.path, p.text, p.exact, p.tool_name, p.tool_call_id, p.file_id, p.metadata"
 END = 1 << 62
 _HEADS = f"SELECT {HEAD_COLUMNS} FROM messages m"
@@ -165,7 +166,7 @@ class MessageTable(Transaction):
         low, high = self.sql.json_item("e.value", 0), self.sql.json_item("e.value", 1)
         rows = self.all(
             f"SELECT {low}, {high} FROM {self.sql.json_items(':spans')} WHERE EXISTS (SELECT 1 FROM messages m "
-            f"WHERE m.conversation_id = :here AND m.seq > {low} AND m.seq <= {high} AND {self._user_speaks()} "
+            f"WHERE m.conversation_id = :here AND m.seq > {low} AND m.seq <= {high} AND m.speaks AND NOT m.hidden "
             # Written so, the first is looked for in each span; else the planner might read all users' messages.
             "LIMIT 1 OFFSET 0)",
             here=conversation_id,
@@ -185,7 +186,7 @@ class MessageTable(Transaction):
 
     def newest_user(self, conversation_id: int, *, before: int | None = None) -> MessageHead | None:
         row = self.one(
-            f"{_HEADS} WHERE m.conversation_id = :here AND {self._user_speaks()} AND m.seq < :before "
+            f"{_HEADS} WHERE m.conversation_id = :here AND m.speaks AND NOT m.hidden AND m.seq < :before "
             "ORDER BY m.seq DESC LIMIT 1",
             here=conversation_id,
             before=END if before is None else before,
@@ -245,14 +246,6 @@ class MessageTable(Transaction):
     def part_rows(self, heads: Sequence[Any]) -> Iterable[Any]:
         """The rows (`PART_COLUMNS`) of the parts of messages, given as rows of `HEAD_COLUMNS`, message by message."""
 
-    def _user_speaks(self) -> str:
-        """The condition that a message is a user's own: one that only hands over tool results has no text part."""
-        parts = self.sql.parts_of("m.conversation_id", "m.message_id")
-        return (
-            "m.role = 'user' AND NOT m.hidden AND (m.answers IS NULL OR EXISTS (SELECT 1 FROM message_parts p "
-            f"WHERE {parts} AND p.type = 'text' AND trim(p.text) <> ''))"
-        )
-
     def _bump_with_snapshots(self, conversation_id: int) -> None:
         """A new revision that leaves what ``/new`` took out undoable."""
         self.run(
@@ -288,12 +281,32 @@ class MessageTable(Transaction):
         return [StoredMessage(message_head(row), row[HEAD_WIDTH], parts.get(row[0], ())) for row in rows]
 
 
+def speaks_schema(sql: Dialect) -> str:
+    """The migration that adds the column ``speaks``."""
+    return f"""
+ALTER TABLE messages ADD COLUMN speaks boolean NOT NULL DEFAULT false;
+{speaks_of_old_rows(sql)};
+DROP INDEX messages_user;
+CREATE INDEX messages_user ON messages (conversation_id, seq) WHERE speaks AND NOT hidden;
+"""
+
+
+def speaks_of_old_rows(sql: Dialect) -> str:
+    """Fills the column for rows from before it: what only hands over tool results has no text part."""
+    return (
+        "UPDATE messages AS m SET speaks = true WHERE m.role = 'user' AND (m.answers IS NULL OR EXISTS (SELECT 1 "
+        f"FROM message_parts p WHERE {sql.parts_of('m.conversation_id', 'm.message_id')} AND p.type = 'text' "
+        "AND trim(p.text) <> ''))"
+    )
+
+
 def message_head(row: Any) -> MessageHead:
     """A head from a row that starts with `HEAD_COLUMNS`."""
     values = list(row[:HEAD_WIDTH])
     values[11] = _split_ids(values[11])
     values[12] = _split_ids(values[12])
     values[13] = bool(values[13])
+    values[16] = bool(values[16])
     return MessageHead(*values)
 
 

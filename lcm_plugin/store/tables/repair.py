@@ -193,7 +193,7 @@ class RepairTable(AuditTable, SummaryTable, DerivedIndexes):
         here = {"here": summary.conversation_id, "summary": summary.summary_id}
         self.run(
             "UPDATE summaries SET content = :content, tokens = :tokens, level = :level, model = :model, "
-            "prompt_version = :prompt, fallback = :fallback, capped = :capped "
+            "prompt_version = :prompt, fallback = :fallback, fallback_cause = :cause, capped = :capped "
             "WHERE conversation_id = :here AND summary_id = :summary",
             content=summary.content,
             tokens=summary.tokens,
@@ -201,6 +201,7 @@ class RepairTable(AuditTable, SummaryTable, DerivedIndexes):
             model=summary.model,
             prompt=summary.prompt_version,
             fallback=summary.fallback,
+            cause=summary.fallback_cause,
             capped=summary.capped,
             **here,
         )

@@ -11,14 +11,17 @@ from lcm_plugin.store.transaction import Transaction
 
 _COLUMNS = (
     "summary_id, conversation_id, depth, content, tokens, earliest_at, latest_at, first_seq, last_seq, "
-    "descendant_count, message_count, source_tokens, message_tokens, level, model, prompt_version, fallback, capped, "
-    "created_at, file_ids"
+    "descendant_count, message_count, source_tokens, message_tokens, level, model, prompt_version, fallback, "
+    "fallback_cause, capped, created_at, file_ids"
 )
 _INSERT = (
     f"INSERT INTO summaries (kind, {_COLUMNS}) VALUES (:kind, "
     + ", ".join(f":{column}" for column in _COLUMNS.split(", "))
     + ")"
 )
+FALLBACK_CAUSES_SCHEMA = """
+ALTER TABLE summaries ADD COLUMN fallback_cause text NOT NULL DEFAULT '';
+"""
 
 
 class SummaryTable(Transaction):
@@ -97,11 +100,14 @@ class SummaryTable(Transaction):
             )
         )
 
-    def fallback_count(self, conversation_id: int) -> int:
-        row = self.one(
-            "SELECT count(*) FROM summaries WHERE conversation_id = :here AND fallback", here=conversation_id
+    def fallback_causes(self, conversation_id: int) -> dict[str, int]:
+        return dict(
+            self.all(
+                "SELECT fallback_cause, count(*) FROM summaries WHERE conversation_id = :here AND fallback "
+                "GROUP BY fallback_cause ORDER BY fallback_cause",
+                here=conversation_id,
+            )
         )
-        return int(row[0])
 
     def summary_counts(self, conversation_id: int) -> dict[int, int]:
         return dict(
@@ -146,6 +152,6 @@ class SummaryTable(Transaction):
 
 def _summary(row: Any) -> Summary:
     values = list(row)
-    values[16:18] = map(bool, values[16:18])
-    values[19] = tuple(json.loads(values[19])) if values[19] else ()
+    values[16], values[18] = bool(values[16]), bool(values[18])
+    values[20] = tuple(json.loads(values[20])) if values[20] else ()
     return Summary(*values)

@@ -399,6 +399,9 @@ def test_a_database_that_fails_does_not_stop_the_agent(tmp_path: Path) -> None:
     ask(agent, "one")
     assert texts(ask(agent, "two")) == ["one", "noted", "two", "noted"]
     assert texts(model.calls[-1]) == ["Be brief.", "one", "noted", "two"]
+    failed = middleware.plugin.health.failures(Session("langchain:talk"))
+    assert {"before_model", "after_agent"} <= {one.hook for one in failed}
+    assert all(one.in_a_row == 2 for one in failed)
 
 
 def test_an_agent_that_is_a_node_has_one_lane_for_all_its_turns(tmp_path: Path) -> None:

@@ -238,6 +238,7 @@ def test_failing_storage_is_an_error_and_nothing_is_lost_silently(tmp_path: Path
     agent = Agent(name="a", model=ScriptedModel(rule), tools=[nothing])
     with pytest.raises(LcmError, match=r"lcm\.db"):
         Runner.run_sync(agent, "hello", session=session, run_config=RunConfig())
+    assert [one.hook for one in session.plugin.health.failures(session.core_session)] == ["get_items"]
 
 
 def test_a_history_with_only_a_reply_can_be_read(tmp_path: Path) -> None:

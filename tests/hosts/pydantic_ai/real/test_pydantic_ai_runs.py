@@ -205,7 +205,7 @@ def test_while_the_database_is_locked_the_run_goes_on_and_is_stored_later(
         second = agent.run_sync("two", message_history=first.all_messages())
         other.rollback()
     assert second.output == "done"
-    assert "it tries again" in caplog.text
+    assert "lcm record failed" in caplog.text
     third = agent.run_sync("three", message_history=second.all_messages())
     assert lcm.history() == as_written(third.all_messages())
 
@@ -223,6 +223,9 @@ def test_without_a_database_the_run_goes_on_as_if_nothing_were_there(tmp_path: P
     first = agent.run_sync("one")
     agent.run_sync("two", message_history=first.all_messages())
     assert kinds(seen[1]) == [["user-prompt"], ["text"], ["user-prompt"]]
+    (failed,) = lcm.plugin.health.failures()
+    assert failed.hook == "record"
+    assert failed.in_a_row >= 2
 
 
 def test_an_ignored_session_is_neither_stored_nor_changed(make: Make) -> None:
