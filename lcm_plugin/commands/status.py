@@ -14,7 +14,7 @@ from lcm_plugin.sessions.kinds import find_conversation
 from lcm_plugin.sessions.pins import pins_of
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Conversation
-from lcm_plugin.summarize.fallbacks import extracted
+from lcm_plugin.summarize.base import extracted
 from lcm_plugin.text import code, inline, plural, size
 from lcm_plugin.types import CommandResult, CompactionDecision, Reason, Session
 from lcm_plugin.version import VERSION

@@ -21,7 +21,7 @@ from lcm_plugin.errors import EngineClosed, LcmError, ModelError, StoreError
 from lcm_plugin.events import EventBus, event_scope
 from lcm_plugin.store.protocol import Reader, Store
 from lcm_plugin.store.records import Conversation
-from lcm_plugin.summarize.fallbacks import extracted
+from lcm_plugin.summarize.base import extracted
 from lcm_plugin.text import plural
 from lcm_plugin.types import CompactionDecision, CompactionResult, Reason
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Literal, Protocol, TypeAlias
-
-from lcm_plugin.summarize.fallbacks import FallbackCause
 
 Level: TypeAlias = Literal["normal", "aggressive", "extractive"]
 
@@ -50,6 +50,14 @@ class SummaryTask:
     focus: str = ""
 
 
+class FallbackCause(StrEnum):
+    """Why no model wrote a summary that one was to write."""
+
+    UNANSWERED = "unanswered"
+    REJECTED = "rejected"
+    CALLS_USED_UP = "calls_used_up"
+
+
 @dataclass(frozen=True, slots=True)
 class SummaryDraft:
     """An accepted summary and its origin.
@@ -75,3 +83,19 @@ class GuardStore(Protocol):
 
     def save_guard(self, key: str, state: dict[str, Any]) -> None:
         """Replaces the state under a key."""
+
+
+_TEXTS = {
+    FallbackCause.UNANSWERED: "no model answered",
+    FallbackCause.REJECTED: "no model's text was a usable summary",
+    FallbackCause.CALLS_USED_UP: "the session's summary calls were used up",
+}
+
+
+def extracted(causes: Mapping[str, int]) -> str:
+    """How many summaries were extracted for which cause; those that were imported so have none."""
+    parts = []
+    for cause, count in sorted(causes.items(), key=lambda one: -one[1]):
+        since = f", since {_TEXTS[FallbackCause(cause)]}" if cause else ""
+        parts.append(f"{count:,} by extraction{since}")
+    return "; ".join(parts)

@@ -18,11 +18,10 @@ from lcm_plugin.config import LcmConfig
 from lcm_plugin.errors import ModelError
 from lcm_plugin.events import EventBus
 from lcm_plugin.messages.tokens import TokenCounter
-from lcm_plugin.summarize.base import GuardStore, Level, SourceBlock, SummaryDraft, SummaryTask
+from lcm_plugin.summarize.base import FallbackCause, GuardStore, Level, SourceBlock, SummaryDraft, SummaryTask
 from lcm_plugin.summarize.completers import Completions, NotAsked, Route
 from lcm_plugin.summarize.extractive import ExtractiveSummarizer
 from lcm_plugin.summarize.facts import Vocabulary
-from lcm_plugin.summarize.fallbacks import FallbackCause
 from lcm_plugin.summarize.focus import Focus
 from lcm_plugin.summarize.gate import Gate, Limits, Verdict
 from lcm_plugin.summarize.guards import MemoryGuards, SpendGuard

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lcm_plugin.cli.replay.proof import Proof
-from lcm_plugin.summarize.fallbacks import extracted
+from lcm_plugin.summarize.base import extracted
 from lcm_plugin.types import Context
 
 if TYPE_CHECKING:
