@@ -115,7 +115,12 @@ def test_locks_that_other_threads_hold_are_free_in_the_child(engine: Engine) -> 
 
     def hold() -> None:
         recorder = plugin._recorder
-        locks = (recorder._lane(lane(1)).lock, recorder._lock, plugin._opening, engine.recent_warnings._lock)
+        locks = (
+            recorder._lane(lane(1)).lock,
+            recorder._lock,
+            plugin._opening,
+            engine.recent_warnings._newest._lock,
+        )
         with locks[0], locks[1], locks[2], locks[3], engine.background._condition:
             held.set()
             done.wait(60)

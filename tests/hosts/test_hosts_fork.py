@@ -50,7 +50,7 @@ def locks_of(owner: object) -> list[Any]:
     "make",
     [
         lambda: Core(LcmConfig()),
-        lambda: Overhead(len),
+        lambda: Overhead(len)._counted,
         lambda: Runtime(LcmConfig),
         Times,
         Outbox,

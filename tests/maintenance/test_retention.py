@@ -310,7 +310,7 @@ def test_pruning_to_a_size_takes_the_longest_unused_first_and_only_as_much_as_it
     random = Random(1)
     for number in range(8):
         session = Session(f"agent:main:lane{number}")
-        engine.ingest(session, [user(story(random)) for _ in range(10)])
+        engine.ingest(session, [user(story(random)) for _ in range(40)])
         archive(engine, session)
         clock.forward(DAY)
     engine.store.give_back_space(scrub=True)

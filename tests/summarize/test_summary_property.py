@@ -94,7 +94,7 @@ def test_every_stored_summary_is_smaller_than_its_source_and_within_its_cap(
     assert draft.tokens < source_tokens
     assert draft.tokens <= 3 * target
     assert draft.text.strip()
-    assert draft.fallback == ("summary.fallback" in events)
+    assert bool(draft.fallback) == ("summary.fallback" in events)
     draft.text.encode()
     rejected = {*REFUSALS.values(), *ERRORS.values()}
     assert draft.text not in rejected
