@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lcm_plugin.recall.query import CJK_RUN, ParsedQuery, Unit, fold, stem
+from lcm_plugin.store.search import name_parts
 
 Span = tuple[int, int]
 OPEN, CLOSE = "**", "**"
 ELLIPSIS = "…"
-_CAMEL = re.compile(r"[A-Za-z0-9]*[a-z][A-Z][A-Za-z0-9]*")
-_CAMEL_PART = re.compile(r"[A-Z]*[a-z0-9]+|[A-Z]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +68,7 @@ class Matcher:
             for match in self._words.finditer(folded):
                 for index in self._stems.get(stem(match.group()), ()):
                     found[index].append(match.span())
-            for start, end in _parts_of_names(text):
+            for start, end in name_parts(text):
                 for index in self._stems.get(stem(folded[start:end]), ()):
                     found[index].append((start, end))
         for index, pattern in self._exact:
@@ -96,13 +95,6 @@ def exact_pattern(unit: Unit) -> re.Pattern[str]:
 
 def _is_word(character: str) -> bool:
     return character.isalnum() and not CJK_RUN.match(character)
-
-
-def _parts_of_names(text: str) -> Iterator[Span]:
-    """Where the parts of names like ``retryLimit`` stand."""
-    for name in _CAMEL.finditer(text):
-        for part in _CAMEL_PART.finditer(text, *name.span()):
-            yield part.span()
 
 
 def _prefix_pattern(stems: Sequence[str]) -> re.Pattern[str] | None:

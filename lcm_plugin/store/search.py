@@ -8,6 +8,7 @@ person could have read, joined by newlines, without reasoning and without inline
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
@@ -18,6 +19,23 @@ RowKind = Literal["message", "summary"]
 Order = Literal["relevance", "recency"]
 # A conversation, and the first and last seq of a piece of it.
 Stretch: TypeAlias = tuple[int, int, int]
+
+
+_NAME = re.compile(r"[A-Za-z0-9]*[a-z]{2}[A-Z][a-z]{2}[A-Za-z0-9]*")
+_BOUNDARY = re.compile(r"(?<=[a-z]{2})(?=[A-Z][a-z]{2})")
+
+
+def name_parts(text: str) -> Iterator[tuple[int, int]]:
+    """Where the parts of names like ``retryLimit`` stand, which are words of their own for every index.
+
+    A part is told by two small letters and a capital with two small ones, so that encoded data has few of them.
+    """
+    for name in _NAME.finditer(text):
+        start = name.start()
+        for boundary in _BOUNDARY.finditer(text, *name.span()):
+            yield start, boundary.start()
+            start = boundary.start()
+        yield start, name.end()
 
 
 class IndexUnusable(StoreError):

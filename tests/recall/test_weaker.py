@@ -94,6 +94,8 @@ def test_a_weaker_match_stands_behind_a_real_one(engine: Engine, session: Sessio
 
 def test_the_parts_of_a_name_in_code_are_words(engine: Engine, session: Session, grep: Grep) -> None:
     engine.ingest(session, [user("It reads checkoutRetryLimit from a file."), user("the limit of the day")])
+    assert [hit["id"] for hit in grep("retry")["hits"]] == ["msg_1"]
+    assert "notices" not in grep("retry")
     answer = grep("checkout retry limit")
     assert answer["hits"][0]["id"] == "msg_1"
     assert "**checkoutRetryLimit**" in answer["hits"][0]["snippet"]

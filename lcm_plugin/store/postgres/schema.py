@@ -349,17 +349,21 @@ UPDATE messages m SET hidden = true FROM conversations c
 WHERE c.conversation_id = m.conversation_id AND m.role = 'system' AND m.seq::text <> c.instructions;
 """
 
-# The parts of names like ``retryLimit`` are words as well. A vector has room for them in texts of this length.
+# The parts of names like ``retryLimit`` are words as well, by the rule of `store.search.name_parts`. A vector has room
+# for them in texts of this length.
 _SPLIT_CHARS = 100_000
+_NAME = "[a-z][a-z][A-Z][a-z][a-z]"
 _NAMES = f"""
 CREATE INDEX messages_sender ON messages (conversation_id, sender) WHERE sender IS NOT NULL;
+CREATE FUNCTION lcm_parts(raw text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN raw ~ '{_NAME}' THEN regexp_replace(raw, '([a-z][a-z])(?=[A-Z][a-z][a-z])', '\\1 ', 'g')
+        ELSE '' END $$;
 CREATE OR REPLACE FUNCTION lcm_vector(raw text) RETURNS tsvector LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT to_tsvector('{{schema}}.lcm_words'::regconfig, {{schema}}.lcm_clean(left(raw, {_MOST_INDEXED_CHARS}))) ||
-        CASE WHEN left(raw, {_SPLIT_CHARS}) ~ '[a-z][A-Z]' THEN to_tsvector('{{schema}}.lcm_words'::regconfig,
-            {{schema}}.lcm_clean(regexp_replace(left(raw, {_SPLIT_CHARS}), '([a-z0-9])([A-Z])', '\\1 \\2', 'g')))
-        ELSE ''::tsvector END $$;
-UPDATE message_parts SET text = text WHERE text ~ '[a-z][A-Z]';
-UPDATE summaries SET content = content WHERE content ~ '[a-z][A-Z]';
+        to_tsvector('{{schema}}.lcm_words'::regconfig,
+            {{schema}}.lcm_clean({{schema}}.lcm_parts(left(raw, {_SPLIT_CHARS})))) $$;
+UPDATE message_parts SET text = text WHERE text ~ '{_NAME}';
+UPDATE summaries SET content = content WHERE content ~ '{_NAME}';
 """
 
 MIGRATIONS: tuple[str, ...] = (

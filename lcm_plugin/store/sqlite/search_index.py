@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
 
-from lcm_plugin.store.search import IndexState, IndexUnusable, RowKind
+from lcm_plugin.store.search import IndexState, IndexUnusable, RowKind, name_parts
 from lcm_plugin.store.sqlite.vectors import SqliteVectors
 from lcm_plugin.store.tables.search import SearchTable
 
@@ -32,8 +32,6 @@ _CJK = re.compile(
     "[\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
     "\uff66-\uff9f\U00020000-\U0003ffff]+"
 )
-_CAMEL = re.compile(r"[A-Za-z0-9]*[a-z][A-Z][A-Za-z0-9]*")
-_INNER_CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _WORD_TABLE = (
     "CREATE VIRTUAL TABLE IF NOT EXISTS {kind}s_fts USING fts5"
     "(text, cjk, content='', tokenize='porter unicode61 remove_diacritics 2')"
@@ -257,6 +255,6 @@ def _columns(rows: Iterable[tuple[int, str]]) -> list[tuple[int, str, str]]:
 
 
 def _with_parts(text: str) -> str:
-    """The text and, behind it, the parts of its names like ``retryLimit``, each a word of its own."""
-    names = dict.fromkeys(_CAMEL.findall(text))
-    return f"{text}\n{' | '.join(_INNER_CAPITAL.sub(' ', name) for name in names)}" if names else text
+    """The text and, behind it, the parts of its names."""
+    parts = dict.fromkeys(text[start:end] for start, end in name_parts(text))
+    return f"{text}\n{' | '.join(parts)}" if parts else text
