@@ -19,6 +19,7 @@ from lcm_plugin.forks import FreshLocks, join
 from lcm_plugin.hookspecs import hookimpl
 from lcm_plugin.hosts.bub.tape import Entry, missing_ids, newest_ids, unseen
 from lcm_plugin.maintenance.hook_health import EVERYWHERE
+from lcm_plugin.recall.tools import tool_schemas
 from lcm_plugin.types import Completer, Context, Message, Reset, Session, Turn
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ class Core(FreshLocks):
 
     def tools(self) -> list[dict[str, Any]]:
         """Our tools as OpenAI function schemas."""
-        return self._plugin.lcm_tools()
+        return tool_schemas(pin=self.config.pin_tool)
 
     def call_tool(self, session: Session, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """A recall tool's result."""
