@@ -31,7 +31,7 @@ _SCAFFOLDING = (
     "_pre_verify_synthetic",
     "_kanban_stop_synthetic",
 )
-_BLOCK = re.compile(r"<(summary|lcm-notice)\b.*?</\1>", re.DOTALL)
+_BLOCK = re.compile(r"<(summary|lcm-notice|pinned|plan)\b.*?</\1>", re.DOTALL)
 _TASK_LIST = re.compile(
     r"\[Your active task list was preserved across context compression\](?:\n- \[.\] [^\n]*)+"
 )

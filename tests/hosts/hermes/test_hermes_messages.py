@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lcm_plugin.hosts.hermes.messages import Merges, from_host, to_host
-from lcm_plugin.messages.markup import HISTORY_LABEL, notice_block
+from lcm_plugin.messages.markup import HISTORY_LABEL, notice_block, plan_block
 
 
 def summary(number: int, text: str = "They spoke of gardens.") -> dict[str, Any]:
@@ -41,6 +41,12 @@ def test_a_folded_summary_tells_the_host_not_to_overwrite_it() -> None:
 
 def test_notices_of_ours_are_taken_off_as_well() -> None:
     context = [summary(1), user(notice_block("Two messages were shortened.")), user("q")]
+    assert from_host(to_host(context)) == context
+
+
+def test_a_plan_in_front_of_a_request_is_no_word_of_the_users() -> None:
+    plan = plan_block("msg_7", "todo", 1_780_000_000_000, "1. water them", "UTC")
+    context = [summary(1), user(plan), user("q")]
     assert from_host(to_host(context)) == context
 
 
