@@ -22,8 +22,9 @@ from typing import Any
 
 from lcm_plugin.recall.match import Matcher
 from lcm_plugin.recall.query import WORD, ParsedQuery, Unit, fold, is_function_word, plain_units
+from lcm_plugin.recall.textsearch import is_indexed
 from lcm_plugin.store.protocol import Reader
-from lcm_plugin.store.search import Clause, Filter, IndexUnusable, RowKind, Substring, WordQuery
+from lcm_plugin.store.search import Clause, Filter, IndexUnusable, RowKind, SearchRow, Substring, WordQuery
 
 MAX_NOTES = 5
 FORMS, SIGNLESS, PAIRS, INSIDE, ONE_LETTER, PARTS = 0.8, 0.8, 0.8, 0.7, 0.6, 0.4
@@ -33,7 +34,7 @@ MIN_INSIDE, MIN_MISSPELT, MAX_MISSPELT = 3, 5, 20
 MIN_COMPOUND, MIN_PART, PART_SHARE = 8, 4, 0.35
 MAX_FORMS = 12
 _ROWS_READ = 40
-_ROWS_CHECKED = 30
+_ROWS_CHECKED = 300
 _LATIN, _CYRILLIC = "abcdefghijklmnopqrstuvwxyz", "абвгдежзийклмнопрстуфхцчшщъыьэюяё"
 _CYRILLIC_WORD = re.compile("[\u0400-\u04ff]+")
 _ARABIC_WORD = re.compile("[\u0620-\u064a\u0671-\u06d3]+")
@@ -108,17 +109,28 @@ class _Resolver:
 
     def _holds(self, unit: Unit) -> bool:
         if unit.kind == "exact":
-            return self._is_inside(unit)
+            return self._stands(unit)
         clause = Clause("cjk" if unit.kind == "cjk" else "word", unit.text, unit.forms)
         return self.reader.count_words(self.kind, WordQuery((clause,)), self.rows, 1) > 0
 
-    def _is_inside(self, unit: Unit) -> bool:
+    def _stands(self, unit: Unit) -> bool:
+        """Whether a text holds a unit as written, among the rows that an index proposes for it."""
         longest = max(unit.text.split(), key=len, default="")
         if len(longest) < MIN_INSIDE:
             return True  # too short for the index; the search itself reads the rows
         matcher = Matcher(ParsedQuery((unit,), False, (), False))
-        rows = self.reader.scan(self.kind, self.rows, Substring(longest))
+        rows = (
+            self._with_phrase(unit)
+            if is_indexed(unit)
+            else self.reader.scan(self.kind, self.rows, Substring(longest))
+        )
         return any(matcher.find(row.text) for row in islice(rows, _ROWS_CHECKED))
+
+    def _with_phrase(self, unit: Unit) -> Iterator[SearchRow]:
+        phrase = WordQuery((Clause("word", unit.text),))
+        found = self.reader.find_words(self.kind, phrase, self.rows, order="recency", limit=_ROWS_CHECKED)
+        yield from self.reader.search_rows(self.kind, [one.row_id for one in found]).values()
+        yield from self.reader.unindexed_rows(self.kind, self.rows)
 
     def _words_like(
         self, fits: Callable[[str], bool], words: Iterable[str] = (), beginnings: Sequence[str] = ()
@@ -157,7 +169,7 @@ class _Resolver:
         if unit.inside or unit.quoted or len(unit.text) < MIN_INSIDE:
             return []
         piece = replace(unit, kind="exact", forms=(), inside=True, weight=INSIDE)
-        return [piece] if self._is_inside(piece) else []
+        return [piece] if self._stands(piece) else []
 
     def _one_letter(self, unit: Unit) -> list[Unit]:
         # A digit off is another thing, not a slip.

@@ -81,6 +81,18 @@ def test_a_word_that_rows_hold_is_not_weakened(engine: Engine, session: Session,
     assert "notices" not in answer
 
 
+def test_a_phrase_behind_many_rows_with_its_words_is_found(
+    engine: Engine, session: Session, grep: Grep
+) -> None:
+    engine.ingest(
+        session, [user("the red lamp"), *(user(f"a lamp that is not red, {n}") for n in range(400))]
+    )
+    for pattern in ('"red lamp"', '"the red lamp"'):
+        answer = grep(pattern)
+        assert [hit["id"] for hit in answer["hits"]] == ["msg_1"]
+        assert "notices" not in answer
+
+
 def test_a_number_off_by_one_is_another_thing(engine: Engine, session: Session, grep: Grep) -> None:
     engine.ingest(session, [user("ticket EHGLP3 is open")])
     assert grep("EHGLP4")["hits"] == []
