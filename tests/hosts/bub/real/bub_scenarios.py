@@ -150,6 +150,7 @@ async def registered(options: dict[str, Any]) -> Any:
     framework = BubFramework()
     framework.load_builtin_hooks()
     (entry,) = entry_points(group="bub", name="lcm")
+    sys.dont_write_bytecode = True  # on a new machine the interpreter writes what it compiled: not our files
     del opened[:]
     start = time.process_time()
     framework.plugin_manager.register(entry.load()(framework), name="lcm")
