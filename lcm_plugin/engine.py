@@ -115,7 +115,7 @@ class Engine(forks.FreshLocks):
         return self._live.ingestor.ingest(session, messages, mode)
 
     def messages(self, session: Session) -> list[Message]:
-        """The stored messages of a session's active conversation, in order, as they came in."""
+        """A session's stored messages, as they came in; where one was edited, its former version stands behind them."""
         return self._live.record.messages(session)
 
     # -- context

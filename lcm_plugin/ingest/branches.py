@@ -52,7 +52,8 @@ class Ground:
 class Branch:
     """A list's effect. ``follows`` goes to the first new row, ``root`` is the seq behind which the list begins.
 
-    ``seqs`` are the rows of its messages by place, empty when they are not sure.
+    ``seqs`` are the rows of its messages by place, empty when they are not sure. ``names`` are the host's ids of rows,
+    by message id, that are brought back under them.
     """
 
     new: list[int]
@@ -62,6 +63,7 @@ class Branch:
     root: int | None = None
     run: RunPosition | None = None
     seqs: Mapping[int, int] = field(default_factory=dict)
+    names: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def changes(self) -> bool:
@@ -202,7 +204,13 @@ class _Path:
             min(before, default=None),
             self._running_turn(seqs, follows),
             seqs if self.is_trusted else {},
+            self._names(restored),
         )
+
+    def _names(self, restored: Sequence[MessageHead]) -> dict[int, str]:
+        """The host's ids under which rows come back, where another version had them meanwhile."""
+        ids = {row.seq: self._items[index].host_id for index, row in self._rows.items()}
+        return {row.message_id: name for row in restored if (name := ids[row.seq]) and name != row.host_id}
 
     def _running_turn(self, seqs: dict[int, int], follows: int | None) -> RunPosition | None:
         """Where the list's running turn stands; other runs may store rows between its own and behind them."""

@@ -16,6 +16,7 @@ from typing import get_args
 from lcm_plugin.errors import InputError, OutcomeUnknown, StoreError
 from lcm_plugin.events import EventBus
 from lcm_plugin.files.externalise import PayloadStore
+from lcm_plugin.ingest.edits import Edit
 from lcm_plugin.ingest.heartbeat import idle_heartbeat_rows
 from lcm_plugin.ingest.host_noise import StandingTexts
 from lcm_plugin.ingest.instructions import put_in_force
@@ -117,13 +118,13 @@ class Ingestor:
         if not plan.changes and not plan.writes_run(session):
             planner.settled(session, plan)
             return self._nothing_new(session, count, plan)
-        prepared = self._prepare(batch, plan.new, session, now)
+        prepared = self._prepare(batch, plan.added, session, now)
         try:
             with self._store.write() as writer:
                 conversation = open_conversation(writer, session, now)
                 if not plan.holds_for(conversation):
                     plan = planner.plan(writer, session, incoming, mode)
-                    missing = [index for index in plan.new if index not in prepared]
+                    missing = [index for index in plan.added if index not in prepared]
                     prepared |= self._prepare(batch, missing, session, now)
                 branch = plan.branch
                 here = conversation.conversation_id
@@ -131,10 +132,12 @@ class Ingestor:
                 brought_back = self._withdrawals.bring_back(writer, here, branch.restored, now)
                 rows = [prepared[index] for index in plan.new]
                 writer.release_host_ids(here, plan.retold)
+                writer.name_messages(here, branch.names)
                 append_rows(writer, conversation, rows, now, follows=branch.follows)
                 put_in_force(writer, conversation, plan.in_force(conversation), now)
+                self._edit(writer, session, plan.edits, prepared, now)
                 # A removal that ran since then may have taken bytes away that nobody referred to yet.
-                gone = [index for index in plan.new if not self._payloads.holds(prepared[index].files)]
+                gone = [index for index in plan.added if not self._payloads.holds(prepared[index].files)]
                 self._prepare(batch, gone, session, now)
                 if self._prune_heartbeats or self._standing.has_controls:
                     self._hide_idle(writer, conversation, len(plan.new), now)
@@ -142,21 +145,48 @@ class Ingestor:
             planner.unsure(session, conversation, [incoming[index] for index in plan.new])
             raise
         planner.settled(session, plan, conversation)
-        self._files_stored([record for index in plan.new for record in prepared[index].files])
+        self._files_stored([record for index in plan.added for record in prepared[index].files])
         report = self._stored(session, conversation, batch, plan, count)
-        return replace(report, withdrawn=len(withdrawn), brought_back=len(brought_back), run=branch.run)
+        back = sum(edit.former is not None for edit in plan.edits)
+        return replace(
+            report,
+            withdrawn=len(withdrawn) + len(plan.edits),
+            brought_back=len(brought_back) + back,
+            run=branch.run,
+        )
+
+    def _edit(
+        self,
+        writer: Writer,
+        session: Session,
+        edits: Sequence[Edit],
+        prepared: Mapping[int, PreparedRow],
+        now: int,
+    ) -> None:
+        """Puts other versions of messages at their places."""
+        for edit in edits:
+            conversation = open_conversation(writer, session, now)
+            former = edit.former
+            if former is None:
+                append_rows(writer, conversation, [prepared[edit.index]], now)
+                former = writer.heads(conversation.conversation_id, limit=1)[0]
+            here, message_id = conversation.conversation_id, former.message_id
+            self._withdrawals.take_place(writer, here, message_id, edit.old, now)
+            if edit.old.host_id is not None:
+                writer.name_messages(here, {message_id: edit.old.host_id})
 
     def _stored(
         self, session: Session, conversation: Conversation, batch: Batch, plan: Plan, count: int
     ) -> IngestReport:
-        stored = len(plan.new) + plan.settled
-        converted, broken = batch.converted(plan.new), batch.broken(plan.new)
+        stored = len(plan.added) + plan.settled
+        converted, broken = batch.converted(plan.added), batch.broken(plan.added)
         emit = partial(
             self._events.emit, conversation_id=conversation.conversation_id, session_key=session.key
         )
         emit("ingest.stored", level=logging.DEBUG, stored=stored, skipped=count - stored)
-        if plan.branch.changes:
-            taken_back, again = len(plan.branch.withdrawn), len(plan.branch.restored)
+        if plan.branch.changes or plan.edits:
+            taken_back = len(plan.branch.withdrawn) + len(plan.edits)
+            again = len(plan.branch.restored) + sum(edit.former is not None for edit in plan.edits)
             emit("ingest.withdrawn", level=logging.DEBUG, withdrawn=taken_back, brought_back=again)
         if converted:
             emit("ingest.converted", level=logging.DEBUG, values=len(converted))

@@ -16,11 +16,12 @@ from lcm_plugin.ingest.alignment import (
     replayed_turn,
 )
 from lcm_plugin.ingest.branches import Branch, Ground, ListRoots, follow_list
+from lcm_plugin.ingest.edits import Edit, moved_by, with_edits
 from lcm_plugin.ingest.history import Past, past_from, past_of
 from lcm_plugin.ingest.instructions import Leading, leading_run, with_leading
 from lcm_plugin.ingest.intake import Batch
 from lcm_plugin.ingest.known_lists import Beginning, KnownList, KnownLists, known_list
-from lcm_plugin.ingest.matching import Incoming, is_request, is_same_id
+from lcm_plugin.ingest.matching import Incoming, is_request
 from lcm_plugin.ingest.pending_commits import UnsureMessages
 from lcm_plugin.ingest.shown import shown_to_models
 from lcm_plugin.messages.blocks import is_instruction, text_of
@@ -39,7 +40,8 @@ class Plan:
 
     ``settled`` counts messages whose commit was not answered and that are found to be stored. ``branch`` is what a
     whole list does besides, ``leading`` the instructions that it begins with. ``retold`` are the host's ids that go from
-    stored messages to new versions of them. ``listed`` is what is known of a whole list once the plan is carried out.
+    stored messages to new versions of them, ``edits`` the messages that take a stored one's place. ``listed`` is what is
+    known of a whole list once the plan is carried out.
     """
 
     new: list[int]
@@ -48,12 +50,13 @@ class Plan:
     leading: Leading | None = None
     branch: Branch = field(default_factory=lambda: Branch([]))
     retold: tuple[str, ...] = ()
+    edits: tuple[Edit, ...] = ()
     listed: KnownList | None = None
 
     @property
     def changes(self) -> bool:
         """Whether there is anything to store or to mark."""
-        if self.new or self.branch.changes:
+        if self.new or self.edits or self.branch.changes:
             return True
         return (
             self.conversation is not None
@@ -67,6 +70,11 @@ class Plan:
         return self.leading.in_force(
             {index: conversation.next_seq + place for place, index in enumerate(self.new)}
         )
+
+    @property
+    def added(self) -> list[int]:
+        """The indices of all messages that get a row of their own."""
+        return [*self.new, *(edit.index for edit in self.edits if edit.former is None)]
 
     def writes_run(self, session: Session) -> bool:
         """Whether the run that repeats what is stored is to be remembered with its conversation."""
@@ -199,10 +207,10 @@ class Planner:
         if past.before and len(past.since) < len(given):
             skipped = replayed_head(given, past.before, past.since, load_texts)
             given = given[skipped:]
-        named = {}
+        named, edits = dict[str, MessageHead](), tuple[Edit, ...]()
         if mode in ("state", "part") and known_ids:
             named = reader.heads_with_host_ids(here, sorted(known_ids))
-            given = [replace(item, edited=_is_edited(item, named.get(item.host_id or ""))) for item in given]
+            given, edits = with_edits(given, named, find_withdrawn)
         root = None if mode == "part" or (skipped and not begun) else self._roots.root(here, session.id)
         if root is None and mode == "whole":
             root = since - 1
@@ -239,10 +247,10 @@ class Planner:
         new = with_leading([index + skipped for index in branch.new], leading, conversation)
         retold = tuple(name for index in branch.new if (name := given[index].host_id) in known_ids)
         listed = None
-        if branch.seqs and not branch.changes and (begun or not skipped):
+        if branch.seqs and not branch.changes and not edits and (begun or not skipped):
             seqs = {index + skipped: seq for index, seq in branch.seqs.items()}
             listed = known_list(conversation, listing, seqs, branch.root, branch.run, begun)
-        return Plan(new, conversation, leading=leading, branch=branch, retold=retold, listed=listed)
+        return Plan(new, conversation, 0, leading, branch, retold, moved_by(skipped, edits), listed)
 
     @staticmethod
     def _rows_by_id(
@@ -290,13 +298,6 @@ def _without_fresh_ids(incoming: Sequence[Incoming], known_ids: set[str]) -> lis
         item if index >= last or item.host_id in known_ids else replace(item, host_id=None)
         for index, item in enumerate(incoming)
     ]
-
-
-def _is_edited(item: Incoming, stored: MessageHead | None) -> bool:
-    """Whether a message has other words than the stored one with its id."""
-    if stored is None or item.ours or item.refers:
-        return False
-    return is_same_id(item, stored) and item.identity != stored.identity
 
 
 def _known_as_ours(reader: Reader, batch: Batch) -> list[int]:

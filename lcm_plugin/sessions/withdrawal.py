@@ -45,6 +45,13 @@ class Withdrawals:
             writer.bring_back(conversation_id, ids, now)
         return ids
 
+    def take_place(
+        self, writer: Writer, conversation_id: int, message_id: int, old: MessageHead, now: int
+    ) -> None:
+        """Puts another version of a message at its place, and takes the old one back."""
+        self._reopen(writer, conversation_id, [old.message_id, message_id], now)
+        writer.take_place(conversation_id, message_id, old.message_id, now)
+
     def _reopen(self, writer: Writer, conversation_id: int, message_ids: Sequence[int], now: int) -> None:
         reopened: set[str] = set()
         for leaf in sorted(set(writer.covering_leaf(message_ids).values())):

@@ -263,6 +263,16 @@ class Writer(Reader, SearchWriter, RepairWriter, TransferWriter, RemovalWriter, 
     def bring_back(self, conversation_id: int, message_ids: Sequence[int], now: int) -> None:
         """Undoes `withdraw`; messages that are not withdrawn stay as they are."""
 
+    def take_place(self, conversation_id: int, message_id: int, instead_of: int, now: int) -> None:
+        """Puts a message at the place of an earlier one, which is withdrawn and gets this one's place.
+
+        Both are raw items, if they are in the context at all. The revision changes. What `/new` pruned can still
+        be undone.
+        """
+
+    def name_messages(self, conversation_id: int, names: Mapping[int, str]) -> None:
+        """Gives messages the host's ids, which other ones lose."""
+
     def reopen(self, conversation_id: int, reopening: Reopening, now: int) -> None:
         """Takes summaries apart: deletes them and puts what they were made from back into the context.
 

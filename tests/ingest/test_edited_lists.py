@@ -39,10 +39,11 @@ def test_an_edited_message_stands_where_the_old_version_stood(
     engine.ingest(session, TALK, "state")
     now = edited(TALK, at, "Said otherwise.")
     report = engine.ingest(session, now, "state")
-    assert (report.stored, report.withdrawn) == (5 - at, 5 - at)
+    assert (report.stored, report.withdrawn) == (1, 1)
     assert shown(engine, session) == [message["content"] for message in now]
     assert engine.ingest(session, now, "state").stored == 0
-    assert engine.messages(session)[:5] == TALK
+    # Where nothing comes after it, an edit is a branch, and the old version keeps its place.
+    assert engine.messages(session) == ([*now, TALK[at]] if at < 4 else [*TALK, now[4]])
     assert not flaws(engine, session)
 
 
@@ -51,7 +52,7 @@ def test_versions_are_changed_back_and_forth_without_copies(engine: Engine, sess
     for listing in (TALK, other, TALK, other, TALK):
         engine.ingest(session, listing, "state")
         assert shown(engine, session) == [message["content"] for message in listing]
-    assert len(engine.messages(session)) == 5 + 4
+    assert len(engine.messages(session)) == 5 + 1
     assert not flaws(engine, session)
 
 
@@ -92,6 +93,32 @@ def test_an_edit_of_a_summarised_message_reopens_the_summary(engine: Engine, ses
     now = edited(talk, 2, "The second question, said otherwise.")
     engine.ingest(session, now, "state")
     assert shown(engine, session)[:3] == [message["content"] for message in now[:3]]
+    assert not flaws(engine, session)
+    # What was summarised behind the edited message still is.
+    assert len(engine.messages(session)) == 81
+    assert len(shown(engine, session)) < 60
+    assert engine.compact(session, force=True, budget=8_000).compacted
+    assert not flaws(engine, session)
+
+
+def test_an_edited_call_and_its_result_stay_a_pair(engine: Engine, session: Session) -> None:
+    talk = named(user("Look."), call("call_of_the_shed"), result("call_of_the_shed", "dark"), user("And?"))
+    engine.ingest(session, talk, "state")
+    now = edited(edited(talk, 1, "I look again."), 2, "bright")
+    assert engine.ingest(session, now, "state").stored == 2
+    longer = [*now, {**assistant("It is bright."), "id": "m4"}, {**user("Good."), "id": "m5"}]
+    assert engine.ingest(session, longer, "state").stored == 2
+    assert shown(engine, session) == [message["content"] for message in longer]
+    assert not flaws(engine, session)
+
+
+def test_a_branch_from_before_an_edit_shows_the_former_version(engine: Engine, session: Session) -> None:
+    engine.ingest(session, TALK, "state")
+    engine.ingest(session, edited(TALK, 1, "Which town?"), "state")
+    back = [*TALK[:3], {**user("Or Bath."), "id": "other"}]
+    assert engine.ingest(session, back, "state").brought_back == 1
+    assert shown(engine, session) == [message["content"] for message in back]
+    assert len(engine.messages(session)) == 7
     assert not flaws(engine, session)
 
 

@@ -184,9 +184,11 @@ _RULES = {
     "message_order": """
         SELECT conversation_id, 'msg_' || message_id, 'seq ' || seq || ', after msg_' || before || ', group ' || group_seq
         FROM (SELECT m.conversation_id, m.message_id, m.seq, m.group_seq,
-                lag(m.message_id) OVER (PARTITION BY m.conversation_id ORDER BY m.seq) AS before
+                -- An edited message and its former version have changed places; both have a row before them written down.
+                m.follows IS NULL AS plain, max(m.message_id) FILTER (WHERE m.follows IS NULL) OVER (PARTITION BY
+                m.conversation_id ORDER BY m.seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
             FROM messages m WHERE {here_m}) placed
-        WHERE before > message_id OR group_seq > seq""",
+        WHERE (plain AND before > message_id) OR group_seq > seq""",
     "pin_without_message": """
         SELECT n.conversation_id, n.pin_id, 'msg_' || n.message_id FROM pins n
         WHERE {here_n} AND n.message_id IS NOT NULL

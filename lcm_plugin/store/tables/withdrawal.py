@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from lcm_plugin.store.records import Reopening
 from lcm_plugin.store.tables.messages import MessageTable
@@ -42,6 +42,37 @@ class WithdrawalTable(MessageTable, RepairTable):
         if not withdrawn:
             return
         self.show(conversation_id, withdrawn, now)
+        self._bump_with_snapshots(conversation_id)
+
+    def name_messages(self, conversation_id: int, names: Mapping[int, str]) -> None:
+        if not names:
+            return
+        self.release_host_ids(conversation_id, list(names.values()))
+        self.run_many(
+            "UPDATE messages SET host_id = :name WHERE conversation_id = :here AND message_id = :message",
+            [{"here": conversation_id, "message": one, "name": name} for one, name in names.items()],
+        )
+
+    def take_place(self, conversation_id: int, message_id: int, instead_of: int, now: int) -> None:
+        self.withdraw(conversation_id, [instead_of], now)
+        self.bring_back(conversation_id, [message_id], now)
+        old, new = self.messages_by_id([instead_of, message_id]).values()
+        place, end = old.head, new.head.seq
+        same_calls = (place.calls, place.answers) == (new.head.calls, new.head.answers)
+        here = {"here": conversation_id, "old": instead_of, "new": message_id}
+        for table, column in (("messages", "seq"), ("context_items", "ordinal")):
+            # One is moved away first: two rows never have one place.
+            for row, value in (("old", -end), ("new", place.seq), ("old", end)):
+                self.run(
+                    f"UPDATE {table} SET {column} = :value WHERE conversation_id = :here AND message_id = :{row}",
+                    **here,
+                    value=value,
+                )
+        change = "UPDATE messages SET follows = :before, group_seq = :group WHERE conversation_id = :here AND message_id ="
+        self.run(f"{change} :old", **here, before=place.before, group=end)
+        self.run(
+            f"{change} :new", **here, before=place.before, group=place.group_seq if same_calls else place.seq
+        )
         self._bump_with_snapshots(conversation_id)
 
     def reopen(self, conversation_id: int, reopening: Reopening, now: int) -> None:
