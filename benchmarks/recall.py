@@ -1,7 +1,7 @@
 """How well a question, exactly as asked, finds its evidence.
 
     python benchmarks/recall.py PATH/locomo_dev.json [--json] [--dressed] [--long] [--semantic]
-        [--limit N]
+        [--gold] [--limit N]
 
 Each chat of the file (LoCoMo's shape) is stored as a session of one database; each question of the
 categories 1 to 4 that names its evidence goes as text to the public tool ``lcm_grep``. hit@k: a turn of
@@ -13,7 +13,8 @@ Beside it, over the same messages in plain SQLite: content words OR-ed with Port
 the form that quotes every word and ANDs them. ``--dressed`` repeats the questions with OR between the words,
 in quotes, with punctuation, in capitals. ``--long`` joins eight turns into one message, the other kind of
 history that the same settings must serve. ``--semantic`` also asks with ``semanticSearch`` on, beside the vectors
-alone.
+alone. ``--gold`` measures something else: how often one answer of ``lcm_grep`` and of ``lcm_expand_query`` shows the
+gold answer as a string.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ class Question:
     chat: str
     text: str
     evidence: frozenset[int]
+    answer: str = ""
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ def load(path: Path) -> Iterator[Chat]:
         rows = list(messages(sample))
         places = {row["id"].rpartition("/")[2]: index for index, row in enumerate(rows)}
         questions = [
-            Question(sample["sample_id"], item["question"], evidence)
+            Question(sample["sample_id"], item["question"], evidence, str(item["answer"]))
             for item in sample["qa"]
             if item["category"] in (1, 2, 3, 4) and (evidence := evidence_of(item["evidence"], places))
         ]
@@ -129,6 +131,47 @@ def measure(name: str, questions: Sequence[Question], ranking: Ranking) -> Score
         median_ms=round(times[len(times) // 2], 2) if times else 0.0,
         p95_ms=round(times[int(len(times) * 0.95)], 2) if times else 0.0,
     )
+
+
+@dataclass(frozen=True)
+class Shown:
+    """In which percent of the questions an answer of a tool shows the gold answer as a string, and its tokens."""
+
+    name: str
+    questions: int
+    gold: float
+    mean_tokens: float
+    most_tokens: int
+
+
+def shown(name: str, engine: Engine, questions: Sequence[Question], tool: str, argument: str) -> Shown:
+    """Asks a tool each question; the first call's whole answer counts, marks of matches taken off."""
+    gold, tokens = 0, []
+    for question in questions:
+        answer = engine.call_tool(Session(question.chat), tool, {argument: question.text})
+        text = json.dumps(answer, ensure_ascii=False)
+        tokens.append(engine.count_tokens(text))
+        gold += plain(question.answer) in plain(text)
+    share = 100 / max(1, len(questions))
+    return Shown(
+        name, len(questions), round(gold * share, 1), round(sum(tokens) / len(tokens), 0), max(tokens)
+    )
+
+
+def ceiling(chats: Sequence[Chat]) -> Shown:
+    """In which percent of the questions the gold answer stands anywhere in the chat."""
+    asked = [
+        plain(question.answer) in text
+        for chat in chats
+        for text in ["\n".join(plain(row["content"]) for row in chat.messages)]
+        for question in chat.questions
+    ]
+    return Shown("anywhere in the chat", len(asked), round(100 * sum(asked) / len(asked), 1), 0, 0)
+
+
+def plain(text: str) -> str:
+    """A text for comparison: lower case, without the marks of matches."""
+    return " ".join(text.replace("**", "").lower().split())
 
 
 class Tool:
@@ -217,6 +260,22 @@ def dressed(question: str) -> Iterator[tuple[str, str]]:
     yield "capitals", question.upper()
 
 
+def run_gold(arguments: argparse.Namespace) -> list[Shown]:
+    """How often the gold answer is shown by one call, no model at work, after compaction."""
+    chats = list(load(arguments.file))
+    questions = [question for chat in chats for question in chat.questions]
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Engine.open(LcmConfig(database=f"{folder}/lcm.db")) as engine,
+    ):
+        Tool(engine, chats, arguments.limit).compact()
+        return [
+            ceiling(chats),
+            shown("lcm_grep", engine, questions, "lcm_grep", "pattern"),
+            shown("lcm_expand_query", engine, questions, "lcm_expand_query", "prompt"),
+        ]
+
+
 def run(arguments: argparse.Namespace) -> list[Score]:
     """All measurements, in the order in which they are printed."""
     chats = list(load(arguments.file))
@@ -268,8 +327,18 @@ def main() -> None:
     parser.add_argument("--dressed", action="store_true", help="also ask in other forms")
     parser.add_argument("--long", action="store_true", help="join turns into long messages")
     parser.add_argument("--semantic", action="store_true", help="also with a sentence model's vectors")
+    parser.add_argument("--gold", action="store_true", help="how often one call shows the gold answer")
     parser.add_argument("--limit", type=int, default=10, help="hits per question (default 10)")
     arguments = parser.parse_args()
+    if arguments.gold:
+        gold = run_gold(arguments)
+        if arguments.json:
+            print(json.dumps([asdict(one) for one in gold], indent=1))
+            return
+        print(f"{'':36} {'gold %':>7} {'tokens':>7} {'most':>7}")
+        for row in gold:
+            print(f"{row.name:36} {row.gold:7.1f} {row.mean_tokens:7.0f} {row.most_tokens:7}")
+        return
     scores = run(arguments)
     if arguments.json:
         print(json.dumps([asdict(score) for score in scores], indent=1))

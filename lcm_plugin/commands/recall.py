@@ -68,7 +68,9 @@ def _thing(item: dict[str, Any]) -> str:
     if "from" in item:
         facts.append(f"{_minute(item['from'])} to {_minute(item['to'])}")
     if "covers_messages" in item:
-        facts.append(f"covers {plural(item['covers_messages'], 'message')}, made of {item['sources']}")
+        facts.append(
+            f"covers {plural(item['covers_messages'], 'message')}, made of {item.get('sources', 'more than fits here')}"
+        )
     if "tokens" in item:
         facts.append(plural(item["tokens"], "token"))
     if "summary_id" in item:

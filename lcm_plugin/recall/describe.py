@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from lcm_plugin.config import LcmConfig
@@ -14,17 +14,18 @@ from lcm_plugin.messages.markup import shorten_ids
 from lcm_plugin.messages.parts import rebuild
 from lcm_plugin.messages.table import REASONING_KEYS
 from lcm_plugin.recall.filesearch import decode_text
+from lcm_plugin.recall.fitting import Count, Items, Slice, as_sent, cost_of, fitting_head, take, widest
 from lcm_plugin.recall.scope import Ref, Scope, not_found, parse_refs
 from lcm_plugin.recall.times import format_instant
 from lcm_plugin.recall.tools import DescribeArguments
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import FileRecord, Part, StoredMessage, Summary, message_ref
 
-Count = Callable[[str], int]
 MAX_LISTED = 100
 MAX_OTHER_KEYS_CHARS = 4_000
 _SHOWN_KEYS = frozenset({"role", "content", "tool_calls", *REASONING_KEYS})
-_CHARS_PER_TOKEN = 4
+# Of the cap, what the ids that an answer has no room for may take.
+_REST_SHARE = 0.3
 
 
 class Describer:
@@ -51,50 +52,55 @@ class Describer:
 
     def _several(self, refs: Sequence[Ref], asked: DescribeArguments, cap: int) -> dict[str, Any]:
         """Several ids share the cap; those for which nothing is left are named to be asked for again."""
-        items: list[dict[str, Any]] = []
+        rest = self._rest(refs, cap)
+        items = Items(cap - cost_of({"items": [], "truncated": True} | rest, self._count), self._count)
         for index, ref in enumerate(refs):
-            if cap <= 0:
-                return {
-                    "items": items,
-                    "truncated": True,
-                    "continue_with": [one.text for one in refs[index:]],
-                }
-            item = self._one(ref, asked, cap)
-            items.append(item)
-            cap -= self._count(
-                str(item.get("content", "")) + "".join(p["text"] for p in item.get("parts", ()))
-            )
-        return {"items": items}
+            if not items.add(partial(self._one, ref, asked), self._tokens_of(ref)):
+                return {"items": items.views, "truncated": True} | self._rest(refs[index:], cap)
+        return {"items": items.views}
 
-    def _one(self, ref: Ref, asked: DescribeArguments, cap: int) -> dict[str, Any]:
-        if ref.kind == "summary":
-            return self._summary(ref, asked.offset, cap)
+    def _rest(self, refs: Sequence[Ref], cap: int) -> dict[str, Any]:
+        """The ids to go on with, as far as there is room: in runs where they are many, the rest counted."""
+        most = int(cap * _REST_SHARE)
+        ids = [ref.text for ref in refs]
+        if cost_of(ids, self._count) > most:
+            ids = shorten_ids(ids).split()
+        while len(ids) > 1 and cost_of(ids, self._count) > most:
+            del ids[len(ids) // 2 :]
+        not_named = len(refs) - len(parse_refs(ids))
+        return {"continue_with": ids} | ({"not_named": not_named} if not_named else {})
+
+    def _tokens_of(self, ref: Ref) -> int:
+        """The tokens of a thing's whole text."""
         if ref.kind == "message":
-            return self._message(ref, asked.offset, cap)
-        return self._file(ref, asked, cap)
+            return find_message(self._reader, self._scope, ref).head.tokens
+        if ref.kind == "summary":
+            return find_summary(self._reader, self._scope, ref).tokens
+        return self._max_tokens
 
-    def _message(self, ref: Ref, offset: int, cap: int) -> dict[str, Any]:
+    def _one(self, ref: Ref, asked: DescribeArguments, room: int) -> dict[str, Any]:
+        if ref.kind == "summary":
+            return self._summary(ref, asked.offset, room)
+        if ref.kind == "message":
+            return self._message(ref, asked.offset, room)
+        return self._file(ref, asked, room)
+
+    def _message(self, ref: Ref, offset: int, room: int) -> dict[str, Any]:
         stored = find_message(self._reader, self._scope, ref)
-        view, _, _ = message_view(stored, self._zone, offset, cap, self._count)
-        if covered := self._reader.covering_leaf([stored.head.message_id]):
-            view["summary_id"] = covered[stored.head.message_id]
-        return view
+        covered = self._reader.covering_leaf([stored.head.message_id])
+        beside = {"summary_id": covered[stored.head.message_id]} if covered else {}
+        return message_view(stored, self._zone, offset, room, self._count, beside)
 
-    def _summary(self, ref: Ref, offset: int, cap: int) -> dict[str, Any]:
+    def _summary(self, ref: Ref, offset: int, room: int) -> dict[str, Any]:
         summary = find_summary(self._reader, self._scope, ref)
-        view = summary_view(self._reader, summary, self._zone)
-        piece = take(summary.content, min(offset, len(summary.content)), cap, self._count)
-        view["content"] = piece.text
-        if piece.end < len(summary.content):
-            view |= {"truncated": True, "next_offset": piece.end}
-        view |= {
+        beside = {
             "level": summary.level,
             "model": summary.model,
             "covered": self._covered(summary),
             "source_costs": self._source_costs(summary),
             "derived": self._costs(self._reader.derived_from(summary.summary_id)),
         }
-        return view
+        return summary_view(self._reader, summary, self._zone, offset, room, self._count, beside)
 
     def _covered(self, summary: Summary) -> str:
         first, last = self._ends(summary)
@@ -130,7 +136,7 @@ class Describer:
             if one in found
         ]
 
-    def _file(self, ref: Ref, asked: DescribeArguments, cap: int) -> dict[str, Any]:
+    def _file(self, ref: Ref, asked: DescribeArguments, room: int) -> dict[str, Any]:
         record = find_file(self._reader, self._scope, ref)
         view: dict[str, Any] = {
             "id": record.file_id,
@@ -145,38 +151,40 @@ class Describer:
         }
         if asked.offset == 0:
             view["exploration"] = record.exploration
+        head = fitting_head(view, ("id", "kind"), room, self._count)
         data = self._payloads.read_file(self._reader, record.file_id)
         if asked.start_byte is not None or asked.end_byte is not None:
-            return view | self._bytes(data, asked, cap)
+            return widest(lambda tokens: head | _bytes(data, asked, tokens), room, self._count)
         text = decode_text(data)
         if text is None:
-            view["content_note"] = "binary; read it with start_byte and end_byte, as base64"
-            return view
-        return view | self._lines(text, asked, cap)
+            head["content_note"] = "binary; read it with start_byte and end_byte, as base64"
+            return head
+        return widest(lambda tokens: head | self._lines(text, asked, tokens), room, self._count)
 
-    def _lines(self, text: str, asked: DescribeArguments, cap: int) -> dict[str, Any]:
+    def _lines(self, text: str, asked: DescribeArguments, tokens: int) -> dict[str, Any]:
         start, end = 0, len(text)
         if asked.start_line is not None or asked.end_line is not None:
             start, end = _line_range(text, asked.start_line or 1, asked.end_line)
-        piece = take(text[:end], min(start + asked.offset, end), cap, self._count)
+        piece = take(text[:end], min(start + asked.offset, end), tokens, self._count)
         view: dict[str, Any] = {"content": piece.text}
         if piece.end < end:
             view |= {"truncated": True, "next_offset": piece.end - start}
         return view
 
-    def _bytes(self, data: bytes, asked: DescribeArguments, cap: int) -> dict[str, Any]:
-        import base64
 
-        start, end = asked.start_byte or 0, min(asked.end_byte or len(data), len(data))
-        if start >= end:
-            raise InputError(f"bytes {start} to {end} are empty; the file has {len(data)} bytes")
-        # Base64 of random bytes costs about one token per byte and a half.
-        most = max(1, int(cap * 1.5))
-        piece = data[start : min(end, start + most)]
-        view: dict[str, Any] = {"base64": base64.b64encode(piece).decode(), "start_byte": start}
-        if start + len(piece) < end:
-            view |= {"truncated": True, "next_byte": start + len(piece)}
-        return view
+def _bytes(data: bytes, asked: DescribeArguments, tokens: int) -> dict[str, Any]:
+    import base64
+
+    start, end = asked.start_byte or 0, min(asked.end_byte or len(data), len(data))
+    if start >= end:
+        raise InputError(f"bytes {start} to {end} are empty; the file has {len(data)} bytes")
+    # Base64 of random bytes costs about one token per byte and a half.
+    most = max(1, int(tokens * 1.5))
+    piece = data[start : min(end, start + most)]
+    view: dict[str, Any] = {"base64": base64.b64encode(piece).decode(), "start_byte": start}
+    if start + len(piece) < end:
+        view |= {"truncated": True, "next_byte": start + len(piece)}
+    return view
 
 
 def find_summary(reader: Reader, scope: Scope, ref: Ref) -> Summary:
@@ -212,35 +220,42 @@ def _line_range(text: str, first: int, last: int | None) -> tuple[int, int]:
     return start, start + sum(map(len, lines[first - 1 : last]))
 
 
-@dataclass(frozen=True, slots=True)
-class Slice:
-    """A piece of a text: where it begins and ends in it, in characters, and its tokens."""
-
-    text: str
-    start: int
-    end: int
-    tokens: int
-
-
-def take(text: str, start: int, cap: int, count: Count) -> Slice:
-    """The longest piece from ``start`` of about ``cap`` tokens at most; at least one character."""
-    width = max(1, cap) * _CHARS_PER_TOKEN
-    while True:
-        piece = text[start : start + width]
-        tokens = count(piece)
-        if tokens <= cap or len(piece) <= 1:
-            return Slice(piece, start, start + len(piece), tokens)
-        width = max(1, min(len(piece) - 1, int(len(piece) * cap / tokens * 0.95)))
-
-
 def message_view(
-    stored: StoredMessage, zone: str, offset: int, cap: int, count: Count
-) -> tuple[dict[str, Any], int, int | None]:
-    """A message's head and as much of its parts as fits; the tokens, and the offset to go on with.
+    stored: StoredMessage,
+    zone: str,
+    offset: int,
+    room: int,
+    count: Count,
+    beside: Mapping[str, Any] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """A message's head, ``beside`` it, and as much of its parts as fits ``room`` tokens as sent.
 
     ``offset`` counts characters over the texts of all parts. A message of one text has ``content``, any
     other ``parts``. A text that a database cannot hold as it is also comes JSON-escaped, as ``exact``.
     """
+    head = fitting_head(
+        _message_head(stored, zone, offset) | dict(beside), ("id", "kind", "role"), room, count
+    )
+    # A part without a path is this package's own note, not a text of the message.
+    parts = [part for part in stored.parts if part.path]
+
+    def make(tokens: int) -> dict[str, Any]:
+        view = dict(head)
+        pieces, rest = _pieces(parts, offset, tokens, count)
+        if [part.path for part in parts] == ["content"]:
+            piece = pieces[0] if pieces else {"text": ""}
+            view["content"] = piece["text"]
+            view |= {key: value for key, value in piece.items() if key not in ("path", "type", "text")}
+        elif not parts and stored.skeleton is not None and isinstance(notice := _content(stored), str):
+            view["removed"] = notice
+        else:
+            view["parts"] = pieces
+        return view | ({"truncated": True, "next_offset": rest} if rest is not None else {})
+
+    return widest(make, room, count)
+
+
+def _message_head(stored: StoredMessage, zone: str, offset: int) -> dict[str, Any]:
     head = stored.head
     view: dict[str, Any] = {
         "id": head.ref,
@@ -254,28 +269,19 @@ def message_view(
         view["sender"] = head.sender
     if head.withdrawn_at is not None:
         view["taken_back"] = True
-    if offset == 0:
-        view |= _other_keys(stored)
-    # A part without a path is this package's own note, not a text of the message.
-    parts = [part for part in stored.parts if part.path]
-    pieces, used, rest = _pieces(parts, offset, cap, count)
-    if [part.path for part in parts] == ["content"]:
-        piece = pieces[0] if pieces else {"text": ""}
-        view["content"] = piece["text"]
-        view |= {key: value for key, value in piece.items() if key not in ("path", "type", "text")}
-    else:
-        view["parts"] = pieces
-    if not parts and stored.skeleton is not None and isinstance(notice := _content(stored), str):
-        view["removed"] = notice
-        del view["parts"]
-    if rest is not None:
-        view["truncated"] = True
-        view["next_offset"] = rest
-    return view, used, rest
+    return view | (_other_keys(stored) if offset == 0 else {})
 
 
-def summary_view(reader: Reader, summary: Summary, zone: str) -> dict[str, Any]:
-    """A summary's content, what it covers and what it was made of."""
+def summary_view(
+    reader: Reader,
+    summary: Summary,
+    zone: str,
+    offset: int,
+    room: int,
+    count: Count,
+    beside: Mapping[str, Any] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """What a summary covers, what it was made of, ``beside`` it, and as much of its content as fits ``room``."""
     view: dict[str, Any] = {
         "id": summary.summary_id,
         "kind": summary.kind,
@@ -287,13 +293,19 @@ def summary_view(reader: Reader, summary: Summary, zone: str) -> dict[str, Any]:
         "covers_messages": summary.message_count,
         "covers_tokens": summary.message_tokens,
         "sources": sources_of(reader, summary),
-        "content": summary.content,
     }
     if summary.file_ids:
         view["files"] = list(summary.file_ids)
     if removed := reader.removed_below(summary.summary_id):
         view["sources_removed"] = removed
-    return view
+    head = fitting_head(view | dict(beside), ("id", "kind", "depth"), room, count)
+
+    def make(tokens: int) -> dict[str, Any]:
+        piece = take(summary.content, min(offset, len(summary.content)), tokens, count)
+        cut = piece.end < len(summary.content)
+        return head | {"content": piece.text} | ({"truncated": True, "next_offset": piece.end} if cut else {})
+
+    return widest(make, room, count)
 
 
 def sources_of(reader: Reader, summary: Summary) -> str:
@@ -304,8 +316,9 @@ def sources_of(reader: Reader, summary: Summary) -> str:
 
 
 def _pieces(
-    parts: Sequence[Part], offset: int, cap: int, count: Count
-) -> tuple[list[dict[str, Any]], int, int | None]:
+    parts: Sequence[Part], offset: int, tokens: int, count: Count
+) -> tuple[list[dict[str, Any]], int | None]:
+    """The parts from an offset on, their heads counted, and the offset to go on with."""
     shown: list[dict[str, Any]] = []
     position, used = 0, 0
     for part in parts:
@@ -313,15 +326,15 @@ def _pieces(
         if end < offset or (end == offset and offset > 0 and part.text):
             position = end
             continue
-        if shown and used >= cap:
-            return shown, used, position
-        piece = take(part.text, max(0, offset - position), max(1, cap - used), count)
+        if shown and used >= tokens:
+            return shown, position
+        piece = take(part.text, max(0, offset - position), max(1, tokens - used), count)
         shown.append(_part_view(part, piece))
-        used += piece.tokens
+        used += piece.tokens if len(parts) == 1 else cost_of(shown[-1], count)
         if piece.end < len(part.text):
-            return shown, used, position + piece.end
+            return shown, position + piece.end
         position = end
-    return shown, used, None
+    return shown, None
 
 
 def _part_view(part: Part, piece: Slice) -> dict[str, Any]:
@@ -350,6 +363,6 @@ def _other_keys(stored: StoredMessage) -> dict[str, Any]:
     others = {key: value for key, value in message.items() if key not in _SHOWN_KEYS}
     if not others:
         return {}
-    if len(json.dumps(others)) > MAX_OTHER_KEYS_CHARS:
+    if len(as_sent(others)) > MAX_OTHER_KEYS_CHARS:
         return {"other_keys": sorted(others)}
     return {"other_keys": others}

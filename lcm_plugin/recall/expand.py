@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.errors import InputError
 from lcm_plugin.files.externalise import PayloadStore
-from lcm_plugin.recall.describe import Count, find_message, find_summary, message_view, summary_view
+from lcm_plugin.recall.describe import find_message, find_summary, message_view, summary_view
+from lcm_plugin.recall.fitting import Count, Items, cost_of
 from lcm_plugin.recall.query import parse_query
 from lcm_plugin.recall.scope import Grant, Scope, parse_refs
 from lcm_plugin.recall.textsearch import TextSearch
@@ -21,7 +23,8 @@ from lcm_plugin.store.search import Filter
 FOUND_SUMMARIES = 4
 FOUND_MESSAGES = 20
 PAGE = 200
-SMALLEST_PIECE = 100
+# By how much naming the call that reads on is longer than a plain offset; and the largest offset there is room for.
+READ_ON_TOKENS, MOST_ENTRIES = 20, 999_999
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,17 @@ class _Entry:
 
     summary: Summary | None = None
     message: StoredMessage | None = None
-    leaf_out: bool = False
+    closed: bool = False
+
+    @property
+    def ref(self) -> str:
+        """Its id."""
+        return self.summary.summary_id if self.summary else self.message.head.ref if self.message else ""
+
+    @property
+    def tokens(self) -> int:
+        """The tokens of its whole text."""
+        return self.summary.tokens if self.summary else self.message.head.tokens if self.message else 0
 
 
 class Expander:
@@ -54,25 +67,17 @@ class Expander:
         cap = min(asked.token_cap or most, most)
         depth = min(asked.depth, grant.max_depth) if grant else asked.depth
         entries = self._walk_all(self._starts(asked), depth, asked.include_messages)
-        items: list[dict[str, Any]] = []
-        used, position, more = 0, 0, False
+        items = Items(cap - cost_of(_answer([], cap, MOST_ENTRIES, ()), self._count), self._count)
+        closed: list[str] = []
         for position, entry in enumerate(entries):
             if position < asked.offset:
                 continue
-            cost = self._cost(entry)
-            # What is larger than a whole page is cut; anything else waits for the next one.
-            if items and used + cost > cap and (cost <= cap or cap - used < SMALLEST_PIECE):
-                more = True
-                break
-            view, tokens = self._view(entry, cap - used)
-            items.append(view)
-            used += tokens
-        answer: dict[str, Any] = {"items": items, "estimated_tokens": used, "truncated": more}
-        if more:
-            answer["next_offset"] = position
-        if below := [item["id"] for item in items if item.pop("closed", False)]:
-            answer["continue_with"] = below
-        return answer
+            beside = cost_of([entry.ref], self._count) if entry.closed else 0
+            if not items.add(partial(self._view, entry), entry.tokens, beside):
+                return _answer(items.views, items.used, position, closed)
+            if entry.closed:
+                closed.append(entry.ref)
+        return _answer(items.views, items.used, None, closed)
 
     def _starts(self, asked: ExpandArguments) -> list[Summary | StoredMessage]:
         if bool(asked.summary_ids) == bool(asked.query):
@@ -119,7 +124,7 @@ class Expander:
             return
         seen.add(summary.summary_id)
         closed = depth == 0 or (summary.depth == 0 and not with_messages)
-        yield _Entry(summary=summary, leaf_out=closed)
+        yield _Entry(summary=summary, closed=closed)
         if closed:
             return
         if summary.depth == 0:
@@ -134,17 +139,33 @@ class Expander:
         for one in below:
             yield from self._walk(found[one], depth - 1, with_messages, seen)
 
-    def _cost(self, entry: _Entry) -> int:
-        return entry.summary.tokens if entry.summary else entry.message.head.tokens if entry.message else 0
+    def _view(self, entry: _Entry, room: int) -> dict[str, Any]:
+        """An entry as far as it fits; one that is cut names the call that reads on."""
+        view = self._within(entry, room)
+        if "truncated" not in view:
+            return view
+        view = self._within(entry, room - READ_ON_TOKENS)
+        del view["truncated"]
+        offset = view.pop("next_offset")
+        return view | {"read_on": {"tool": "lcm_describe", "id": entry.ref, "offset": offset}}
 
-    def _view(self, entry: _Entry, room: int) -> tuple[dict[str, Any], int]:
+    def _within(self, entry: _Entry, room: int) -> dict[str, Any]:
         if entry.summary is not None:
-            view = summary_view(self._reader, entry.summary, self._zone)
-            if entry.leaf_out:
-                view["closed"] = True
-            return view, entry.summary.tokens
+            return summary_view(self._reader, entry.summary, self._zone, 0, room, self._count)
         assert entry.message is not None
-        view, used, rest = message_view(entry.message, self._zone, 0, max(1, room), self._count)
-        if rest is not None:
-            view["read_on"] = {"tool": "lcm_describe", "id": view["id"], "offset": rest}
-        return view, used
+        return message_view(entry.message, self._zone, 0, room, self._count)
+
+
+def _answer(
+    items: list[dict[str, Any]], tokens: int, next_offset: int | None, closed: Sequence[str]
+) -> dict[str, Any]:
+    answer: dict[str, Any] = {
+        "items": items,
+        "estimated_tokens": tokens,
+        "truncated": next_offset is not None,
+    }
+    if next_offset is not None:
+        answer["next_offset"] = next_offset
+    if closed:
+        answer["continue_with"] = list(closed)
+    return answer

@@ -8,6 +8,7 @@ from typing import Any
 
 from lcm_plugin.errors import InputError
 from lcm_plugin.recall.filesearch import FilesFound, ReadFile, files_in, search_files
+from lcm_plugin.recall.fitting import Items, View, cost_of
 from lcm_plugin.recall.match import Matcher
 from lcm_plugin.recall.query import WORD, ParsedQuery, any_of, fold, parse_query
 from lcm_plugin.recall.rank import Ranked
@@ -30,13 +31,16 @@ from lcm_plugin.recall.tools import LARGEST, GrepArguments
 from lcm_plugin.recall.weaker import resolve
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import FileRecord
-from lcm_plugin.store.search import Filter, RowKind, Stretch
+from lcm_plugin.store.search import Filter, RowKind, SearchRow, Stretch
 
 SUMMARY_SHARE = 5
 # A request that holds so much of a pattern asks the same.
 REPEATED_SHARE = 0.66
 FILES_SHARE = 5
 FILES_SECONDS = 1.0
+NO_ROOM, NO_ROOM_TOKENS = "lines of files had no room; scope 'files' shows them", 30
+# Of an answer's tokens, what notices may take.
+NOTICES_SHARE = 0.3
 MOST_FILES = 200
 _MOST_COUNTED = 10_000
 REGEX_HINT = "the pattern looks like a regular expression; use mode 'regex' to match it as one"
@@ -58,6 +62,17 @@ class _Outcome:
     total: int
     exact: bool
     next_position: int | None
+    # Where the row after each of these begins: places in the ranking, or the row's own id (a regex).
+    start: int = 0
+    by_row: bool = False
+
+    def position_after(self, shown: int) -> int | None:
+        """Where the next page goes on when only the first ``shown`` rows had room on this one."""
+        if shown >= len(self.rows):
+            return self.next_position
+        if self.by_row:
+            return self.rows[shown - 1].row.row_id if shown else self.rows[0].row.row_id + 1
+        return self.start + shown
 
 
 @dataclass(slots=True)
@@ -71,6 +86,7 @@ class Grep:
     read_file: ReadFile
     count: Callable[[str], int]
     own: int | None = None
+    granted_tokens: int | None = None
     semantics: Semantics | None = None
     notices: list[str] = field(default_factory=list)
     index_failed: bool = False
@@ -88,11 +104,13 @@ class Grep:
         regex = RegexSearch(asked.pattern) if asked.mode == "regex" else None
         self.periods, pattern = named_periods(asked.pattern, self.clock.now_ms, self.clock.zone)
         query = parse_query(pattern)
+        if self.semantics is not None and self.semantics.missing:
+            self._note(self.semantics.missing)
         if regex is None and query.looks_like_regex:
             self.notices.append(REGEX_HINT)
         rows = self._filter()
         if asked.scope == "files" or asked.file_ids:
-            return self._answer_files(regex or query)
+            return self._answer_files(regex or query, cursor, search)
         newest = dict(cursor.newest) if cursor else self._newest()
         outcomes: dict[RowKind, _Outcome] = {}
         for kind in self._kinds():
@@ -105,25 +123,44 @@ class Grep:
                 outcomes[kind] = self._regex(regex, kind, bounded, start, wanted)
             else:
                 outcomes[kind] = self._words(query, kind, bounded, start, wanted)
-        position: dict[str, int] = {
-            kind: outcome.next_position
-            for kind, outcome in outcomes.items()
-            if outcome.next_position is not None
-        }
         hits = [(kind, ranked) for kind in sorted(outcomes) for ranked in outcomes[kind].rows]
         files = self._moved_texts(regex or query, rows, len(hits)) if cursor is None else FilesFound()
-        return self._answer(
-            self._page().write(hits, [file_hit(hit, self.clock.zone) for hit in files.hits], self.notices),
-            sum(outcome.total for outcome in outcomes.values()) + len(files.hits),
-            all(outcome.exact for outcome in outcomes.values()) and not files.not_searched,
-            Cursor(search, newest, position).encode() if position else None,
+        total = sum(outcome.total for outcome in outcomes.values()) + len(files.hits)
+        exact = all(outcome.exact for outcome in outcomes.values()) and not files.not_searched
+
+        def answer(views: list[View], shown: int) -> dict[str, Any]:
+            position: dict[str, int] = {}
+            for kind in sorted(outcomes):
+                after = outcomes[kind].position_after(shown)
+                shown -= min(shown, len(outcomes[kind].rows))
+                if after is not None:
+                    position[kind] = after
+            following = Cursor(search, newest, position).encode() if position else None
+            return self._answer(views, total, exact, following)
+
+        self._shorten_notices()
+        # An answer that shows no hit has the longest cursor.
+        room = self._cap - cost_of(answer([], 0), self.count) - (NO_ROOM_TOKENS if files.hits else 0)
+        everywhere = asked.all_conversations or asked.conversation_id is not None
+        page = Page(
+            self.reader,
+            asked.context,
+            self.clock.zone,
+            self.count,
+            room,
+            self.own,
+            everywhere,
+            self._is_shown,
         )
+        written, lines = page.write(hits, [file_hit(hit, self.clock.zone) for hit in files.hits])
+        if len(lines) < len(files.hits):
+            self._note(NO_ROOM)
+        return answer([*written, *lines], len(written))
 
     @property
     def _limit(self) -> int:
         """How many hits a page takes: as many as are asked for and have room."""
-        asked = self.arguments
-        return min(asked.limit, max(1, (asked.token_cap or LARGEST) // LEAST_HIT_TOKENS))
+        return min(self.arguments.limit, max(1, self._cap // LEAST_HIT_TOKENS))
 
     def _running_turn(self) -> Stretch | None:
         """The messages of the running turn when its request asks what the pattern asks."""
@@ -141,17 +178,20 @@ class Grep:
             return None
         return request.conversation_id, request.seq, LARGEST
 
-    def _page(self) -> Page:
+    @property
+    def _cap(self) -> int:
+        """The most tokens of the whole answer."""
         asked = self.arguments
         cap = max(LEAST_TOKENS, TOKENS_PER_HIT * asked.limit)
-        return Page(
-            self.reader,
-            asked.context,
-            self.clock.zone,
-            self.count,
-            min(cap, asked.token_cap or cap),
-            lambda row: row not in self.left_out,
-        )
+        return min(cap, asked.token_cap or cap, self.granted_tokens or cap)
+
+    def _is_shown(self, row: SearchRow) -> bool:
+        return row not in self.left_out
+
+    def _shorten_notices(self) -> None:
+        """Leaves out the last notices when they would take too much of the answer."""
+        while self.notices and cost_of(self.notices, self.count) > self._cap * NOTICES_SHARE:
+            self.notices.pop()
 
     def _moved_texts(self, what: ParsedQuery | RegexSearch, rows: Filter, taken: int) -> FilesFound:
         """Lines of texts that stood in messages before they moved to files, on the first page of a search of messages.
@@ -240,7 +280,11 @@ class Grep:
             found.stopped_at.row_id if found.stopped_at else found.rows[-1].row.row_id if found.rows else None
         )
         return _Outcome(
-            found.rows, len(found.rows), not found.more and not start, last if found.more else None
+            found.rows,
+            len(found.rows),
+            not found.more and not start,
+            last if found.more else None,
+            by_row=True,
         )
 
     def _words(self, query: ParsedQuery, kind: RowKind, rows: Filter, start: int, wanted: int) -> _Outcome:
@@ -272,22 +316,36 @@ class Grep:
             self._note(f"stopped early at {found.stopped_at.ref} ({when}): the time was over")
         page = found.rows[start : start + wanted]
         end = start + len(page)
-        return _Outcome(page, found.total, found.exact_total, end if end < len(found.rows) and page else None)
+        more = end if end < len(found.rows) and page else None
+        return _Outcome(page, found.total, found.exact_total, more, start)
 
     def _note(self, text: str) -> None:
         if text not in self.notices:
             self.notices.append(text)
 
-    def _answer_files(self, what: ParsedQuery | RegexSearch) -> dict[str, Any]:
+    def _answer_files(
+        self, what: ParsedQuery | RegexSearch, cursor: Cursor | None, search: str
+    ) -> dict[str, Any]:
         if isinstance(what, ParsedQuery) and not what.units:
             self._note("the pattern holds nothing that can be searched for")
             return self._answer([], 0, True, None)
-        records = self._file_records()
-        limit = self._limit
-        found = search_files(self.reader, records, self.read_file, what, limit + 1)
+        start = cursor.position.get("file", 0) if cursor else 0
+        end = start + self._limit
+        found = search_files(self.reader, self._file_records(), self.read_file, what, end + 1)
         self._note_files(found)
-        hits = [file_hit(hit, self.clock.zone) for hit in found.hits[:limit]]
-        return self._answer(hits, len(found.hits), not found.out_of_time and len(found.hits) <= limit, None)
+        self._shorten_notices()
+        exact = not found.out_of_time and not (isinstance(what, RegexSearch) and len(found.hits) > end)
+
+        def answer(views: list[View]) -> dict[str, Any]:
+            after = start + len(views)
+            more = Cursor(search, {}, {"file": after}).encode() if after < len(found.hits) else None
+            return self._answer(views, len(found.hits), exact, more)
+
+        lines = Items(self._cap - cost_of(answer([]), self.count), self.count)
+        for hit in found.hits[start:end]:
+            if not lines.add(lambda room, hit=hit: file_hit(hit, self.clock.zone), 0):  # type: ignore[misc]
+                break
+        return answer(lines.views)
 
     def _file_records(self) -> list[FileRecord]:
         if not self.arguments.file_ids:

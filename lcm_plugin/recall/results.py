@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from lcm_plugin.errors import InputError
 from lcm_plugin.recall.filesearch import LineHit
+from lcm_plugin.recall.fitting import Count, View, cost_of, fitting_head
 from lcm_plugin.recall.match import make_snippet, shorten
 from lcm_plugin.recall.rank import Ranked
 from lcm_plugin.recall.times import format_instant
@@ -23,53 +24,80 @@ TOKENS_PER_HIT, LEAST_TOKENS = 150, 1_500
 LEAST_HIT_TOKENS = 120
 # The share of it that hits may take before the messages round them are added.
 HITS_SHARE = 0.7
-ENVELOPE_TOKENS = 120
-# How much of a text a hit shows: the widest at which all hits fit.
-WIDTHS = (1_600, 1_000, 600, 400, 300, 200, 120, 80, 40)
+# How much of a text a hit shows, in characters, and how exactly the widest that fits is looked for.
+LEAST_WIDTH, MOST_WIDTH, WIDTH_STEP = 40, 1_600, 16
 NEIGHBOUR_CHARS = 240
 # How far neighbours are looked for past records that nobody said.
 REACH = 4
 LINE_CHARS = 300
-_CURSOR_VERSION = 1
+# What a hit keeps when there is room for nothing else.
+_ESSENTIAL = ("id", "kind", "role", "time", "depth", "snippet")
+_CURSOR_VERSION = "2"
+_CURSOR_KINDS = {"m": "message", "s": "summary", "f": "file"}
+_CURSOR_PLACE = re.compile(r"([msf])(\d{1,18})\.(\d{1,18})")
 
 Hit: TypeAlias = tuple[RowKind, Ranked]
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Writes the hits of one page so that the whole answer fits.
+    """Writes the hits of one page so that they fit ``room`` tokens as sent.
 
-    ``shows`` tells which neighbours may be shown.
+    ``own``: the conversation of the caller; ``everywhere``: the caller asked for others too, so that hits name theirs.
+    ``shows`` returns which neighbours may be shown.
     """
 
     reader: Reader
     context: int
     zone: str
-    count: Callable[[str], int]
-    token_cap: int
+    count: Count
+    room: int
+    own: int | None
+    everywhere: bool
     shows: Callable[[SearchRow], bool]
 
-    def write(
-        self, hits: Sequence[Hit], others: Sequence[dict[str, Any]], notices: Sequence[str]
-    ) -> list[dict[str, Any]]:
-        """The hits and then ``others`` as dicts for a model, with the messages round them as far as there is room."""
-        room = self.token_cap - ENVELOPE_TOKENS - self._tokens(others) - self._tokens(notices)
-        written = self._as_wide_as_fits(hits, room)
-        if self.context and written:
-            self._add_neighbours(hits, written, room - self._tokens(written))
-        return [*written, *others]
+    def write(self, hits: Sequence[Hit], others: Sequence[View]) -> tuple[list[View], list[View]]:
+        """Views of the hits and those of ``others`` that fit, as many as do, and the messages round hits in what is left.
 
-    def _as_wide_as_fits(self, hits: Sequence[Hit], room: int) -> list[dict[str, Any]]:
+        At least one is returned when there are any.
+        """
+        room = self.room - self._tokens(others)
+        written = self._as_wide_as_fits(hits, room if others else self.room)
+        while len(written) + len(others) > 1 and room < self._tokens(written):
+            if others:
+                others = others[:-1]
+                room = self.room - self._tokens(others)
+            else:
+                written = written[:-1]
+        if self.context and written:
+            self._add_neighbours(hits[: len(written)], written, room - self._tokens(written))
+        return written, list(others)
+
+    def _as_wide_as_fits(self, hits: Sequence[Hit], room: int) -> list[View]:
+        """The hits with the widest pieces of their texts that fit, the same for all."""
+        if not hits:
+            return []
         notes = self._notes(hits)
-        share = HITS_SHARE if self.context else 1.0
-        written: list[dict[str, Any]] = []
-        for width in WIDTHS:
-            written = [
-                self._hit(kind, one, width) | note for (kind, one), note in zip(hits, notes, strict=True)
-            ]
-            if self._tokens(written) <= room * share:
-                break
-        return written
+        room = int(room * (HITS_SHARE if self.context else 1.0))
+
+        def written(width: int) -> list[View]:
+            pairs = zip(hits, notes, strict=True)
+            return [self._hit(kind, one, width) | note for (kind, one), note in pairs]
+
+        best = written(LEAST_WIDTH)
+        if self._tokens(best) > room:
+            each = room // len(hits)
+            return [fitting_head(hit, _ESSENTIAL, 2 * each, self.count) for hit in best]
+        narrow, wide = LEAST_WIDTH, min(MOST_WIDTH, max(len(one.row.text) for _, one in hits)) + 1
+        tried = wide - 1
+        while wide - narrow > WIDTH_STEP:
+            views = written(tried)
+            if self._tokens(views) <= room:
+                narrow, best = tried, views
+            else:
+                wide = tried
+            tried = (narrow + wide) // 2
+        return best
 
     def _hit(self, kind: RowKind, ranked: Ranked, width: int) -> dict[str, Any]:
         row = ranked.row
@@ -87,17 +115,29 @@ class Page:
             hit["match"] = "nearby: its neighbours hold the words"
         return hit
 
-    def _notes(self, hits: Sequence[Hit]) -> list[dict[str, Any]]:
-        """What each hit says beside its text: its conversation, the summary over it, that it was taken back."""
+    def _notes(self, hits: Sequence[Hit]) -> list[View]:
+        """What each hit says beside its text: the summary over it, that it was taken back, and its conversation.
+
+        A summary is named by the best hit below it, conversations only where a hit is not of the caller's own.
+        """
         messages = [one.row.row_id for kind, one in hits if kind == "message"]
         covered, taken_back = self.reader.covering_leaf(messages), self.reader.withdrawn_among(messages)
-        keys = self._session_keys(hits)
+        foreign = self.everywhere or any(one.row.conversation_id != self.own for _, one in hits)
+        keys = self._session_keys(hits) if foreign else {}
+        named: set[str] = set()
         notes = []
         for kind, one in hits:
-            row, key = one.row, keys.get(one.row.conversation_id, "")
-            note: dict[str, Any] = {"conversation_id": row.conversation_id, "session_key": key}
-            if kind == "message" and row.row_id in covered:
-                note["summary_id"] = covered[row.row_id]
+            row = one.row
+            note: View = {}
+            if foreign:
+                note = {
+                    "conversation_id": row.conversation_id,
+                    "session_key": keys.get(row.conversation_id, ""),
+                }
+            leaf = covered.get(row.row_id) if kind == "message" else None
+            if leaf and leaf not in named:
+                named.add(leaf)
+                note["summary_id"] = leaf
             if kind == "message" and row.row_id in taken_back:
                 note["taken_back"] = True
             notes.append(note)
@@ -117,7 +157,7 @@ class Page:
         for row in rows:
             for name, side in self._sides(row, near):
                 neighbours = [_neighbour(one) for one in side if one.ref not in shown]
-                room -= self._tokens(neighbours)
+                room -= cost_of({name: neighbours}, self.count) if neighbours else 0
                 if room < 0:
                     return
                 if neighbours:
@@ -148,7 +188,7 @@ class Page:
         return self.context + REACH
 
     def _tokens(self, value: Sequence[Any]) -> int:
-        return self.count(json.dumps(value, ensure_ascii=False)) if value else 0
+        return cost_of(value, self.count) if value else 0
 
 
 def file_hit(hit: LineHit, zone: str) -> dict[str, Any]:
@@ -165,10 +205,8 @@ def file_hit(hit: LineHit, zone: str) -> dict[str, Any]:
 
 
 def _neighbour(row: SearchRow) -> dict[str, Any]:
-    shown: dict[str, Any] = {"id": row.ref, "role": row.role, "text": shorten(row.text, NEIGHBOUR_CHARS)}
-    if row.sender:
-        shown["sender"] = row.sender
-    return shown
+    speaker = {"sender": row.sender} if row.sender else {"role": row.role}
+    return {"id": row.ref, **speaker, "text": shorten(row.text, NEIGHBOUR_CHARS)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,31 +218,25 @@ class Cursor:
     position: Mapping[str, int]
 
     def encode(self) -> str:
-        """The cursor as a text."""
-        raw = json.dumps(
-            [_CURSOR_VERSION, self.search, dict(self.newest), dict(self.position)], separators=(",", ":")
-        )
-        return base64.urlsafe_b64encode(raw.encode()).decode().rstrip("=")
+        """The cursor as a short text: it stands in every answer that goes on."""
+        places = (f"{kind[0]}{self.newest.get(kind, 0)}.{at}" for kind, at in self.position.items())
+        return "-".join((_CURSOR_VERSION, self.search, *places))
 
 
 def fingerprint(search: Mapping[str, Any]) -> str:
     """A short hash of what a search asks for."""
     raw = json.dumps(search, sort_keys=True, default=str).encode("utf-8", "surrogatepass")
-    return hashlib.sha256(raw).hexdigest()[:16]
+    return hashlib.sha256(raw).hexdigest()[:8]
 
 
 def decode(text: str, search: str) -> Cursor:
     """The cursor of a text; raises `InputError` when it is none or belongs to another search."""
-    try:
-        raw = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
-        version, owner, newest, position = raw
-        cursor = Cursor(
-            str(owner),
-            {str(kind): int(value) for kind, value in newest.items()},
-            {str(kind): int(value) for kind, value in position.items()},
-        )
-    except (ValueError, TypeError, AttributeError) as error:
-        raise InputError("cursor is not one that lcm_grep returned") from error
-    if version != _CURSOR_VERSION or owner != search:
+    version, _, rest = text.partition("-")
+    owner, *places = rest.split("-")
+    read = [_CURSOR_PLACE.fullmatch(place) for place in places]
+    if version != _CURSOR_VERSION or not places or not all(read):
+        raise InputError("cursor is not one that lcm_grep returned")
+    if owner != search:
         raise InputError("cursor belongs to another search; repeat its arguments or leave the cursor out")
-    return cursor
+    found = [(_CURSOR_KINDS[one[1]], int(one[2]), int(one[3])) for one in read if one]
+    return Cursor(owner, {kind: newest for kind, newest, _ in found}, {kind: at for kind, _, at in found})

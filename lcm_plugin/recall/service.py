@@ -36,6 +36,8 @@ from lcm_plugin.store.protocol import Reader, Store
 from lcm_plugin.summarize.completers import Completions
 from lcm_plugin.types import Session
 
+MAX_ERROR_CHARS = 600
+
 
 class Recall:
     """Answers the four tools. Thread-safe."""
@@ -79,7 +81,7 @@ class Recall:
         try:
             answer = self._run(session, name, arguments, grant)
         except LcmError as error:
-            answer = {"error": storable(str(error)), "error_code": _code(error)}
+            answer = {"error": storable(str(error))[:MAX_ERROR_CHARS], "error_code": _code(error)}
         except Exception as error:  # noqa: BLE001 - a model that calls a tool always gets an answer
             log_failure(logger, "the tool %s failed", name, error=error)
             answer = {"error": f"the tool failed: {type(error).__name__}", "error_code": "FAILED"}
@@ -145,13 +147,12 @@ class Recall:
             conversation = find_conversation(reader, Session(self._gate.key_of(session, reader), session.id))
             own = conversation.conversation_id if conversation else None
             read_file = self._payloads.read_file
-            grep = Grep(reader, scope, asked, clock, read_file, self._count, own, self.semantics)
+            granted = grant.token_cap if grant else None
+            grep = Grep(reader, scope, asked, clock, read_file, self._count, own, granted, self.semantics)
             answer = grep.run()
             broken = grep.index_failed and reader.index_state().usable
         if broken:
             reset_index(self._store, self._events, "the full-text index did not answer")
-        if self.semantics.missing:
-            answer.setdefault("notices", []).append(self.semantics.missing)
         return answer
 
     def _describe(self, session: Session, asked: DescribeArguments, grant: Grant | None) -> dict[str, Any]:

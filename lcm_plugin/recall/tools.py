@@ -22,11 +22,12 @@ MAX_TIMEOUT_MS = 600_000
 # What both databases can hold.
 LARGEST = 2**63 - 1
 
-_CONVERSATION = {"type": "integer", "description": "Only this conversation."}
+_CONVERSATION = {"type": "integer"}
 _ALL = {
     "type": "boolean",
-    "description": "Also other conversations, as far as this installation allows. Default: this session's own history.",
+    "description": "Also other sessions, as far as allowed here.",
 }
+_CAP = {"type": "integer", "minimum": 100}
 _IDS = {"type": "array", "items": {"type": "string"}}
 
 
@@ -154,8 +155,8 @@ def tool_names(*, pin: bool) -> tuple[str, ...]:
 def _grep() -> dict[str, Any]:
     return _tool(
         "lcm_grep",
-        "Search the stored conversation, also what was summarised away. Ask in plain words or as a question; "
-        "results are ranked, best first, with ids to read on with lcm_describe.",
+        "Search all that was said, also what was summarised away, in plain words or with a question. "
+        "The best hits come first, with ids for lcm_describe.",
         {
             "pattern": {
                 "type": "string",
@@ -169,31 +170,26 @@ def _grep() -> dict[str, Any]:
             ),
             "file_ids": _IDS | {"description": "Search in these files."},
             "roles": _IDS | {"description": "user, assistant, tool, system."},
-            "tool_name": {"type": "string", "description": "Only calls and results of this tool."},
-            "sender": {"type": "string", "description": "Only what this person wrote."},
+            "tool_name": {"type": "string", "description": "Calls and results of this tool."},
+            "sender": {"type": "string", "description": "Who wrote it."},
             "since": {
                 "type": "string",
                 "description": "2026-05-03, 2h, last tuesday, March, 3 months ago. Inclusive.",
             },
             "before": {"type": "string", "description": "Likewise, exclusive."},
             "sort": _choice("relevance", "recency", "hybrid"),
-            "limit": {"type": "integer", "minimum": 1, "maximum": 200, "default": GREP_LIMIT},
+            "limit": {"type": "integer", "maximum": GREP_MAX_LIMIT, "default": GREP_LIMIT},
             "context": {
                 "type": "integer",
-                "minimum": 0,
                 "maximum": 10,
                 "default": 1,
                 "description": "Messages shown round each hit.",
             },
             "current_turn": {
                 "type": "boolean",
-                "description": "Also what this turn said. Default: only earlier talk.",
+                "description": "Also what this turn said.",
             },
-            "token_cap": {
-                "type": "integer",
-                "minimum": LEAST_CAP,
-                "description": "Most tokens of the answer.",
-            },
+            "token_cap": _CAP | {"minimum": LEAST_CAP, "description": "Most tokens of the answer."},
             "cursor": {
                 "type": "string",
                 "description": "next_cursor of the page before; repeat the other arguments.",
@@ -208,19 +204,19 @@ def _grep() -> dict[str, Any]:
 def _describe() -> dict[str, Any]:
     return _tool(
         "lcm_describe",
-        "Read one stored thing word for word by its id: a message (msg_…), a summary (sum_…) with its sources, "
-        "or a file (file_…). Long ones come in pages: go on with next_offset.",
+        "Read word for word by id: a message (msg_…), a summary (sum_…) with its sources, or a file (file_…). "
+        "Long ones come in pages.",
         {
             "id": {
                 "type": "string",
-                "description": "An id, several, a range msg_3-msg_9, or a copied reference.",
+                "description": "One, several, a range msg_3-msg_9, or a copied reference.",
             },
-            "offset": {"type": "integer", "minimum": 0, "description": "Where to go on."},
-            "token_cap": {"type": "integer", "minimum": 100},
-            "start_line": {"type": "integer", "minimum": 1, "description": "Files: lines, both included."},
-            "end_line": {"type": "integer", "minimum": 1},
-            "start_byte": {"type": "integer", "minimum": 0, "description": "Files: bytes, as base64."},
-            "end_byte": {"type": "integer", "minimum": 1},
+            "offset": {"type": "integer", "description": "next_offset of the page before."},
+            "token_cap": _CAP,
+            "start_line": {"type": "integer", "description": "Files: from 1, both included."},
+            "end_line": {"type": "integer"},
+            "start_byte": {"type": "integer", "description": "Files: bytes, as base64."},
+            "end_byte": {"type": "integer"},
             "all_conversations": _ALL,
         },
         ["id"],
@@ -230,15 +226,14 @@ def _describe() -> dict[str, Any]:
 def _expand() -> dict[str, Any]:
     return _tool(
         "lcm_expand",
-        "Open summaries: the summaries or messages they were made of, word for word. Costs context; "
-        "to get a question answered use lcm_expand_query.",
+        "Open summaries: what they were made of, word for word. Costs context; for an answer use lcm_expand_query.",
         {
             "summary_ids": _IDS,
-            "query": {"type": "string", "description": "Instead of ids: opens the summaries that fit best."},
-            "depth": {"type": "integer", "minimum": 0, "default": 1, "description": "Levels down."},
+            "query": {"type": "string", "description": "Instead of ids: opens what fits best."},
+            "depth": {"type": "integer", "default": 1, "description": "Levels down."},
             "include_messages": {"type": "boolean", "default": True},
-            "token_cap": {"type": "integer", "minimum": 100},
-            "offset": {"type": "integer", "minimum": 0, "description": "next_offset of the page before."},
+            "token_cap": _CAP,
+            "offset": {"type": "integer", "description": "next_offset of the page before."},
             "conversation_id": _CONVERSATION,
             "all_conversations": _ALL,
         },
@@ -249,20 +244,19 @@ def _expand() -> dict[str, Any]:
 def _expand_query() -> dict[str, Any]:
     return _tool(
         "lcm_expand_query",
-        "Have a question answered from the stored history by a helper that reads it for you. Returns an answer "
-        "with cited ids and short quotes; costs little context.",
+        "Have a question answered by a helper that reads the history for you. Returns an answer with cited ids and "
+        "quotes; costs little context.",
         {
             "prompt": {"type": "string", "description": "The question."},
-            "query": {"type": "string", "description": "Words to search for first; default: the question."},
+            "query": {"type": "string", "description": "What to search for first; default: the question."},
             "summary_ids": _IDS | {"description": "Where to begin."},
             "max_tokens": {
                 "type": "integer",
-                "minimum": 50,
                 "default": 2000,
-                "description": "Length of the answer.",
+                "description": "Most tokens of the whole answer.",
             },
-            "token_cap": {"type": "integer", "minimum": 100, "description": "What the helper may read."},
-            "timeout_ms": {"type": "integer", "minimum": 1},
+            "token_cap": _CAP | {"description": "What the helper may read."},
+            "timeout_ms": {"type": "integer"},
             "conversation_id": _CONVERSATION,
             "all_conversations": _ALL,
         },
@@ -297,5 +291,6 @@ def _tool(name: str, description: str, properties: dict[str, Any], required: lis
 
 
 def _choice(default: str, *others: str, about: str = "") -> dict[str, Any]:
-    choice: dict[str, Any] = {"type": "string", "enum": [default, *others], "default": default}
+    """One of some words; the first is the default."""
+    choice: dict[str, Any] = {"type": "string", "enum": [default, *others]}
     return choice | {"description": about} if about else choice
