@@ -214,7 +214,15 @@ def _moved_behind(items: Sequence[Incoming], pairs: Pairs, rows: Sequence[Messag
 
 
 def _in_order(rows: Iterable[MessageHead]) -> list[MessageHead]:
-    return sorted(rows, key=lambda head: head.seq)
+    """Rows as lists have them: one that gave its place to another version stands behind the row before it."""
+    found = list(rows)
+    went_on = {head.before for head in found}
+
+    def place(head: MessageHead) -> tuple[int, int]:
+        gave_way = head.withdrawn_at is not None and head.follows is not None and head.seq not in went_on
+        return (head.before, head.seq) if gave_way else (head.seq, 0)
+
+    return sorted(found, key=place)
 
 
 def _may_be_stale(items: Sequence[Incoming], pairs: Pairs, stored: Sequence[MessageHead]) -> bool:

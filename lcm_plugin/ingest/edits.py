@@ -2,14 +2,17 @@
 
 The new version takes the place of the stored one (`Writer.take_place`), so that all that follows stays as it is. An
 edit with which the list goes on otherwise is a branch instead: what followed the old version was said to that one.
+A host's id says that two messages are versions of one; else it is their place between messages that are the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
+from itertools import pairwise
 
-from lcm_plugin.ingest.alignment import FindRows
+from lcm_plugin.ingest.alignment import Alignment, FindRows
 from lcm_plugin.ingest.matching import Incoming, is_same_id
 from lcm_plugin.messages.blocks import is_instruction
 from lcm_plugin.store.records import MessageHead
@@ -17,10 +20,14 @@ from lcm_plugin.store.records import MessageHead
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Message ``index`` of a list is another version of the row ``old``; ``former`` is its row if it was said before."""
+    """Message ``index`` of a list is another version of the row ``old``; ``former`` is its row if it was said before.
+
+    ``host_id`` is the host's id of the new version.
+    """
 
     index: int
     old: MessageHead
+    host_id: str | None
     former: MessageHead | None = None
 
 
@@ -30,15 +37,108 @@ def with_edits(
     """A list of which ``named`` are the rows by the host's ids: what was edited is marked, and where it takes the
     stored version's place, the list has that version."""
     marked = [replace(item, edited=_is_edited(item, named.get(item.host_id or ""))) for item in items]
-    edited = _in_place(marked, named)
+    return _as_stored(marked, _in_place(marked, named), find_withdrawn)
+
+
+def with_edits_of_whole(
+    items: Sequence[Incoming], standing: Sequence[MessageHead], find_withdrawn: FindRows
+) -> tuple[list[Incoming], tuple[Edit, ...]]:
+    """A list after which nothing follows, with the stored versions of messages that are another one's words now."""
+    edited = dict[int, MessageHead]()
+    rows = [row for row in standing if not row.hidden]
+    found = SequenceMatcher(None, [row.identity for row in rows], [item.identity for item in items], False)
+    *changes, last = found.get_opcodes() or [("equal", 0, 0, 0, 0)]
+    for kind, low, high, first, end in changes if last[0] != "delete" else changes[:-1]:
+        roles = [item.role for item in items[first:end] if _is_talk(item)]
+        if kind == "replace" and roles == [row.role for row in rows[low:high]]:
+            edited |= dict(zip(range(first, end), rows[low:high], strict=True))
+    return _as_stored(list(items), edited, find_withdrawn)
+
+
+def _as_stored(
+    items: list[Incoming], edited: Mapping[int, MessageHead], find_withdrawn: FindRows
+) -> tuple[list[Incoming], tuple[Edit, ...]]:
+    """The list with the stored version of each edited message, and the edits."""
     if not edited:
-        return marked, ()
-    withdrawn = find_withdrawn([marked[index].identity for index in edited])
+        return items, ()
+    withdrawn = find_withdrawn([items[index].identity for index in edited])
     stored = [
         replace(item, identity=edited[index].identity, edited=False) if index in edited else item
-        for index, item in enumerate(marked)
+        for index, item in enumerate(items)
     ]
-    return stored, tuple(_with_former(marked, edited, withdrawn))
+    return stored, tuple(_with_former(items, edited, withdrawn))
+
+
+def with_edits_by_place(
+    items: Sequence[Incoming],
+    alignment: Alignment,
+    standing: Sequence[MessageHead],
+    find_withdrawn: FindRows,
+) -> tuple[Alignment, tuple[Edit, ...]]:
+    """An alignment with the rows that other messages stand for now, and these messages.
+
+    ``standing`` are the rows that the list is compared with. Between two aligned messages there must be as many rows
+    as messages, of the same roles, and each message must have an id of its own.
+    """
+    edited = dict[int, MessageHead]()
+    for messages, rows in _gaps(items, alignment.rows, standing):
+        named = all(items[index].host_id for index in messages)
+        if named and [items[index].role for index in messages] == [row.role for row in rows]:
+            edited |= dict(zip(messages, rows, strict=True))
+    if not edited:
+        return alignment, ()
+    withdrawn = find_withdrawn([items[index].identity for index in edited])
+    new = [index for index in alignment.new if index not in edited]
+    return replace(alignment, rows={**alignment.rows, **edited}, new=new), tuple(
+        _with_former(items, edited, withdrawn)
+    )
+
+
+def with_former_versions(
+    items: Sequence[Incoming], alignment: Alignment, row_at: Callable[[int], MessageHead | None]
+) -> tuple[Alignment, tuple[Edit, ...]]:
+    """An alignment in which former versions come back to their places: what follows them in the list is stored behind
+    another version."""
+    edits, rows = list[Edit](), dict(alignment.rows)
+    talk = sorted(index for index, row in rows.items() if not is_instruction(row.role))
+    for index, following in pairwise(talk):
+        former, place = rows[index], rows[following].before
+        if former.withdrawn_at is None or not former.before < place < former.seq:
+            continue
+        old = row_at(place)
+        if old is not None and (old.before, old.role) == (former.before, former.role):
+            edits.append(Edit(index, old, items[index].host_id, former))
+            rows[index] = old
+    return replace(alignment, rows=rows), tuple(edits)
+
+
+def _gaps(
+    items: Sequence[Incoming], aligned: Mapping[int, MessageHead], standing: Sequence[MessageHead]
+) -> Iterator[tuple[list[int], list[MessageHead]]]:
+    """The messages between two aligned ones, and the rows between theirs."""
+    talk = sorted(index for index, row in aligned.items() if not is_instruction(row.role))
+    known = {row.seq for row in aligned.values()}
+    first = standing[0].seq - 1 if standing and standing[0].before == 0 else None
+    for before, after in pairwise([-1, *talk]):
+        low = aligned[before].seq if before >= 0 else first
+        messages = [
+            index for index in range(before + 1, after) if _is_talk(items[index]) and index not in aligned
+        ]
+        if low is None or not messages:
+            continue
+        rows = [
+            row
+            for row in standing
+            if low < row.seq < aligned[after].seq
+            and row.seq not in known
+            and not (row.hidden or is_instruction(row.role))
+        ]
+        if rows:
+            yield messages, rows
+
+
+def _is_talk(item: Incoming) -> bool:
+    return not (item.ours or is_instruction(item.role))
 
 
 def moved_by(count: int, edits: Sequence[Edit]) -> tuple[Edit, ...]:
@@ -86,4 +186,4 @@ def _with_former(
             for row in withdrawn
             if (row.identity, row.before, row.role) == (items[index].identity, old.before, old.role)
         )
-        yield Edit(index, old, next(former, None))
+        yield Edit(index, old, items[index].host_id, next(former, None))

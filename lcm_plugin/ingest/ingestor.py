@@ -172,8 +172,8 @@ class Ingestor:
                 former = writer.heads(conversation.conversation_id, limit=1)[0]
             here, message_id = conversation.conversation_id, former.message_id
             self._withdrawals.take_place(writer, here, message_id, edit.old, now)
-            if edit.old.host_id is not None:
-                writer.name_messages(here, {message_id: edit.old.host_id})
+            if edit.host_id is not None:
+                writer.name_messages(here, {message_id: edit.host_id})
 
     def _stored(
         self, session: Session, conversation: Conversation, batch: Batch, plan: Plan, count: int

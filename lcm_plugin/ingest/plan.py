@@ -16,7 +16,14 @@ from lcm_plugin.ingest.alignment import (
     replayed_turn,
 )
 from lcm_plugin.ingest.branches import Branch, Ground, ListRoots, follow_list
-from lcm_plugin.ingest.edits import Edit, moved_by, with_edits
+from lcm_plugin.ingest.edits import (
+    Edit,
+    moved_by,
+    with_edits,
+    with_edits_by_place,
+    with_edits_of_whole,
+    with_former_versions,
+)
 from lcm_plugin.ingest.history import Past, past_from, past_of
 from lcm_plugin.ingest.instructions import Leading, leading_run, with_leading
 from lcm_plugin.ingest.intake import Batch
@@ -192,34 +199,29 @@ class Planner:
         if mode == "part":
             given = _without_fresh_ids(given, known_ids)
 
-        def load_texts(message_ids: Sequence[int]) -> dict[int, str]:
-            rows = reader.messages_by_id(message_ids)
-            return {message_id: text_of(rebuild(row)) for message_id, row in rows.items()}
-
-        def find_rows(identities: Sequence[int]) -> list[MessageHead]:
-            return reader.heads_with_identity(here, identities, limit=4 * len(given) + WINDOW_SLACK)
-
-        def find_withdrawn(identities: Sequence[int]) -> list[MessageHead]:
-            limit = 4 * len(given) + WINDOW_SLACK
-            rows = reader.heads_with_identity(here, identities, limit=limit, withdrawn=True)
-            return [row for row in rows if row.seq >= since]
-
+        rows = _Rows(reader, here, since, 4 * len(given) + WINDOW_SLACK)
         if past.before and len(past.since) < len(given):
-            skipped = replayed_head(given, past.before, past.since, load_texts)
+            skipped = replayed_head(given, past.before, past.since, rows.texts)
             given = given[skipped:]
+        talk = _talk(past)
         named, edits = dict[str, MessageHead](), tuple[Edit, ...]()
         if mode in ("state", "part") and known_ids:
             named = reader.heads_with_host_ids(here, sorted(known_ids))
-            given, edits = with_edits(given, named, find_withdrawn)
+            given, edits = with_edits(given, named, rows.withdrawn)
+        elif mode == "whole":
+            given, edits = with_edits_of_whole(given, talk, rows.withdrawn)
         root = None if mode == "part" or (skipped and not begun) else self._roots.root(here, session.id)
         if root is None and mode == "whole":
             root = since - 1
         begins = None if root is None else past.first_after(root)
-        alignment = align_list(given, _talk(past), known_ids, load_texts, find_rows, find_withdrawn, begins)
+        alignment = align_list(given, talk, known_ids, rows.texts, rows.of, rows.withdrawn, begins)
         if begun and (
             (leading and leading.new) or (row := alignment.rows.get(0)) is None or row.seq != begun.seq
         ):
             return None
+        alignment, by_place = with_edits_by_place(given, alignment, talk, rows.withdrawn)
+        alignment, back = with_former_versions(given, alignment, rows.at)
+        edits += by_place + back
         alignment = replace(
             alignment,
             rows={**alignment.rows, **self._rows_by_id(reader, here, given, known_ids, alignment)},
@@ -237,7 +239,7 @@ class Planner:
             conversation.next_seq,
             past.first_talk,
             root,
-            lambda seq: [row for row in reader.heads_after(here, seq) if row.seq >= since],
+            rows.after,
             mode == "whole",
             begun,
         )
@@ -287,6 +289,37 @@ class Planner:
             replace(item, identity=shown[item.identity]) if item.refers and item.identity in shown else item
             for item in incoming
         ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The rows of a conversation from ``since`` on that a comparison asks for, at most ``limit`` of some words."""
+
+    reader: Reader
+    conversation_id: int
+    since: int
+    limit: int
+
+    def texts(self, message_ids: Sequence[int]) -> dict[int, str]:
+        rows = self.reader.messages_by_id(message_ids)
+        return {message_id: text_of(rebuild(row)) for message_id, row in rows.items()}
+
+    def of(self, identities: Sequence[int]) -> list[MessageHead]:
+        return self.reader.heads_with_identity(self.conversation_id, identities, limit=self.limit)
+
+    def withdrawn(self, identities: Sequence[int]) -> list[MessageHead]:
+        rows = self.reader.heads_with_identity(
+            self.conversation_id, identities, limit=self.limit, withdrawn=True
+        )
+        return [row for row in rows if row.seq >= self.since]
+
+    def after(self, seq: int) -> list[MessageHead]:
+        rows = self.reader.heads_after(self.conversation_id, seq)
+        return [row for row in rows if row.seq >= self.since]
+
+    def at(self, seq: int) -> MessageHead | None:
+        rows = self.reader.heads(self.conversation_id, before_seq=seq + 1, limit=1)
+        return rows[0] if rows else None
 
 
 def _without_fresh_ids(incoming: Sequence[Incoming], known_ids: set[str]) -> list[Incoming]:

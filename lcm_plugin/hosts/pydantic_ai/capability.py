@@ -206,7 +206,7 @@ class LcmCapability(AbstractCapability[AgentDepsT]):
         recorder = self._recorders.of(run.session.key)
         with recorder.lock:
             listing = recorder.listing(messages, run.model)
-            if recorder.goes_on(listing):
+            if recorder.goes_on:
                 run.place = _ingest(engine, run.session, listing) or run.place
                 recorder.stored(listing)
         return True

@@ -49,14 +49,15 @@ class Recorder(FreshLocks):
     def __init__(self) -> None:
         self.lock = threading.Lock()
         join(self)
-        self._stored: set[str] = set()
-        self._last = ""
+        # The ids of the list that was stored last, and of the one that was looked at last.
+        self._stored: list[str] = []
+        self._listed: list[str] = []
         self._instructions: set[str] = set()
         # The messages are kept with their conversions, so that an id() is never another message's.
         self._converted: dict[int, tuple[ModelMessage, list[Message]]] = {}
 
     def listing(self, messages: Sequence[ModelMessage], asked_model: str | None = None) -> list[Message]:
-        """A run's list as core messages, from a little before its newest request and before what is not stored yet."""
+        """A run's list as core messages, from a little before its newest request and where it differs from the last."""
         known = self._converted
         missing = [message for message in messages if id(message) not in known]
         self._converted = {id(one): known[id(one)] for one in messages if id(one) in known}
@@ -66,19 +67,20 @@ class Recorder(FreshLocks):
                 [{**core, "id": _id(core)} for core in to_core(dumped, asked_model)],
             )
         found = list(self._numbered(messages))
-        fresh = next((n for n, message in enumerate(found) if message["id"] not in self._stored), len(found))
+        self._listed = [message["id"] for message in found]
+        pairs = enumerate(zip(self._listed, self._stored, strict=False))
+        fresh = next((n for n, (one, known) in pairs if one != known), min(len(found), len(self._stored)))
         asked = next((n for n in range(len(found) - 1, -1, -1) if found[n]["role"] == "user"), 0)
         return found[max(0, min(fresh, asked) - _ANCHORS) :]
 
-    def goes_on(self, listing: Sequence[Message]) -> bool:
-        """Whether a list has something new, or ends otherwise than what was stored last."""
-        new = any(message["id"] not in self._stored for message in listing)
-        return new or (bool(listing) and listing[-1]["id"] != self._last)
+    @property
+    def goes_on(self) -> bool:
+        """Whether the list that was looked at is another one than what was stored last."""
+        return bool(self._listed) and self._listed != self._stored
 
     def stored(self, messages: Sequence[Message]) -> None:
         """These are in the database now."""
-        self._stored.update(message["id"] for message in messages)
-        self._last = messages[-1]["id"]
+        self._stored = self._listed
         headers = (_header(message) for message in messages)
         self._instructions.update(
             instructions_id(header["instructions"]) for header in headers if "instructions" in header

@@ -25,7 +25,7 @@ SETTINGS: dict[str, Any] = {
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(
-            ["turn", "tools", "back", "edit", "retry", "branch", "clear", "take back", "compact"]
+            ["turn", "tools", "back", "edit", "reword", "retry", "branch", "clear", "take back", "compact"]
         ),
         st.integers(0, 50),
     ),
@@ -86,6 +86,10 @@ class Talk:
             self.listing = [*self.listing, *fresh]
         elif kind in ("back", "edit") and requests:
             self.go_on_from(self.listing[:at], self.asked(kind))
+        elif kind == "reword" and self.listing[1:]:
+            at = number % (len(self.listing) - 1)
+            other = {**self.listing[at], "content": f"said otherwise as number {len(self.said)} of this talk"}
+            self.go_on_from([*self.listing[:at], self.say(other), *self.listing[at + 1 :]])
         elif kind == "retry" and requests and self.listing[at + 1 :]:
             self.go_on_from(self.listing[: at + 1], self.answered())
         elif kind == "branch" and self.left:
@@ -100,6 +104,7 @@ class Talk:
 @settings(max_examples=20, phases=[Phase.explicit, Phase.generate])
 @given(steps=STEPS)
 @example(steps=[("turn", 0), ("edit", 0), ("edit", 0), ("turn", 0), ("retry", 1), ("retry", 0)])
+@example(steps=[("turn", 0), ("turn", 0), ("reword", 0), ("reword", 1), ("reword", 0), ("branch", 1)])
 @example(steps=[("tools", 0), ("back", 0), ("edit", 0), ("turn", 0), ("retry", 1), ("retry", 0)])
 def test_any_history_shows_what_its_final_list_says(steps: list[tuple[str, int]]) -> None:
     with TemporaryDirectory() as folder, memory_in(folder, "talk.db") as memory:
