@@ -84,7 +84,7 @@ class RowMaker:
             channel=channel_of(message),
             calls=item.calls,
             answers=item.answers,
-            hidden=_is_blank(message, item),
+            hidden=shows_nothing(message, item.text, bool(item.calls or item.answers)),
             speaks=item.speaks,
         )
         return PreparedRow(row, moved.files, moved.blobs)
@@ -144,9 +144,12 @@ def append_rows(
             writer.put_blob(digest, data)
 
 
-def _is_blank(message: Message, item: Incoming) -> bool:
-    """Whether there is nothing in a message that a model could be shown."""
-    if (item.text and not item.text.isspace()) or item.calls or item.answers or item.role in _NEVER_BLANK:
+def shows_nothing(message: Message, text: str, linked: bool) -> bool:
+    """Whether there is nothing in a message that a model could be shown.
+
+    ``text`` are its words, ``linked`` says whether it makes or answers a call.
+    """
+    if (text and not text.isspace()) or linked or message["role"] in _NEVER_BLANK:
         return False
     if message.get("function_call") or message.get("tool_calls") or message.get("refusal"):
         return False

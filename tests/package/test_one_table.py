@@ -19,6 +19,7 @@ TRANSLATORS = {
     "hosts/openai_agents/items.py",
     "hosts/openai_agents/shown.py",
     "interchange/importers/sources/codex.py",
+    "interchange/importers/sources/codex_threads.py",
     "interchange/importers/sources/hermes.py",
 }
 

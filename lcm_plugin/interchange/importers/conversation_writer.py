@@ -15,7 +15,8 @@ from lcm_plugin.engine import Engine
 from lcm_plugin.errors import InputError, StoreConflict
 from lcm_plugin.ingest.rows import PreparedRow, append_rows
 from lcm_plugin.interchange.importers.branches import has_hidden_branch, restore_branch
-from lcm_plugin.interchange.importers.entry_rows import EntryRows, head_entry
+from lcm_plugin.interchange.importers.entry_rows import EntryRows, head_entry, is_hidden
+from lcm_plugin.interchange.importers.forks import ancestors
 from lcm_plugin.interchange.importers.records import (
     ActiveContext,
     ConversationRecord,
@@ -29,7 +30,7 @@ from lcm_plugin.interchange.importers.summaries import SummaryImporter, compacta
 from lcm_plugin.store.protocol import Reader, Writer
 from lcm_plugin.store.records import ArchiveCause, Conversation, Item
 from lcm_plugin.text import plural
-from lcm_plugin.types import Session
+from lcm_plugin.types import Message, Session
 
 _EARLIER: ArchiveCause = "rollover"
 _BRANCH: ArchiveCause = "session-end"
@@ -58,7 +59,7 @@ class ConversationWriter:
         self._report = report
         self._main = main if source.branch else None
         self._rows = EntryRows(engine, report.key)
-        self._head = head_entry(format_name, source, report.parent)
+        self._head = head_entry(format_name, source, report)
         self._summaries = SummaryImporter(engine, format_name, source.source_id, report, self._rows)
         self._at = default_at if source.started_at is None else source.started_at
         self._timed = source.started_at is not None
@@ -69,6 +70,7 @@ class ConversationWriter:
         self.abandoned: set[int] = set()
         self._has_hidden_branch = False
         self._live: list[int] = []
+        self._ancestors: list[int] = []
         self._conversation: Conversation | None = None
         self._created = False
         self._stack = ExitStack()
@@ -81,6 +83,7 @@ class ConversationWriter:
             self._conversation = reader.conversation_holding(self._report.key, self._head.host_id)
             if self._conversation is not None and not self._source.branch:
                 self._has_hidden_branch = has_hidden_branch(reader, self._conversation.conversation_id)
+            self._ancestors = ancestors(reader, self._report.forked_from, self._report.key)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
@@ -125,11 +128,13 @@ class ConversationWriter:
         with self._writing() as writer:
             conversation = self._open(writer)
             # Another import of the same file may have been faster.
-            ids = [str(item.row.host_id) for item in prepared]
+            ids = [str(item.row.host_id) for _, item in prepared]
             known = writer.known_host_ids([conversation.conversation_id], ids)
-            new = [item for item in prepared if item.row.host_id not in known]
+            new = [item for item in prepared if item[1].row.host_id not in known]
             self._append(writer, new)
-            self._report.known += len(prepared) - len(new)
+            for _, item in prepared:
+                if item.row.host_id in known:
+                    self._report.add_known(hidden=item.row.hidden)
 
     def _add_compaction(self, compaction: ImportedCompaction) -> None:
         """Puts a compaction's summary in the place of the messages that it replaced and that are raw here."""
@@ -206,18 +211,21 @@ class ConversationWriter:
             in_main = reader.heads_with_host_ids(self._main, ids)
             self.abandoned |= {head.seq for head in in_main.values()}
             known |= in_main.keys()
+        if self._ancestors:
+            copies = [entry.host_id for entry in entries if entry.inherited]
+            known |= reader.known_host_ids(self._ancestors, copies)
         for entry in entries:
             if entry.host_id in known:
-                self._report.known += 1
+                self._report.add_known(hidden=is_hidden(entry))
                 self._report.seen_at(entry.at)
                 self._at = entry.at or self._at
         return [entry for entry in entries if entry.host_id not in known]
 
-    def _prepare(self, entries: list[Entry]) -> list[PreparedRow]:
+    def _prepare(self, entries: list[Entry]) -> list[tuple[Message, PreparedRow]]:
         prepared = []
         for entry in entries:
             try:
-                prepared.append(self._rows.make(entry, self._time_of(entry)))
+                prepared.append((entry.message, self._rows.make(entry, self._time_of(entry))))
             except InputError as error:
                 self._report.note(f"not stored: {error}")
         return prepared
@@ -263,13 +271,12 @@ class ConversationWriter:
             )
         return writer.open_archived(session, _EARLIER, at)
 
-    def _append(self, writer: Writer, prepared: list[PreparedRow]) -> None:
+    def _append(self, writer: Writer, prepared: list[tuple[Message, PreparedRow]]) -> None:
         if not prepared:
             return
-        append_rows(writer, self._open(writer), prepared, self._at)
-        for item in prepared:
-            self._report.new += 1
-            self._report.hidden += item.row.hidden
+        append_rows(writer, self._open(writer), [item for _, item in prepared], self._at)
+        for message, item in prepared:
+            self._report.add(message, hidden=item.row.hidden)
             self._report.tokens += item.row.item_tokens
 
     def _restore_branch(self) -> None:

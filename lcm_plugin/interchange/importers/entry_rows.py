@@ -9,15 +9,18 @@ from lcm_plugin.engine import Engine
 from lcm_plugin.errors import InputError
 from lcm_plugin.ingest.host_noise import StandingTexts
 from lcm_plugin.ingest.redaction import Redactor
-from lcm_plugin.ingest.rows import PreparedRow, RowMaker, incoming_of
+from lcm_plugin.ingest.rows import PreparedRow, RowMaker, incoming_of, shows_nothing
 from lcm_plugin.interchange.importers.records import Entry, SourceConversation, aside
+from lcm_plugin.interchange.importers.report import ConversationReport
 from lcm_plugin.lru import LruCache
-from lcm_plugin.messages.blocks import Call, calls_of
+from lcm_plugin.messages.blocks import Call, calls_answered, calls_made, calls_of, text_of
 from lcm_plugin.messages.convert import to_message
 from lcm_plugin.store.records import Part
 from lcm_plugin.types import Message
 
 _KNOWN_CALLS = 512
+# In the head of a fork's conversation: the keys of the sessions that it begins as.
+FORKED_FROM = "forked_from_session_keys"
 
 
 class EntryRows:
@@ -66,7 +69,14 @@ class EntryRows:
         ]
 
 
-def head_entry(format_name: str, source: SourceConversation, parent: str) -> Entry:
+def is_hidden(entry: Entry) -> bool:
+    """Whether an entry is stored as a record that no model is shown."""
+    message = entry.message
+    linked = bool(calls_made(message) or calls_answered(message))
+    return entry.hidden or shows_nothing(message, text_of(message), linked)
+
+
+def head_entry(format_name: str, source: SourceConversation, report: ConversationReport) -> Entry:
     """The first row of an imported conversation: its origin, by which a later run finds it."""
     values = {
         "format": format_name,
@@ -74,10 +84,11 @@ def head_entry(format_name: str, source: SourceConversation, parent: str) -> Ent
         "session": source.name,
         "sub_agent": source.sub,
         "branch": source.branch,
-        "parent_session_key": parent,
+        "parent_session_key": report.parent,
+        FORKED_FROM: list(report.forked_from),
         "title": source.title,
         **source.about,
     }
-    kind = "subtask" if parent else "agent"
+    kind = "subtask" if report.parent else "agent"
     about = {key: value for key, value in values.items() if value not in (None, "", {}, [])}
     return aside(f"import:{format_name}:{source.source_id}", kind, about, source.started_at)

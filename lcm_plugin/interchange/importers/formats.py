@@ -29,11 +29,15 @@ SUFFIXES = frozenset({".jsonl", ".json", ".zip", ".db", ".sqlite", ".sqlite3"})
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A format: its name, its title, and the function that reads a file."""
+    """A format: its name, its title, and the function that reads a file.
+
+    ``unpacks`` says that this function takes compressed files too: it looks for other files beside them.
+    """
 
     name: str
     title: str
     read: Callable[[Path], Iterator[Record]]
+    unpacks: bool = False
 
 
 FORMATS = {
@@ -41,7 +45,7 @@ FORMATS = {
     for one in (
         Format(openai.NAME, "OpenAI-style messages (JSON, JSON lines)", openai.read),
         Format(claude_code.NAME, "Claude Code transcript", claude_code.read),
-        Format(codex.NAME, "Codex rollout", codex.read),
+        Format(codex.NAME, "Codex rollout", codex.read, unpacks=True),
         Format(openclaw.NAME, "OpenClaw transcript", openclaw.read),
         Format(chatgpt.NAME, "ChatGPT data export", chatgpt.read),
         Format(hermes.NAME, "Hermes state.db", hermes.read),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -17,9 +17,11 @@ from lcm_plugin.interchange.importers.packed import plain_name, unpacked
 from lcm_plugin.interchange.importers.records import (
     Broken,
     ConversationRecord,
+    Entry,
     Record,
     Repeat,
     SourceConversation,
+    Unfinished,
 )
 from lcm_plugin.interchange.importers.report import ConversationReport, FileReport, Keys
 from lcm_plugin.interchange.importers.survey import Survey
@@ -33,40 +35,84 @@ _MOST_SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A file and the format it is read as."""
+    """A file and the format it is read as. ``named`` says that it was given, and not found in a folder."""
 
     path: Path
     format: Format
+    named: bool = True
 
     def records(self) -> Iterator[Record]:
         """The file's records, unpacked if it is compressed."""
+        if self.format.unpacks:
+            yield from self.format.read(self.path)
+            return
         with unpacked(self.path) as plain:
             yield from self.format.read(plain)
 
 
-def find_sources(paths: Sequence[str], format_name: str = AUTO) -> tuple[list[SourceFile], list[str]]:
+def find_sources(
+    paths: Sequence[str], format_name: str = AUTO, others: Collection[Path] = ()
+) -> tuple[list[SourceFile], list[str]]:
     """The files to import, and those of a folder that no format knows. Raises `InputError`.
 
-    A folder stands for all files below it that a format knows.
+    A folder stands for all files below it that a format knows, but for the ``others``.
     """
     if format_name != AUTO and format_name not in FORMATS:
         raise InputError(f"unknown format {format_name!r}: one of {AUTO}, {', '.join(FORMATS)}")
     sources: list[SourceFile] = []
     unknown: list[str] = []
     for given in map(Path, paths):
-        for path in _files_below(given) if given.is_dir() else [given]:
+        for path in files_below(given) if given.is_dir() else [given]:
+            if path in others:
+                continue
             found = format_of(path) if format_name == AUTO else _named(path, format_name)
             if found is not None:
-                sources.append(SourceFile(path, found))
+                sources.append(SourceFile(path, found, named=not given.is_dir()))
             elif given.is_dir():
                 unknown.append(str(path))
             else:
                 raise InputError(
                     f"{path}: no format that can be imported; name one with --format ({', '.join(FORMATS)})"
                 )
-    if not sources:
+    if not sources and not others:
         raise InputError(f"{', '.join(map(str, paths))}: nothing to import")
     return sources, unknown
+
+
+def survey_all(
+    sources: Sequence[SourceFile],
+    template: str = "",
+    engine: Engine | None = None,
+    count: Callable[[Message], int] | None = None,
+    *,
+    keep_records: bool = False,
+    progress: Callable[[int], None] = lambda done: None,
+) -> list[tuple[SourceFile, FileReport]]:
+    """The files in the order in which `load` is to take them, forks after what they left, and the report of each.
+
+    Nothing is written; see `look_over`. ``progress`` takes how many files are done.
+    """
+    found = []
+    for number, source in enumerate(sources, 1):
+        found.append((source, look_over(source, template, engine, count, keep_records=keep_records)))
+        progress(number)
+    ordered: list[tuple[SourceFile, FileReport]] = []
+    waiting, before = found, set[str]()
+    while waiting:
+        to_come = {key for _, report in waiting for key in _main_keys(report)} - before
+        ready: list[tuple[SourceFile, FileReport]] = []
+        late: list[tuple[SourceFile, FileReport]] = []
+        for pair in waiting:
+            left = _origins(pair[1]) - _main_keys(pair[1])
+            (late if left & to_come else ready).append(pair)
+        # Of sessions that begin alike, where none is said to be the copy, the first is imported whole.
+        ready, waiting = (ready, late) if ready else (late[:1], late[1:])
+        for source, report in ready:
+            if _origins(report) & before:
+                report = look_over(source, template, engine, count, before, keep_records=keep_records)
+            ordered.append((source, report))
+        before |= {key for _, report in ready for key in _main_keys(report)}
+    return ordered
 
 
 def look_over(
@@ -74,23 +120,24 @@ def look_over(
     template: str = "",
     engine: Engine | None = None,
     count: Callable[[Message], int] | None = None,
+    imported_before: Set[str] = frozenset(),
+    *,
+    keep_records: bool = False,
 ) -> FileReport:
     """The report of an import that writes nothing.
 
     ``engine`` finds out what is stored already; None means that nothing is. ``count`` counts a message's tokens,
-    which costs most; None leaves it out.
+    which costs most; None leaves it out. ``imported_before`` are the keys that an import would have stored by then.
     """
     report = FileReport(str(source.path), source.format.name)
     keys = Keys(source.format.name, template)
-    names: set[str] = set()
-    for conversation, records in _conversations(source.records(), report):
-        names.add(conversation.name)
+    for conversation, records in _conversations(source.records(), report, keep_records):
         one = report.begin(conversation, keys)
-        survey = Survey(one, conversation, source.format.name, engine, count)
+        survey = Survey(one, conversation, source.format.name, engine, count, imported_before)
         for record in records:
             survey.take(record)
         survey.close()
-    keys.check(names)
+    keys.check(report.names)
     return report
 
 
@@ -99,16 +146,20 @@ def load(
     source: SourceFile,
     template: str = "",
     *,
+    keep_records: bool = False,
     progress: Callable[[int], None] = lambda done: None,
 ) -> FileReport:
-    """Stores the new rows of a file. ``progress`` takes how many rows are done. Safe to repeat, also after a kill."""
+    """Stores the new rows of a file. Safe to repeat, also after a kill.
+
+    ``keep_records`` keeps records that hosts write in bulk. ``progress`` takes how many rows are done.
+    """
     report = FileReport(str(source.path), source.format.name)
     keys = Keys(source.format.name, template)
     mains: dict[str, tuple[int, ConversationReport]] = {}
     abandoned: dict[str, set[int]] = {}
     done = 0
     default_at = source.path.stat().st_mtime_ns // 1_000_000
-    for conversation, records in _conversations(source.records(), report):
+    for conversation, records in _conversations(source.records(), report, keep_records):
         name, one = conversation.name, report.begin(conversation, keys)
         access = engine.sessions.access_of_key(one.key)
         if access is not Access.FULL:
@@ -142,8 +193,15 @@ def check_broken(reports: Iterable[FileReport], on_broken: OnBroken) -> None:
         raise InputError(f"{'; '.join(places[:_MOST_SHOWN])}{more}; --broken skip leaves them out")
 
 
+def check_talk(surveyed: Iterable[tuple[SourceFile, FileReport]]) -> None:
+    """Raises `InputError` for a file that was given and holds no message: its format may be another one."""
+    for source, report in surveyed:
+        if source.named and not report.has_talk:
+            raise InputError(f"{report.path}: {report.why_left_out}; nothing of it is stored")
+
+
 def _conversations(
-    records: Iterator[Record], report: FileReport
+    records: Iterator[Record], report: FileReport, keep_records: bool
 ) -> Iterator[tuple[SourceConversation, Iterator[ConversationRecord]]]:
     """Each conversation with its records; those that the caller leaves are skipped."""
     pending: list[SourceConversation] = []
@@ -155,8 +213,12 @@ def _conversations(
                 return
             if isinstance(record, Broken):
                 report.add_broken(record)
+            elif isinstance(record, Unfinished):
+                report.unfinished = record.line
             elif isinstance(record, Repeat):
                 report.repeats[record.kind] += 1
+            elif isinstance(record, Entry) and record.bulk and not keep_records:
+                report.dropped[record.bulk] += 1
             else:
                 yield record
 
@@ -167,6 +229,15 @@ def _conversations(
             return
         rest = until_next()
         yield pending.pop(), rest
+
+
+def _main_keys(report: FileReport) -> set[str]:
+    return {one.key for one in report.conversations if one.kind != "branch"}
+
+
+def _origins(report: FileReport) -> set[str]:
+    """The keys of the sessions that the file's forks left."""
+    return {key for one in report.conversations for key in one.forked_from}
 
 
 def _hide_branch(engine: Engine, conversation_id: int, report: ConversationReport, seqs: set[int]) -> None:
@@ -192,7 +263,8 @@ def _record_debt(engine: Engine, report: ConversationReport) -> None:
             writer.request_compaction(report.conversation_id, str(decision.reason), None, engine.clock())
 
 
-def _files_below(folder: Path) -> Iterator[Path]:
+def files_below(folder: Path) -> Iterator[Path]:
+    """The files below a folder that a format may know, by their names."""
     for path in sorted(folder.rglob("*")):
         if Path(plain_name(path)).suffix.lower() in SUFFIXES and path.is_file():
             yield path

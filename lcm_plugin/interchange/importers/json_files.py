@@ -31,12 +31,16 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """An object: its number (from 1), where its line begins (-1 without a line of its own), and its error."""
+    """An object: its number (from 1), where its line begins (-1 without a line of its own), and its error.
+
+    ``unfinished`` says that the file ends in the middle of this line.
+    """
 
     number: int
     offset: int
     value: dict[str, Any]
     error: str = ""
+    unfinished: bool = False
 
 
 class LineFile:
@@ -72,7 +76,7 @@ class LineFile:
                 data = data.removeprefix(_BOM)
             if data.strip():
                 value, error = decode_object(data)
-                yield Line(number, start, value, error)
+                yield Line(number, start, value, error, bool(error) and not data.endswith(b"\n"))
 
     def at(self, offset: int) -> dict[str, Any]:
         """The object of the line that begins at an offset which a pass over the file gave; also during a pass."""

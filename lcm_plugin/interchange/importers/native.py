@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lcm_plugin.engine import Engine
 from lcm_plugin.errors import InputError
+from lcm_plugin.interchange.importers.importing import files_below
+from lcm_plugin.interchange.importers.packed import unpacked
 from lcm_plugin.interchange.transfer.jsonl_read import is_export, load_jsonl
 from lcm_plugin.interchange.transfer.payloads import PayloadPlace
 from lcm_plugin.services import payload_folder
@@ -39,15 +41,21 @@ def holds_native_export(path: Path) -> bool:
     """Whether a file is an export of this package."""
     if not path.is_file():
         return False
-    with path.open("rb") as file:
+    with unpacked(path) as plain, plain.open("rb") as file:
         return is_export(file.readline(65_536))
+
+
+def native_exports(paths: Iterable[Path]) -> list[Path]:
+    """The exports of this package among some files and below some folders."""
+    found = (file for path in paths for file in (files_below(path) if path.is_dir() else [path]))
+    return [path for path in found if holds_native_export(path)]
 
 
 def look_over_native(path: Path) -> NativeReport:
     """The counts of the file's closing line. Raises `InputError` when its closing line is missing."""
     report = NativeReport(str(path))
     ended = False
-    with path.open("rb") as file:
+    with unpacked(path) as plain, plain.open("rb") as file:
         for line in file:
             if line.startswith(b'{"conversation":'):
                 report.conversations += not line.startswith(b'{"conversation":null')
@@ -66,7 +74,7 @@ def load_native(
 ) -> NativeReport:
     """Takes the file in, all or nothing; doing it twice does no harm."""
     place = PayloadPlace(payload_folder(engine.config, engine.store))
-    with path.open("rb") as file:
+    with unpacked(path) as plain, plain.open("rb") as file:
         try:
             loaded = load_jsonl(file, engine.store, place, progress=progress)
         except InputError as error:

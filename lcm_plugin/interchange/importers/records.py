@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 from lcm_plugin.characters import storable
 from lcm_plugin.errors import InputError
+from lcm_plugin.interchange.importers.json_files import Line
 from lcm_plugin.store.lineage import depths_from_lineage
 from lcm_plugin.store.records import PART_TYPES
 from lcm_plugin.types import Message
@@ -24,8 +25,9 @@ class SourceConversation:
     """A session of the source, a sub-agent's session (``sub``), or an abandoned ``branch`` of one.
 
     ``name`` is the source's own id of the session and ``key`` the session key, where the source has one.
-    ``parent`` is the session that a sub-agent worked for, as name or key. Only one conversation of a key is
-    ``live``. ``whole`` asks for one transaction, since summaries with their sources follow.
+    ``parent`` is the session that a sub-agent worked for, as name or key. ``forked_from`` names the session that it
+    began as a copy of, or all that begin as it does where the source does not say which is the copy. Only one
+    conversation of a key is ``live``. ``whole`` asks for one transaction, since summaries with their sources follow.
     """
 
     name: str
@@ -35,9 +37,17 @@ class SourceConversation:
     title: str = ""
     started_at: int | None = None
     parent: str = ""
+    forked_from: tuple[str, ...] = ()
     live: bool = True
     whole: bool = False
     about: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> str:
+        """``session``, ``branch``, ``sub-agent`` or ``fork``."""
+        if self.branch:
+            return "branch"
+        return "sub-agent" if self.sub or self.parent else "fork" if self.forked_from else "session"
 
     @property
     def source_id(self) -> str:
@@ -50,7 +60,9 @@ class Entry:
     """A message, or with ``hidden`` a record that no model is shown.
 
     ``id`` is stable over runs. ``extras`` are the record's other data, by part type; ``place`` says where
-    it stood.
+    it stood. ``bulk`` names a record that the host could write again at any time, such as a copy of a request; an
+    import leaves it out unless it is asked to keep it. ``inherited`` marks what a fork copied: under its first id, and
+    stored only where no session holds it that the fork descends from.
     """
 
     id: str
@@ -60,6 +72,8 @@ class Entry:
     sender: str | None = None
     extras: tuple[tuple[str, Mapping[str, Any]], ...] = ()
     place: str = ""
+    bulk: str = ""
+    inherited: bool = False
 
     @property
     def host_id(self) -> str:
@@ -112,6 +126,13 @@ class Broken:
 
 
 @dataclass(frozen=True, slots=True)
+class Unfinished:
+    """The last line of a log that somebody is writing: it is left for the next import."""
+
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
 class Repeat:
     """A record that repeats another one and is left out."""
 
@@ -119,7 +140,12 @@ class Repeat:
 
 
 ConversationRecord: TypeAlias = Entry | ImportedCompaction | SummaryNode | ActiveContext
-Record: TypeAlias = SourceConversation | ConversationRecord | Broken | Repeat
+Record: TypeAlias = SourceConversation | ConversationRecord | Broken | Unfinished | Repeat
+
+
+def fault_of(line: Line) -> Broken | Unfinished:
+    """What is wrong with a line of a log that its program appends to."""
+    return Unfinished(line.number) if line.unfinished else Broken(line.number, line.error)
 
 
 def aside(

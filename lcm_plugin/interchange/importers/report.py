@@ -9,6 +9,9 @@ from typing import Any
 
 from lcm_plugin.errors import InputError
 from lcm_plugin.interchange.importers.records import Broken, SourceConversation
+from lcm_plugin.messages.blocks import blocks_of, calls_answered, calls_made, kind_of
+from lcm_plugin.messages.table import Kind
+from lcm_plugin.types import Message
 
 ID = "{id}"
 _MOST_BROKEN = 100
@@ -17,7 +20,12 @@ _MOST_NOTES = 50
 
 @dataclass(slots=True)
 class ConversationReport:
-    """One conversation of the source. ``new`` and ``known`` count its rows, ``hidden`` those no model is shown."""
+    """One conversation of the source.
+
+    ``new`` and ``known`` count its rows; ``hidden`` are the new ones that are records and no messages, ``said`` the
+    messages, new and known. ``calls``, ``results`` and ``images`` are those in new messages. ``parent`` is the key of
+    the session that a sub-agent worked for, ``forked_from`` holds those of the sessions that it begins as.
+    """
 
     key: str
     source_id: str
@@ -25,9 +33,14 @@ class ConversationReport:
     session: str = ""
     title: str = ""
     parent: str = ""
+    forked_from: tuple[str, ...] = ()
     new: int = 0
     known: int = 0
     hidden: int = 0
+    said: int = 0
+    calls: int = 0
+    results: int = 0
+    images: int = 0
     tokens: int = 0
     summaries: int = 0
     earliest: int | None = None
@@ -38,14 +51,35 @@ class ConversationReport:
     @classmethod
     def of(cls, source: SourceConversation, keys: Keys) -> ConversationReport:
         """An empty report about a conversation."""
-        kind = "branch" if source.branch else "sub-agent" if source.sub or source.parent else "session"
-        key, parent = keys.of(source), keys.of_parent(source)
-        return cls(key, source.source_id, kind, source.name, source.title, parent)
+        key, parent = keys.of(source), keys.of_other(source, source.parent)
+        origins = tuple(keys.of_other(source, name) for name in source.forked_from)
+        return cls(key, source.source_id, source.kind, source.name, source.title, parent, origins)
 
     @property
     def records(self) -> int:
         """Rows, new and known."""
         return self.new + self.known
+
+    @property
+    def messages(self) -> int:
+        """New rows that are messages."""
+        return self.new - self.hidden
+
+    def add(self, message: Message, *, hidden: bool) -> None:
+        """Counts a new row."""
+        self.new += 1
+        if hidden:
+            self.hidden += 1
+            return
+        self.said += 1
+        self.calls += len(calls_made(message))
+        self.results += len(calls_answered(message))
+        self.images += sum(kind_of(block) is Kind.MEDIA for block in blocks_of(message))
+
+    def add_known(self, *, hidden: bool) -> None:
+        """Counts a row that is stored already."""
+        self.known += 1
+        self.said += not hidden
 
     def seen_at(self, at: int | None) -> None:
         """Widens the time range."""
@@ -65,7 +99,11 @@ class ConversationReport:
 
 @dataclass(slots=True)
 class FileReport:
-    """One file of the source. ``broken`` are the first places that cannot be read, ``broken_count`` all."""
+    """One file of the source. ``broken`` are the first places that cannot be read, ``broken_count`` all.
+
+    ``repeats`` counts what repeats other records and ``dropped`` what hosts write in bulk, both left out, by kind.
+    ``unfinished`` is the number of a last line that is still being written; 0 when there is none.
+    """
 
     path: str
     format: str
@@ -73,6 +111,8 @@ class FileReport:
     broken: list[Broken] = field(default_factory=list)
     broken_count: int = 0
     repeats: Counter[str] = field(default_factory=Counter)
+    dropped: Counter[str] = field(default_factory=Counter)
+    unfinished: int = 0
 
     def begin(self, source: SourceConversation, keys: Keys) -> ConversationReport:
         """Adds an empty report about a conversation."""
@@ -100,6 +140,21 @@ class FileReport:
         """Rows of all conversations, new and known."""
         return self.total("records")
 
+    @property
+    def has_talk(self) -> bool:
+        """Whether there is anything to store: a message, or in a file that is read with another one nothing at all."""
+        return any(one.said or one.summaries for one in self.conversations) or not self.conversations
+
+    @property
+    def why_left_out(self) -> str:
+        """Why a file without talk is not stored."""
+        return f"read as {self.format}, none of its {self.records:,} records is a message"
+
+    @property
+    def names(self) -> set[str]:
+        """The source's sessions."""
+        return {one.session for one in self.conversations}
+
     def as_dict(self) -> dict[str, Any]:
         """For ``--json``."""
         return {
@@ -107,12 +162,18 @@ class FileReport:
             "format": self.format,
             "new": self.total("new"),
             "known": self.total("known"),
+            "messages": self.total("messages"),
             "hidden": self.total("hidden"),
+            "calls": self.total("calls"),
+            "results": self.total("results"),
+            "images": self.total("images"),
             "tokens": self.total("tokens"),
             "summaries": self.total("summaries"),
             "broken": [self.place(one) for one in self.broken],
             "broken_count": self.broken_count,
             "repeats": dict(self.repeats),
+            "dropped": dict(self.dropped),
+            "unfinished_line": self.unfinished or None,
             "sessions": [one.as_dict() for one in self.conversations],
         }
 
@@ -129,9 +190,9 @@ class Keys:
         base = self._base(source.name, source.key)
         return f"{base}:sub:{source.sub}" if source.sub else base
 
-    def of_parent(self, source: SourceConversation) -> str:
-        """The key of the session for which a sub-agent worked; empty when it is none."""
-        return self._base(source.parent, source.parent if source.key else "") if source.parent else ""
+    def of_other(self, source: SourceConversation, name: str) -> str:
+        """The key of a session that a conversation names; empty when it names none."""
+        return self._base(name, name if source.key else "") if name else ""
 
     def check(self, names: Iterable[str]) -> None:
         """Raises `InputError` when one key is asked for and there is more than one session."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 
 from lcm_plugin.engine import Engine
-from lcm_plugin.interchange.importers.entry_rows import head_entry
+from lcm_plugin.interchange.importers.entry_rows import head_entry, is_hidden
+from lcm_plugin.interchange.importers.forks import ancestors
 from lcm_plugin.interchange.importers.records import (
     Entry,
     ImportedCompaction,
@@ -21,7 +22,11 @@ _BATCH = 500
 
 
 class Survey:
-    """Counts one conversation's rows, and which of them are stored already."""
+    """Counts one conversation's rows, and which of them are stored already.
+
+    ``imported_before`` are the keys of the sessions that are imported in the same run before this one: a fork's copies
+    of theirs are stored by then.
+    """
 
     def __init__(
         self,
@@ -30,17 +35,21 @@ class Survey:
         format_name: str,
         engine: Engine | None,
         count: Callable[[Message], int] | None,
+        imported_before: Set[str],
     ) -> None:
         self._report = report
         self._engine = engine
         self._count = count
-        self._ids: list[str] = []
+        self._entries: list[Entry] = []
         self._members: list[int] = []
+        self._ancestors: list[int] = []
+        self._inherited = not imported_before.isdisjoint(report.forked_from)
         report.seen_at(source.started_at)
         if engine is not None:
-            head = head_entry(format_name, source, report.parent).host_id
+            head = head_entry(format_name, source, report).host_id
             with engine.store.read() as reader:
                 self._members = _members(reader, report, head, source)
+                self._ancestors = ancestors(reader, report.forked_from, report.key)
 
     def take(self, record: Record) -> None:
         """Counts a record."""
@@ -49,23 +58,31 @@ class Survey:
             self._report.summaries += 1
         if not isinstance(entry, Entry):
             return
-        self._report.seen_at(entry.at)
-        self._report.hidden += entry.hidden
-        if self._count is not None and not entry.hidden and entry.message["role"] != "system":
-            self._report.tokens += self._count(entry.message)
-        self._report.new += 1
-        self._ids.append(entry.host_id)
-        if len(self._ids) >= _BATCH:
+        self._entries.append(entry)
+        if len(self._entries) >= _BATCH:
             self.close()
 
     def close(self) -> None:
-        """Looks up which of the counted rows are stored already."""
-        if self._engine is not None and self._members and self._ids:
-            with self._engine.store.read() as reader:
-                known = len(reader.known_host_ids(self._members, self._ids))
-            self._report.new -= known
-            self._report.known += known
-        self._ids = []
+        """Looks up which of the records since the last time are stored already, and counts all of them."""
+        known = self._known([entry.host_id for entry in self._entries], self._members)
+        copies = [entry.host_id for entry in self._entries if entry.inherited]
+        known |= set(copies) if self._inherited else self._known(copies, self._ancestors)
+        for entry in self._entries:
+            message, hidden = entry.message, is_hidden(entry)
+            self._report.seen_at(entry.at)
+            if entry.host_id in known:
+                self._report.add_known(hidden=hidden)
+                continue
+            self._report.add(message, hidden=hidden)
+            if self._count is not None and not hidden and message["role"] != "system":
+                self._report.tokens += self._count(message)
+        self._entries = []
+
+    def _known(self, ids: list[str], conversations: list[int]) -> set[str]:
+        if self._engine is None or not conversations or not ids:
+            return set()
+        with self._engine.store.read() as reader:
+            return reader.known_host_ids(conversations, ids)
 
 
 def _members(reader: Reader, report: ConversationReport, head: str, source: SourceConversation) -> list[int]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lcm_plugin import Engine, Session
-from lcm_plugin.interchange.importers.importing import SourceFile, find_sources, load
+from lcm_plugin.interchange.importers.importing import SourceFile, find_sources, load, survey_all
 from lcm_plugin.interchange.importers.report import FileReport
 from lcm_plugin.messages.parts import rebuild
 from lcm_plugin.store.protocol import iterate_messages
@@ -20,13 +20,26 @@ class Imported:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
 
-    def bring(self, path: Path, template: str = "", format_name: str = "auto") -> FileReport:
+    def bring(
+        self, path: Path, template: str = "", format_name: str = "auto", *, keep_records: bool = False
+    ) -> FileReport:
         """Imports one file, checks the database, and assembles a context of each session."""
         (source,), _ = find_sources([str(path)], format_name)
-        return self.bring_source(source, template)
+        return self.bring_source(source, template, keep_records=keep_records)
 
-    def bring_source(self, source: SourceFile, template: str = "") -> FileReport:
-        report = load(self.engine, source, template)
+    def bring_all(self, *paths: Path) -> list[FileReport]:
+        """Imports files and folders in one run; the dry run before it must count the same."""
+        sources, _ = find_sources([str(path) for path in paths])
+        surveyed = survey_all(sources, "", self.engine)
+        done = [self.bring_source(source) for source, _ in surveyed]
+        for (_, told), report in zip(surveyed, done, strict=True):
+            assert counts(told) == counts(report)
+        return done
+
+    def bring_source(
+        self, source: SourceFile, template: str = "", *, keep_records: bool = False
+    ) -> FileReport:
+        report = load(self.engine, source, template, keep_records=keep_records)
         found = self.engine.check()
         assert found.ok, found.findings
         for lane in report.conversations:
@@ -65,6 +78,13 @@ class Imported:
             elif not stored[item.id].head.hidden:
                 shown.append(said(stored[item.id]))
         return shown
+
+
+def counts(report: FileReport) -> dict[str, int]:
+    """What a report counts of rows, dry run or not."""
+    return {
+        name: report.total(name) for name in ("new", "known", "hidden", "said", "calls", "results", "images")
+    }
 
 
 def said(row: StoredMessage) -> str:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 from pathlib import Path
 
 import pytest
+import zstandard
 from fakes.shell import run_here, run_in_terminal
 from peer_databases import claw_database
+from session_logs import ClaudeLog, CodexLog
 
 from lcm_plugin import Engine, LcmConfig, Session
 
@@ -17,9 +20,9 @@ BOOK = FIXTURES / "openai.jsonl"
 
 
 def test_without_apply_nothing_is_written(tmp_path: Path) -> None:
-    done = run_here("import", FIXTURES / "claude-code.jsonl", "-d", tmp_path / "lcm.db")
+    done = run_here("import", FIXTURES / "claude-code.jsonl", "-v", "-d", tmp_path / "lcm.db")
     assert done.returncode == 0, done.stderr
-    assert "would store\t21 rows" in done.stdout
+    assert "would store\t16 messages, 1 summary and 5 records" in done.stdout
     assert "branch\tagent:claude-code:claude-code\t2\t0" in done.stdout
     assert "Nothing was written" in done.stdout
     assert not list(tmp_path.iterdir())
@@ -50,7 +53,18 @@ def test_broken_lines_are_refused_unless_they_are_to_be_skipped(tmp_path: Path) 
     skipped = run_here("import", path, "--apply", "--broken", "skip", "-d", tmp_path / "lcm.db")
     assert skipped.returncode == 0, skipped.stderr
     assert "broken\t1 place cannot be read" in skipped.stdout
-    assert "stored\t1 rows" in skipped.stdout
+    assert "stored\t1 message and 0 records beside the talk" in skipped.stdout
+
+
+def test_a_dry_run_over_broken_lines_exits_as_an_import_would(tmp_path: Path) -> None:
+    path = tmp_path / "talk.jsonl"
+    path.write_text('{"role": "user", "content": "fine"}\n{"role": \n')
+    looked = run_here("import", path, "-d", tmp_path / "lcm.db")
+    stored = run_here("import", path, "--apply", "-d", tmp_path / "lcm.db")
+    assert looked.returncode == stored.returncode == 2
+    assert "talk.jsonl, line 2: broken JSON" in looked.stderr
+    assert "would store\t1 message" in looked.stdout
+    assert run_here("import", path, "--broken", "skip", "-d", tmp_path / "lcm.db").returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -85,11 +99,34 @@ def test_several_files_and_kinds_in_one_go(tmp_path: Path) -> None:
         assert engine.messages(Session("agent:main:telegram:42"))
 
 
-def test_many_files_are_told_in_one_table(tmp_path: Path) -> None:
+def test_a_folder_is_reported_in_seven_lines_and_in_full_on_demand(tmp_path: Path) -> None:
     done = run_here("import", FIXTURES, "-d", tmp_path / "lcm.db")
-    assert "file\tformat\tnew\tknown\tconversations\tbroken" in done.stdout
-    assert f"{FIXTURES / 'codex.jsonl'}\tcodex\t19\t0\t2\t0" in done.stdout
-    assert "conversations\t7 sessions, 5 branches, 2 sub-agents" in done.stdout
+    assert len(done.stdout.splitlines()) <= 7
+    assert "6 files: 7 sessions, 5 branches, 2 sub-agents" in done.stdout
+    full = run_here("import", FIXTURES, "-v", "-d", tmp_path / "lcm.db")
+    assert "file\tformat\tmessages\trecords\tknown\tconversations\tbroken" in full.stdout
+    assert f"{FIXTURES / 'codex.jsonl'}\tcodex\t10\t9\t0\t2\t0" in full.stdout
+
+
+def test_a_run_that_finds_nothing_new_prints_one_line(tmp_path: Path) -> None:
+    first = run_here("import", FIXTURES, "--apply", "-d", tmp_path / "lcm.db")
+    assert len(first.stdout.splitlines()) <= 7
+    again = run_here("import", FIXTURES, "--apply", "-d", tmp_path / "lcm.db")
+    assert (again.stdout, again.stderr) == ("Nothing new in 6 files: 75 rows here already.\n", "")
+
+
+def test_a_file_in_which_no_row_speaks_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "odd.jsonl"
+    path.write_text('{"type": "system", "uuid": "a", "sessionId": "s"}\n')
+    for options in ([], ["--apply"]):
+        refused = run_here("import", path, *options, "-d", tmp_path / "lcm.db")
+        assert refused.returncode == 2
+        assert f"{path}: read as claude-code, none of its 1 records is a message" in refused.stderr
+    (tmp_path / "talk.jsonl").write_text('{"role": "user", "content": "words"}\n')
+    done = run_here("import", tmp_path, "--apply", "-d", tmp_path / "db" / "lcm.db")
+    assert "1 file without a message" in done.stdout
+    with Engine.open(LcmConfig(database=str(tmp_path / "db" / "lcm.db"))) as engine:
+        assert [one.session_key for one in engine.library.conversations()] == ["agent:openai:talk"]
 
 
 def test_a_terminal_shows_rate_and_remaining_time(tmp_path: Path) -> None:
@@ -107,6 +144,37 @@ def test_a_terminal_shows_rate_and_remaining_time(tmp_path: Path) -> None:
 def test_a_pipe_shows_no_progress(tmp_path: Path) -> None:
     done = run_here("import", BOOK, "--apply", "-d", tmp_path / "lcm.db")
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize("kind", ["gz", "zst"])
+def test_a_compressed_export_of_this_package_goes_back(tmp_path: Path, kind: str) -> None:
+    first, second, file = tmp_path / "a.db", tmp_path / "b.db", tmp_path / "all.jsonl"
+    run_here("import", FIXTURES / "openclaw.jsonl", "--apply", "-d", first)
+    assert run_here("export", "--output", file, "-d", first).returncode == 0
+    packed = tmp_path / "in" / f"all.jsonl.{kind}"
+    packed.parent.mkdir()
+    data = file.read_bytes()
+    packed.write_bytes(gzip.compress(data) if kind == "gz" else zstandard.compress(data))
+    done = run_here("import", packed.parent, "--apply", "-d", second)
+    assert done.returncode == 0, done.stderr
+    assert "stored\t2 conversations" in done.stdout
+    session = Session("agent:openclaw:b7300bff")
+    with (
+        Engine.open(LcmConfig(database=str(first))) as one,
+        Engine.open(LcmConfig(database=str(second))) as other,
+    ):
+        assert one.messages(session) == other.messages(session)
+
+
+def test_two_tools_are_found_in_one_command(tmp_path: Path) -> None:
+    claude = ClaudeLog(tmp_path / ".claude" / "projects" / "-work" / "s1.jsonl")
+    claude.user("hello")
+    codex = CodexLog(tmp_path / ".codex" / "sessions" / "2026" / "11" / "02" / "rollout-x-019a.jsonl")
+    codex.meta("019a")
+    codex.turn("hello", "Hello.")
+    folders = tmp_path / ".claude" / "projects", tmp_path / ".codex" / "sessions"
+    done = run_here("import", *folders, "--apply", "-d", tmp_path / "lcm.db", "--json")
+    assert [one["format"] for one in json.loads(done.stdout)["files"]] == ["claude-code", "codex"]
 
 
 def test_an_export_of_this_package_goes_back_as_it_was(tmp_path: Path) -> None:

@@ -4,18 +4,21 @@ Each line names the one before it (``parentUuid``); going back leaves a branch. 
 whose ``logicalParentUuid`` names what came before, and its summary is a user's line. Sub-agents' lines are marked
 ``isSidechain``, in the session's file or in files of their own. Lines of one answer are stored as they stand, one
 row each, so that a file that grew by another one adds just that.
+
+What a person types while a turn runs is no user's line: it is queued (``queue-operation``), and handed to the model as an
+attachment of the type ``queued_command``. A fork is a new file that begins with copies under the same ids.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from lcm_plugin.interchange.importers.json_files import LineFile
+from lcm_plugin.interchange.importers.json_files import Line, LineFile
 from lcm_plugin.interchange.importers.records import (
-    Broken,
     Entry,
     ImportedCompaction,
     Record,
@@ -23,15 +26,32 @@ from lcm_plugin.interchange.importers.records import (
     SourceConversation,
     aside,
     content_id,
+    fault_of,
     rest_of,
 )
+from lcm_plugin.interchange.importers.sources.claude_forks import sessions_that_begin_alike
 from lcm_plugin.interchange.importers.sources.tree import Tree
+from lcm_plugin.messages.blocks import text_of
 from lcm_plugin.messages.identity import told_time
 
 NAME = "claude-code"
-_TYPES = frozenset(
-    {"user", "assistant", "system", "summary", "attachment", "progress", "file-history-snapshot"}
-)
+_TALK = frozenset({"user", "assistant"})
+_TYPES = _TALK | {
+    "system",
+    "summary",
+    "attachment",
+    "progress",
+    "file-history-snapshot",
+    "queue-operation",
+    "custom-title",
+    "ai-title",
+    "last-prompt",
+    "mode",
+    "permission-mode",
+}
+# Copies of requests and of what the program tells the model about itself: most of a log, and nothing of the talk.
+_BULK = frozenset({"api-request", "api-request-blob", "api-request-shape", "api-request-resumed"})
+_BULK_ATTACHMENTS = frozenset({"prompt_snapshot", "skill_listing", "agent_listing_delta"})
 _PART_TYPES = {
     "attachment": "file",
     "file-history-snapshot": "snapshot",
@@ -46,12 +66,12 @@ _ENVELOPE = ("type", "message", "toolUseResult", "uuid", "timestamp")
 
 def recognises(first: Any, path: Path) -> bool:
     """Whether a file whose first value is this is of this format."""
-    if not isinstance(first, dict) or path.suffix != ".jsonl":
+    if not isinstance(first, dict) or path.suffix != ".jsonl" or first.get("type") not in _TYPES:
         return False
-    kind = first.get("type")
-    return ("sessionId" in first or "uuid" in first or "leafUuid" in first or "messageId" in first) and (
-        kind in _TYPES or "sessionId" in first
-    )
+    if first["type"] in _TALK:
+        message = first.get("message")
+        return "uuid" in first and isinstance(message, dict) and "parts" not in message
+    return not {"sessionId", "uuid", "leafUuid", "messageId"}.isdisjoint(first)
 
 
 @dataclass(slots=True)
@@ -68,7 +88,14 @@ class _Index:
     calls: dict[int, frozenset[str]] = field(default_factory=dict)
     results: dict[int, frozenset[str]] = field(default_factory=dict)
     titles: dict[str, str] = field(default_factory=dict)
+    named: dict[str, str] = field(default_factory=dict)
+    said: set[int] = field(default_factory=set)
+    held: set[int] = field(default_factory=set)
+    answered_at: list[int] = field(default_factory=list)
     session: str = ""
+    copied_from: str = ""
+    shared: int = 0
+    absorbed: list[tuple[int, int, int]] = field(default_factory=list)
     started_at: int | None = None
 
 
@@ -79,10 +106,13 @@ def read(path: Path) -> Iterator[Record]:
         yield from _first_pass(lines, index)
         index.tree.link_lost(index.main)
         name = index.session if path.stem.startswith("agent-") and index.session else path.stem
+        origins = _origins(index, path, name)
         live = _live(index)
         shown, branches = index.tree.split(live, set(index.main), index.speaks)
         if index.main or index.loose:
-            yield SourceConversation(name, title=_title(index, live), started_at=index.started_at)
+            yield SourceConversation(
+                name, title=_title(index, live), started_at=index.started_at, forked_from=origins
+            )
             yield from _records(lines, index, shown, index.loose)
         for members in branches:
             yield index.tree.branch_of(members[0], name)
@@ -96,7 +126,7 @@ def _first_pass(lines: LineFile, index: _Index) -> Iterator[Record]:
     for line in lines:
         record = line.value
         if line.error:
-            yield Broken(line.number, line.error)
+            yield fault_of(line)
             continue
         index.session = index.session or str(record.get("sessionId") or "")
         if index.started_at is None:
@@ -104,8 +134,7 @@ def _first_pass(lines: LineFile, index: _Index) -> Iterator[Record]:
         uuid = record.get("uuid")
         if not isinstance(uuid, str) or not uuid:
             index.loose.append((line.number, line.offset))
-            if record.get("type") == "summary" and isinstance(record.get("summary"), str):
-                index.titles[str(record.get("leafUuid"))] = record["summary"]
+            _note_loose(index, record, line)
             continue
         parent = record.get("parentUuid") or record.get("logicalParentUuid")
         if record.get("isCompactSummary") and parent is None and index.main:
@@ -118,7 +147,19 @@ def _first_pass(lines: LineFile, index: _Index) -> Iterator[Record]:
             index.loose.append((line.number, line.offset))
 
 
+def _note_loose(index: _Index, record: Mapping[str, Any], line: Line) -> None:
+    """Notes what a record without a place in the tree says of the others."""
+    if record.get("reason") == "absorbed_mid_turn" and isinstance(record.get("content"), str):
+        index.absorbed.append((line.number, line.offset, hash(record["content"])))
+    for kind, key in (("custom-title", "customTitle"), ("ai-title", "aiTitle")):
+        if record.get("type") == kind and isinstance(record.get(key), str):
+            index.named[kind] = record[key]
+    if record.get("type") == "summary" and isinstance(record.get("summary"), str):
+        index.titles[str(record.get("leafUuid"))] = record["summary"]
+
+
 def _index_record(index: _Index, at: int, record: Mapping[str, Any]) -> None:
+    index.copied_from = index.copied_from or _origin_of(record)
     if record.get("isSidechain"):
         above = index.tree.parent_of(at)
         agent = str(
@@ -129,9 +170,19 @@ def _index_record(index: _Index, at: int, record: Mapping[str, Any]) -> None:
         return
     index.main.append(at)
     message = record.get("message")
-    if record.get("type") not in ("user", "assistant") or not isinstance(message, dict):
+    attached = record.get("attachment")
+    if isinstance(attached, dict) and attached.get("type") == "queued_command":
+        held = index.held if _queued_prompt(record) is None else index.said
+        held.add(hash(_plain(attached.get("prompt"))))
+        if held is index.said:
+            index.speaks.add(at)
+    if record.get("type") not in _TALK or not isinstance(message, dict):
         return
     index.speaks.add(at)
+    if record["type"] == "assistant":
+        index.answered_at.append(index.tree.numbers[at])
+    else:
+        index.said.add(hash(_plain(message.get("content"))))
     if record["type"] == "assistant" and isinstance(message.get("id"), str):
         index.answers_of[at] = hash(message["id"])
     if calls := frozenset(_ids(message, "tool_use", "id")):
@@ -172,6 +223,8 @@ def _live(index: _Index) -> set[int]:
 
 
 def _title(index: _Index, live: set[int]) -> str:
+    if named := index.named.get("custom-title") or index.named.get("ai-title"):
+        return named
     here = {index.tree.ids[at] for at in live}
     return next((title for leaf, title in reversed(index.titles.items()) if leaf in here), "")
 
@@ -180,25 +233,86 @@ def _records(
     lines: LineFile, index: _Index, members: list[int], loose: Iterable[tuple[int, int]]
 ) -> Iterator[Record]:
     """Records in file order. ``loose`` lines have no place in the tree and stand where the file has them."""
-    places = [(index.tree.numbers[at], index.tree.offsets[at], True) for at in members]
+    places = [(float(index.tree.numbers[at]), index.tree.offsets[at], True) for at in members]
+    absorbed = _absorbed(index) if loose else {}
+    taken_up = index.said | {said for number, _, said in index.absorbed if number in absorbed}
+    places += [(absorbed.get(number, number), offset, False) for number, offset in loose]
     last, kept_from = "", ""
     before: dict[str, str] = {}
-    for number, offset, placed in sorted([*places, *((*one, False) for one in loose)]):
+    for number, offset, placed in sorted(places):
         record = lines.at(offset)
         if not placed:
-            yield _aside(content_id(number, record), record, number)
+            yield _loose_record(record, number, taken_up)
             continue
-        entry = _entry(record, number)
+        entry = _entry(record, int(number))
+        if index.tree.index.get(str(record["uuid"]), index.shared) < index.shared:
+            entry = replace(entry, inherited=True)
         if record.get("subtype") == "compact_boundary":
             kept_from = _first_kept(record)
         if record.get("isCompactSummary") and last:
-            yield ImportedCompaction(_text(entry.message), before.get(kept_from, last), entry)
+            yield ImportedCompaction(text_of(entry.message), before.get(kept_from, last), entry)
             before.clear()
             kept_from = ""
         else:
             yield entry
         before[str(record.get("uuid"))] = last
-        last = entry.host_id
+        last = last if entry.bulk else entry.host_id
+
+
+def _absorbed(index: _Index) -> dict[float, float]:
+    """Where the words belong that a turn took up and no attachment holds: before the next answer, by line.
+
+    Without an answer behind them the attachment may still be written.
+    """
+    found: dict[float, float] = {}
+    for number, _, said in index.absorbed:
+        later = bisect_right(index.answered_at, number)
+        if said not in index.said and said not in index.held and later < len(index.answered_at):
+            found[number] = index.answered_at[later] - 0.5
+    return found
+
+
+def _loose_record(record: Mapping[str, Any], number: float, taken_up: set[int]) -> Record:
+    """A record without a place in the tree; ``number`` lies between two lines for words that stand there.
+
+    ``taken_up`` are hashes of all that was queued and became a message.
+    """
+    said = record.get("content")
+    if record.get("type") != "queue-operation" or not isinstance(said, str):
+        return _aside(content_id(int(number), record), record, int(number))
+    if number != int(number):
+        message = {"role": "user", "content": said}
+        return Entry(content_id("absorbed", record), message, told_time(record), place=f"line {number:.0f}")
+    if hash(said) in taken_up:
+        return Repeat("queue-operation")
+    return _aside(content_id(int(number), record), record, int(number))
+
+
+def _origins(index: _Index, path: Path, name: str) -> tuple[str, ...]:
+    """The sessions that this one is a copy of, or begins as where no record says so."""
+    if index.copied_from or not index.main or path.stem != name:
+        return (index.copied_from,) if index.copied_from not in ("", name) else ()
+    alike = sessions_that_begin_alike(path, index.tree.ids)
+    index.shared = max(alike.values(), default=0)
+    return tuple(alike)
+
+
+def _origin_of(record: Mapping[str, Any]) -> str:
+    """The session that a record was copied from; empty for one that is no copy."""
+    origin = record.get("forkedFrom")
+    return str(origin.get("sessionId") or "") if isinstance(origin, dict) else ""
+
+
+def _queued_prompt(record: Mapping[str, Any]) -> Any:
+    """What a person typed while a turn ran, as a message's content; None for any other record."""
+    attached = record.get("attachment")
+    if not isinstance(attached, dict) or attached.get("type") != "queued_command" or attached.get("isMeta"):
+        return None
+    return attached.get("prompt") if attached.get("commandMode", "prompt") == "prompt" else None
+
+
+def _plain(content: Any) -> str:
+    return content if isinstance(content, str) else text_of({"content": content})
 
 
 def _first_kept(boundary: Mapping[str, Any]) -> str:
@@ -214,8 +328,11 @@ def _first_kept(boundary: Mapping[str, Any]) -> str:
 
 def _entry(record: Mapping[str, Any], number: int) -> Entry:
     kind, message, source_id = str(record.get("type")), record.get("message"), str(record["uuid"])
-    if kind not in ("user", "assistant") or not isinstance(message, dict) or message.get("content") is None:
-        return _aside(source_id, record, number)
+    inherited = bool(_origin_of(record))
+    if (prompt := _queued_prompt(record)) is not None:
+        kind, message = "user", {"role": "user", "content": prompt}
+    if kind not in _TALK or not isinstance(message, dict) or message.get("content") is None:
+        return replace(_aside(source_id, record, number), inherited=inherited)
     extras: list[tuple[str, Mapping[str, Any]]] = []
     if about := {**rest_of(record, *_ENVELOPE), **rest_of(message, "role", "content", "type")}:
         extras.append(("agent", about))
@@ -231,16 +348,13 @@ def _entry(record: Mapping[str, Any], number: int) -> Entry:
         hidden=unseen and not record.get("isCompactSummary"),
         extras=tuple(extras),
         place=f"line {number}",
+        inherited=inherited,
     )
 
 
 def _aside(source_id: str, record: Mapping[str, Any], number: int) -> Entry:
     part = _PART_TYPES.get(str(record.get("subtype")), _PART_TYPES.get(str(record.get("type")), "agent"))
-    return aside(source_id, part, record, told_time(record), f"line {number}")
-
-
-def _text(message: Mapping[str, Any]) -> str:
-    content = message["content"]
-    if isinstance(content, str):
-        return content
-    return "\n".join(str(block.get("text", "")) for block in content if isinstance(block, dict))
+    attached = record.get("attachment")
+    kind = str(attached.get("type")) if isinstance(attached, dict) else str(record.get("type"))
+    bulk = kind if kind in (_BULK_ATTACHMENTS if attached else _BULK) else ""
+    return replace(aside(source_id, part, record, told_time(record), f"line {number}"), bulk=bulk)

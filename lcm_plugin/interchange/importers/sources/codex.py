@@ -8,14 +8,14 @@ The first versions wrote bare items. Rolled-back turns are a branch.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-from lcm_plugin.interchange.importers.json_files import Line, LineFile
+from lcm_plugin.interchange.importers.json_files import Line
 from lcm_plugin.interchange.importers.records import (
-    Broken,
     Entry,
     ImportedCompaction,
     Record,
@@ -23,12 +23,15 @@ from lcm_plugin.interchange.importers.records import (
     SourceConversation,
     aside,
     content_id,
+    fault_of,
     rest_of,
 )
+from lcm_plugin.interchange.importers.sources.codex_threads import ITEMS, Thread, open_thread, taken_apart
 from lcm_plugin.messages.identity import told_time
 from lcm_plugin.types import Message
 
 NAME = "codex"
+_Place: TypeAlias = tuple[int, int, int]
 _OUTER = frozenset(
     {
         "session_meta",
@@ -40,8 +43,25 @@ _OUTER = frozenset(
         "inter_agent_communication",
     }
 )
-_ITEMS = frozenset({"message", "reasoning", "function_call", "function_call_output", "local_shell_call"})
-_CONTEXT_NOTES = ("<environment_context>", "<user_instructions>", "# AGENTS.md", "<turn_aborted>")
+# How messages in the user's name begin that the program wrote, in lower case: instructions and settings, then reports
+# of what happened.
+_INSTRUCTIONS = (
+    "<environment_context>",
+    "<user_instructions>",
+    "# agents.md",
+    "<skill>",
+    "<skills_instructions>",
+    "<plugins_instructions>",
+    "<permissions instructions>",
+    "<extension_context>",
+    "<codex_internal_context",
+    "<goal_context>",
+    "<hook_prompt",
+    "warning: the maximum number of unified exec processes",
+    "warning: apply_patch was requested via",
+    "warning: your account was flagged",
+)
+_REPORTS = ("<user_shell_command>", "<subagent_notification>", "<turn_aborted>")
 _EVENT_TEXTS = {"user_message": "message", "agent_message": "message", "agent_reasoning": "text"}
 _ROLES = frozenset({"user", "assistant", "system", "developer"})
 _PARTS = {
@@ -76,64 +96,103 @@ def recognises(first: Any, path: Path) -> bool:
     if first.get("type") in _OUTER and isinstance(first.get("payload"), dict):
         return True
     bare_header = "type" not in first and {"id", "timestamp", "instructions"} <= first.keys()
-    return path.name.startswith("rollout-") and (bare_header or first.get("type") in _ITEMS)
+    return path.name.startswith("rollout-") and (bare_header or first.get("type") in ITEMS)
 
 
 @dataclass(slots=True)
 class _Index:
-    """The result of a first pass: the session, hashes of the items' texts, and the rolled-back lines."""
+    """The result of a first pass: where the live lines and those of each branch are, and what items say.
 
-    name: str = ""
-    about: dict[str, Any] = field(default_factory=dict)
-    started_at: int | None = None
+    A place is the index of a file of the thread, the number of a line and its offset.
+    """
+
+    live: list[_Place] = field(default_factory=list)
+    branches: dict[str, list[_Place]] = field(default_factory=dict)
     said: set[int] = field(default_factory=set)
-    dead: list[tuple[int, int]] = field(default_factory=list)
-
-    def is_dead(self, number: int) -> bool:
-        return any(low <= number < high for low, high in self.dead)
+    calls: set[str] = field(default_factory=set)
+    title: str = ""
+    started_at: int | None = None
 
 
 def read(path: Path) -> Iterator[Record]:
-    """The records of a file: the live ones, then the turns of each roll-back."""
-    with LineFile(path) as lines:
-        index = _look_over(lines, path)
-        parent = _parent_of(index.about)
-        yield SourceConversation(index.name, started_at=index.started_at, parent=parent, about=index.about)
-        yield from _records(lines, index, lambda number: not index.is_dead(number), with_broken=True)
-        for low, high in index.dead:
-            yield SourceConversation(
-                index.name, branch=f"line-{low}", live=False, about={"rolled_back_at": f"line {high}"}
-            )
-            yield from _records(lines, index, lambda number, a=low, b=high: a <= number < b)
+    """The records of the thread that a file belongs to: the live ones, then the turns that were taken back.
+
+    A file that a newer one of its thread goes on from is read with that one.
+    """
+    with ExitStack() as stack:
+        thread = open_thread(path, stack)
+        newest = thread.newest
+        if newest.path.resolve() != path.resolve():
+            yield Repeat(f"an older part of the thread in {newest.path.name}")
+            return
+        index = _Index()
+        yield from _look_over(thread, index)
+        yield SourceConversation(
+            newest.thread,
+            title=index.title,
+            started_at=index.started_at,
+            parent=_parent_of(newest.meta),
+            forked_from=thread.forked_from,
+            about=newest.meta,
+        )
+        yield from _records(thread, index, index.live)
+        for branch, places in index.branches.items():
+            yield SourceConversation(newest.thread, branch=branch, live=False)
+            yield from _records(thread, index, places)
 
 
-def _look_over(lines: LineFile, path: Path) -> _Index:
-    index = _Index(path.stem)
+def _look_over(thread: Thread, index: _Index) -> Iterator[Record]:
+    """Fills the index; returns the lines of the thread's own files that cannot be read."""
     turns: list[int] = []
-    named = False
-    for line in lines:
-        if line.error:
-            continue
-        kind, payload = _taken_apart(line.value)
-        if index.started_at is None:
-            index.started_at = told_time(line.value) or told_time(payload)
-        if kind == "session_meta" and not named:
-            named = True
-            index.name = str(payload.get("id") or payload.get("session_id") or index.name)
-            index.about = dict(payload)
-        elif kind == "response_item":
-            if text := _item_text(payload):
-                index.said.add(hash(text))
-            if _starts_turn(payload):
-                turns.append(line.number)
-        elif kind == "event_msg" and payload.get("type") == "thread_rolled_back":
-            count = payload.get("num_turns")
-            if isinstance(count, int) and count > 0 and turns:
-                low = turns[max(0, len(turns) - count)]
-                del turns[max(0, len(turns) - count) :]
-                index.dead = [span for span in index.dead if span[0] < low]
-                index.dead.append((low, line.number))
-    return index
+    for number, rollout in enumerate((*thread.chain, *thread.left)):
+        own = rollout.thread == thread.newest.thread
+        withdrawn: list[_Place] = []
+        for position, line in enumerate(rollout.lines):
+            if line.error:
+                if own:
+                    yield fault_of(line)
+                continue
+            place = (number, line.number, line.offset)
+            if number >= len(thread.chain) or rollout.is_withdrawn(line, position):
+                if own:
+                    withdrawn.append(place)
+                    _note_item(index, line)
+                continue
+            _take(index, turns, place, line)
+        if withdrawn:
+            index.branches[f"{rollout.path.name.removesuffix('.zst')}-{withdrawn[0][1]}"] = withdrawn
+
+
+def _take(index: _Index, turns: list[int], place: _Place, line: Line) -> None:
+    """Adds a line to the live ones; one that rolls turns back moves these to a branch."""
+    kind, payload = taken_apart(line.value)
+    if index.started_at is None:
+        index.started_at = told_time(line.value) or told_time(payload)
+    if kind == "response_item":
+        _note_item(index, line)
+        if _starts_turn(payload):
+            turns.append(len(index.live))
+    elif kind == "event_msg" and payload.get("type") == "thread_name_updated":
+        index.title = str(payload.get("thread_name") or index.title)
+    elif kind == "event_msg" and payload.get("type") == "thread_rolled_back":
+        count = payload.get("num_turns")
+        if isinstance(count, int) and count > 0 and turns:
+            begin = turns[max(0, len(turns) - count)]
+            del turns[max(0, len(turns) - count) :]
+            taken_back = index.live[begin:]
+            del index.live[begin:]
+            index.branches[f"line-{taken_back[0][1]}"] = taken_back
+    index.live.append(place)
+
+
+def _note_item(index: _Index, line: Line) -> None:
+    """Notes what an item says and which call it makes: events may repeat it."""
+    kind, payload = taken_apart(line.value)
+    if kind == "response_item":
+        if text := _item_text(payload):
+            index.said.add(hash(text))
+        if call := payload.get("call_id"):
+            index.calls.add(str(call))
 
 
 def _parent_of(about: Mapping[str, Any]) -> str:
@@ -145,55 +204,57 @@ def _parent_of(about: Mapping[str, Any]) -> str:
     return str(found) if found else ""
 
 
-def _records(lines: LineFile, index: _Index, wanted: Any, *, with_broken: bool = False) -> Iterator[Record]:
-    last = ""
-    for line in lines:
-        if line.error:
-            if with_broken:
-                yield Broken(line.number, line.error)
-            continue
-        if not wanted(line.number):
-            continue
-        record = _record(line, index, last)
-        yield record
-        if isinstance(record, ImportedCompaction):
-            last = record.entry.host_id
-        elif not isinstance(record, (Repeat, SourceConversation, Broken)):
-            last = getattr(record, "host_id", last)
+def _records(thread: Thread, index: _Index, places: Iterable[_Place]) -> Iterator[Record]:
+    files = (*thread.chain, *thread.left)
+    last, spoken = "", False
+    for at, number, offset in places:
+        rollout = files[at]
+        line = Line(number, offset, rollout.lines.at(offset))
+        inherited = rollout.thread != thread.newest.thread or number in rollout.copies
+        for record in _records_of(line, rollout.id_of(line), index, last, spoken):
+            if isinstance(record, ImportedCompaction):
+                entry = replace(record.entry, inherited=inherited)
+                last = entry.host_id
+                yield replace(record, entry=entry)
+            elif isinstance(record, Entry):
+                last, spoken = record.host_id, spoken or not record.hidden
+                yield replace(record, inherited=True) if inherited else record
+            else:
+                yield record
 
 
-def _record(line: Line, index: _Index, last: str) -> Record:
-    kind, payload = _taken_apart(line.value)
+def _records_of(line: Line, source_id: str, index: _Index, last: str, spoken: bool) -> Iterator[Record]:
+    """What a line holds. ``last`` is the entry before it, ``spoken`` says whether a message came before."""
+    kind, payload = taken_apart(line.value)
     at = told_time(line.value) or told_time(payload)
     place = f"line {line.number}"
-    source_id = content_id(line.number, line.value)
     if kind == "response_item":
-        return _item_entry(source_id, payload, at, place)
-    if kind == "compacted":
-        entry = aside(source_id, "compaction", payload, at, place)
-        text = payload.get("message")
-        return (
-            ImportedCompaction(text, last, entry)
-            if isinstance(text, str) and text.strip() and last
-            else entry
-        )
-    if kind == "event_msg":
-        said = _event_text(payload)
-        if said is not None and hash(said) in index.said:
-            return Repeat(f"event_msg/{payload.get('type')}")
-    return aside(source_id, _part_type_of(kind, payload), line.value, at, place)
+        yield _item_entry(source_id, payload, at, place)
+    elif kind == "compacted":
+        yield from _compaction(source_id, payload, at, place, last if spoken else "")
+    elif kind == "event_msg" and _repeats_item(payload, index):
+        yield Repeat(f"event_msg/{payload.get('type')}")
+    else:
+        yield aside(source_id, _part_type_of(kind, payload), line.value, at, place)
 
 
-def _taken_apart(value: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """A line's type and payload; a bare item is a response item, a bare header the session's."""
-    kind, payload = value.get("type"), value.get("payload")
-    if isinstance(payload, dict):
-        return str(kind), payload
-    if kind in _ITEMS or (isinstance(kind, str) and kind.endswith(("_call", "_call_output"))):
-        return "response_item", dict(value)
-    if kind is None and "id" in value and "timestamp" in value:
-        return "session_meta", dict(value)
-    return str(kind or value.get("record_type") or ""), dict(value)
+def _compaction(
+    source_id: str, payload: Mapping[str, Any], at: int | None, place: str, last: str
+) -> Iterator[Record]:
+    """A compaction. One that begins a rollout holds the only copy of what came before it."""
+    entry, text = aside(source_id, "compaction", payload, at, place), payload.get("message")
+    said = isinstance(text, str) and bool(text.strip())
+    if last:
+        yield ImportedCompaction(str(text), last, entry) if said else entry
+        return
+    items = payload.get("replacement_history")
+    kept = [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+    for number, item in enumerate(kept, 1):
+        item_id = content_id(f"{source_id}.{number}", item)
+        yield _item_entry(item_id, item, at, f"{place}, item {number}")
+    if said and not any(str(text) in _item_text(item) for item in kept):
+        yield Entry(f"{source_id}.summary", {"role": "user", "content": text}, at, place=place)
+    yield entry
 
 
 def _part_type_of(kind: str, payload: Mapping[str, Any]) -> str:
@@ -201,33 +262,62 @@ def _part_type_of(kind: str, payload: Mapping[str, Any]) -> str:
     return _PARTS.get(str(payload.get("type")), _PARTS.get(kind, "agent"))
 
 
-def _event_text(payload: Mapping[str, Any]) -> str | None:
-    """The text of an event that an item may repeat."""
-    text = payload.get(_EVENT_TEXTS.get(str(payload.get("type")), ""))
-    return text if isinstance(text, str) and text and not payload.get("images") else None
+def _repeats_item(payload: Mapping[str, Any], index: _Index) -> bool:
+    """Whether an event repeats an item: its words, or its call."""
+    item = payload.get("item")
+    if isinstance(item, dict):
+        text = _turn_item_text(item)
+        return str(item.get("id")) in index.calls or (bool(text) and hash(text) in index.said)
+    said = payload.get(_EVENT_TEXTS.get(str(payload.get("type")), ""))
+    return isinstance(said, str) and not payload.get("images") and hash(said) in index.said
+
+
+def _turn_item_text(item: Mapping[str, Any]) -> str:
+    """The words of an item of the newer protocol, as an event holds it."""
+    if isinstance(item.get("text"), str):
+        return str(item["text"])
+    if isinstance(item.get("summary_text"), list):
+        return "".join(map(str, item["summary_text"]))
+    return _joined(item.get("content"))
 
 
 def _item_text(item: Mapping[str, Any]) -> str:
     """The words of an item, joined as events join them."""
-    blocks = item.get("content") if item.get("type") == "message" else item.get("summary")
+    return _joined(item.get("content") if item.get("type") == "message" else item.get("summary"))
+
+
+def _joined(blocks: Any) -> str:
     if not isinstance(blocks, list):
         return ""
     return "".join(str(block.get("text", "")) for block in blocks if isinstance(block, dict))
 
 
 def _starts_turn(item: Mapping[str, Any]) -> bool:
-    """Whether a user speaks here, rather than the program about itself."""
+    """Whether a user speaks here, rather than the program."""
     if item.get("type") != "message" or item.get("role") != "user":
         return False
-    return not _item_text(item).lstrip().startswith(_CONTEXT_NOTES)
+    about = item.get("internal_chat_message_metadata_passthrough")
+    kinds = about.get("content_item_kinds") if isinstance(about, dict) else None
+    if isinstance(kinds, list) and kinds:
+        return any(str(kind).startswith("user.") for kind in kinds)
+    return not _item_text(item).lstrip().lower().startswith((*_INSTRUCTIONS, *_REPORTS))
+
+
+def _is_instruction(item: Mapping[str, Any]) -> bool:
+    """Whether the program instructs the model here: that is no talk."""
+    if item.get("role") in ("developer", "system"):
+        return True
+    reports = _item_text(item).lstrip().lower().startswith(_REPORTS)
+    return item.get("role") == "user" and not _starts_turn(item) and not reports
 
 
 def _item_entry(source_id: str, item: Mapping[str, Any], at: int | None, place: str) -> Entry:
     """An item as a message; as a typed part when models have no such message."""
-    kind = item.get("type")
+    kind, hidden = item.get("type"), False
     if kind == "message" and item.get("role") in _ROLES:
         message: Message = {"role": item["role"], "content": _content(item.get("content"))}
         used: tuple[str, ...] = ("type", "role", "content")
+        hidden = _is_instruction(item)
     elif kind == "reasoning":
         block = {key: value for key, value in item.items() if value is not None}
         return Entry(source_id, {"role": "assistant", "content": [block]}, at, hidden=True, place=place)
@@ -240,7 +330,7 @@ def _item_entry(source_id: str, item: Mapping[str, Any], at: int | None, place: 
     else:
         return aside(source_id, _part_type_of(str(kind), item), item, at, place)
     about = rest_of(item, *used)
-    return Entry(source_id, message, at, extras=(("agent", about),) if about else (), place=place)
+    return Entry(source_id, message, at, hidden, extras=(("agent", about),) if about else (), place=place)
 
 
 def _call(item: Mapping[str, Any], source_id: str) -> dict[str, Any]:
