@@ -1,7 +1,7 @@
 """Finds the sessions of Claude Code that begin with the same records.
 
-``--fork-session`` copies a session's records into a new file, under the same ids, and does not say where they are from; files whose
-records do say so are left aside here.
+``--fork-session`` copies a session's records into a new file, under the same ids, and does not say where they are from;
+files whose records do say so are left aside here.
 """
 
 from __future__ import annotations
