@@ -204,7 +204,8 @@ class LcmConfig(BaseSettings):
         default=False, description="Give agents the tool lcm_pin, with which they keep a line in view."
     )
     recall_scope: Literal["session", "agent", "all"] = Field(
-        default="agent", description="The widest that allConversations may reach."
+        default="agent",
+        description="The widest a search may reach: with allConversations, and by itself where a session holds nothing.",
     )
     semantic_search: bool = Field(
         default=False,

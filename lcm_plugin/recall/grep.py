@@ -22,6 +22,7 @@ from lcm_plugin.recall.results import (
     decode,
     file_hit,
     fingerprint,
+    of_others,
 )
 from lcm_plugin.recall.scope import LeftOut, Scope, not_found, parse_refs, unanswered_request
 from lcm_plugin.recall.semantic import Semantics
@@ -38,6 +39,10 @@ SUMMARY_SHARE = 5
 REPEATED_SHARE = 0.66
 FILES_SHARE = 5
 FILES_SECONDS = 1.0
+FROM_OTHERS = (
+    "little of this was said in this session, so others were searched too: session_key tells whose a hit is; read on "
+    "with all_conversations"
+)
 NO_ROOM, NO_ROOM_TOKENS = "lines of files had no room; scope 'files' shows them", 30
 # Of an answer's tokens, what notices may take.
 NOTICES_SHARE = 0.3
@@ -87,11 +92,15 @@ class Grep:
     count: Callable[[str], int]
     own: int | None = None
     granted_tokens: int | None = None
+    # Whether the scope was widened to other sessions since the caller's own held nothing.
+    with_others: bool = False
     semantics: Semantics | None = None
     notices: list[str] = field(default_factory=list)
     index_failed: bool = False
     left_out: LeftOut = field(init=False)
     periods: list[tuple[int, int]] = field(default_factory=list)
+    # Of what is searched for, the largest share that one hit holds.
+    best_share: float = 0.0
 
     def __post_init__(self) -> None:
         self.left_out = LeftOut(self._running_turn(), recall_answers=self.arguments.tool_name is None)
@@ -99,7 +108,12 @@ class Grep:
     def run(self) -> dict[str, Any]:
         """Hits, true totals or "at least", the cursor of the next page, and notices."""
         asked = self.arguments
+        if not self.scope.conversation_ids:
+            return self._answer([], 0, True, None)
         search = fingerprint(asked.model_dump(exclude={"cursor", "limit"}))
+        if self.with_others:
+            search = of_others(search)
+            self._note(FROM_OTHERS)
         cursor = decode(asked.cursor, search) if asked.cursor else None
         regex = RegexSearch(asked.pattern) if asked.mode == "regex" else None
         self.periods, pattern = named_periods(asked.pattern, self.clock.now_ms, self.clock.zone)
@@ -125,6 +139,8 @@ class Grep:
                 outcomes[kind] = self._words(query, kind, bounded, start, wanted)
         hits = [(kind, ranked) for kind in sorted(outcomes) for ranked in outcomes[kind].rows]
         files = self._moved_texts(regex or query, rows, len(hits)) if cursor is None else FilesFound()
+        if files.hits:
+            self.best_share = 1.0
         total = sum(outcome.total for outcome in outcomes.values()) + len(files.hits)
         exact = all(outcome.exact for outcome in outcomes.values()) and not files.not_searched
 
@@ -271,6 +287,7 @@ class Grep:
         bounded = replace(rows, up_to_id=min(start - 1, rows.up_to_id or start)) if start else rows
         found = regex.rows(self.reader, kind, bounded, wanted, self.left_out)
         self.index_failed |= found.index_failed
+        self.best_share = 1.0 if found.rows else self.best_share
         if found.stopped_at is not None:
             when = format_instant(found.stopped_at.at, self.clock.zone)
             self.notices.append(
@@ -315,6 +332,7 @@ class Grep:
             when = format_instant(found.stopped_at.at, self.clock.zone)
             self._note(f"stopped early at {found.stopped_at.ref} ({when}): the time was over")
         page = found.rows[start : start + wanted]
+        self.best_share = max([self.best_share, *(_share_held(query, one) for one in page)])
         end = start + len(page)
         more = end if end < len(found.rows) and page else None
         return _Outcome(page, found.total, found.exact_total, more, start)
@@ -334,6 +352,7 @@ class Grep:
         found = search_files(self.reader, self._file_records(), self.read_file, what, end + 1)
         self._note_files(found)
         self._shorten_notices()
+        self.best_share = 1.0 if found.hits else 0.0
         exact = not found.out_of_time and not (isinstance(what, RegexSearch) and len(found.hits) > end)
 
         def answer(views: list[View]) -> dict[str, Any]:
@@ -383,6 +402,12 @@ class Grep:
         if self.notices:
             answer["notices"] = self.notices
         return answer
+
+
+def _share_held(query: ParsedQuery, hit: Ranked) -> float:
+    """Of a query's units the share that a hit holds; what stands in the place of a unit counts its weight."""
+    pairs = zip(query.units, hit.matches.spans, strict=True)
+    return sum(unit.weight for unit, spans in pairs if spans) / len(query.units)
 
 
 def _is_within(record: FileRecord, rows: Filter) -> bool:

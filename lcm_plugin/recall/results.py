@@ -33,6 +33,8 @@ LINE_CHARS = 300
 # What a hit keeps when there is room for nothing else.
 _ESSENTIAL = ("id", "kind", "role", "time", "depth", "snippet")
 _CURSOR_VERSION = "2"
+_OTHERS = "w"
+_CURSOR_OF_OTHERS = re.compile(rf"{_CURSOR_VERSION}-[0-9a-f]+{_OTHERS}-")
 _CURSOR_KINDS = {"m": "message", "s": "summary", "f": "file"}
 _CURSOR_PLACE = re.compile(r"([msf])(\d{1,18})\.(\d{1,18})")
 
@@ -227,6 +229,16 @@ def fingerprint(search: Mapping[str, Any]) -> str:
     """A short hash of what a search asks for."""
     raw = json.dumps(search, sort_keys=True, default=str).encode("utf-8", "surrogatepass")
     return hashlib.sha256(raw).hexdigest()[:8]
+
+
+def of_others(search: str) -> str:
+    """The fingerprint of the same search when it also looked into other sessions."""
+    return search + _OTHERS
+
+
+def is_of_others(cursor: str | None) -> bool:
+    """Whether a cursor belongs to a search that also looked into other sessions."""
+    return cursor is not None and _CURSOR_OF_OTHERS.match(cursor) is not None
 
 
 def decode(text: str, search: str) -> Cursor:

@@ -2,7 +2,8 @@
 
 A session's *family* is its active conversation and those before it that ended by themselves. A user's
 ``/reset``, or the deletion of a session, ends the family: what lies before it is reached only with
-``all_conversations``, and then no further than the setting ``recallScope`` allows.
+``all_conversations``, and then no further than the setting ``recallScope`` allows. Where the family holds nothing of
+what is searched for, the families of the other sessions within that reach are searched too.
 
 Ids come as people and models write them: bare, several at once, or copied with what stood round them.
 """
@@ -10,7 +11,7 @@ Ids come as people and models write them: bare, several at once, or copied with 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -110,12 +111,13 @@ def scope_of(
     grant: Grant | None = None,
     granted: frozenset[int] = frozenset(),
     is_hidden: Callable[[str], bool] = lambda session_key: False,
+    with_others: bool = False,
 ) -> Scope:
     """The conversations that a call may look at; ``granted`` are those of a sub-agent's parent.
 
-    Those of a session key that ``is_hidden`` (ignored now) are in nobody's reach. An empty key (an unbound
-    session) has none. Raises `NotFound` for a conversation out of reach, in the same words as for one that does not
-    exist.
+    ``with_others`` adds the families of other sessions to the session's own. Those of a session key that ``is_hidden``
+    (ignored now) are in nobody's reach. An empty key (an unbound session) has none. Raises `NotFound` for a conversation
+    out of reach, in the same words as for one that does not exist.
     """
     session_key = session.key
     if not session_key:
@@ -125,6 +127,8 @@ def scope_of(
         allowed = {number for number, key in keys.items() if not is_hidden(key)}
     else:
         allowed = {conversation.conversation_id for conversation in family(reader, session)}
+        if with_others:
+            allowed |= {number for number, key in _others(reader, session_key, reach) if not is_hidden(key)}
     allowed |= {number for number in granted if not is_hidden(_key_of(reader, number))}
     if grant is not None:
         allowed &= grant.conversation_ids
@@ -149,6 +153,14 @@ def within_reach(reader: Reader, session_key: str, reach: Reach) -> dict[int, st
     if reach == "agent" and agent:
         return reader.session_keys(agent)
     return {conversation.conversation_id: session_key for conversation in reader.lane(session_key)}
+
+
+def _others(reader: Reader, session_key: str, reach: Reach) -> Iterator[tuple[int, str]]:
+    """The conversations of other session keys within reach, each back to its key's last reset."""
+    ended = reader.last_resets()
+    for number, key in within_reach(reader, session_key, reach).items():
+        if key != session_key and number > ended.get(key, 0):
+            yield number, key
 
 
 def _key_of(reader: Reader, conversation_id: int) -> str:

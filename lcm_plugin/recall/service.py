@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from lcm_plugin.characters import storable
@@ -18,6 +19,7 @@ from lcm_plugin.recall.describe import Describer
 from lcm_plugin.recall.expand import Expander
 from lcm_plugin.recall.filesearch import decode_text
 from lcm_plugin.recall.grep import Clockwork, Grep
+from lcm_plugin.recall.results import is_of_others
 from lcm_plugin.recall.scope import Grant, Scope, scope_of
 from lcm_plugin.recall.semantic import Semantics
 from lcm_plugin.recall.tools import (
@@ -37,6 +39,8 @@ from lcm_plugin.summarize.completers import Completions
 from lcm_plugin.types import Session
 
 MAX_ERROR_CHARS = 600
+# Of what is searched for, the share that a hit of the session must hold for other sessions to be left alone.
+ENOUGH = 0.5
 
 
 class Recall:
@@ -140,20 +144,53 @@ class Recall:
     def _grep(self, session: Session, asked: GrepArguments, grant: Grant | None) -> dict[str, Any]:
         index_all(self._store, self._events, SECONDS)
         with self._store.read() as reader:
-            scope = self._scope(reader, session, asked.all_conversations, asked.conversation_id, grant)
-            if not scope.conversation_ids:
-                return {"hits": [], "total": 0, "total_is_exact": True}
-            clock = Clockwork(self._clock(), self._config.timezone)
-            conversation = find_conversation(reader, Session(self._gate.key_of(session, reader), session.id))
-            own = conversation.conversation_id if conversation else None
-            read_file = self._payloads.read_file
-            granted = grant.token_cap if grant else None
-            grep = Grep(reader, scope, asked, clock, read_file, self._count, own, granted, self.semantics)
-            answer = grep.run()
+            grep, answer = self._search(reader, session, asked, grant)
             broken = grep.index_failed and reader.index_state().usable
         if broken:
             reset_index(self._store, self._events, "the full-text index did not answer")
         return answer
+
+    def _search(
+        self, reader: Reader, session: Session, asked: GrepArguments, grant: Grant | None
+    ) -> tuple[Grep, dict[str, Any]]:
+        """Searches the scope of the call, and other sessions where it holds little of what is looked for."""
+        own = find_conversation(reader, Session(self._gate.key_of(session, reader), session.id))
+        search = partial(
+            Grep,
+            reader,
+            arguments=asked,
+            clock=Clockwork(self._clock(), self._config.timezone),
+            read_file=self._payloads.read_file,
+            count=self._count,
+            own=own.conversation_id if own else None,
+            granted_tokens=grant.token_cap if grant else None,
+            semantics=self.semantics,
+        )
+        scope = self._scope(reader, session, asked.all_conversations, asked.conversation_id, grant)
+        grep, goes_on = search(scope), is_of_others(asked.cursor)
+        answer = {} if goes_on else grep.run()
+        if not goes_on and (asked.cursor or grep.best_share >= ENOUGH):
+            return grep, answer
+        others = self._with_others(reader, session, asked, scope, grant)
+        if others is None:
+            return grep, answer or grep.run()
+        wide = search(others, with_others=True)
+        found = wide.run()
+        return (wide, found) if goes_on or wide.best_share > grep.best_share else (grep, answer)
+
+    def _with_others(
+        self,
+        reader: Reader,
+        session: Session,
+        asked: GrepArguments | ExpandQueryArguments,
+        scope: Scope,
+        grant: Grant | None,
+    ) -> Scope | None:
+        """The scope with the other sessions within reach; None where a call names its scope, or when there are none."""
+        if grant is not None or asked.all_conversations or asked.conversation_id is not None:
+            return None
+        others = self._scope(reader, session, False, None, None, with_others=True)
+        return others if others.conversation_ids != scope.conversation_ids else None
 
     def _describe(self, session: Session, asked: DescribeArguments, grant: Grant | None) -> dict[str, Any]:
         with self._store.read() as reader:
@@ -170,8 +207,12 @@ class Recall:
             return Expander(reader, scope, self._payloads, self._count, self._config).expand(asked, grant)
 
     def _expand_query(self, session: Session, asked: ExpandQueryArguments) -> dict[str, Any]:
+        index_all(self._store, self._events, SECONDS)
         with self._store.read() as reader:
             scope = self._scope(reader, session, asked.all_conversations, asked.conversation_id, None)
+            if not asked.summary_ids and self._with_others(reader, session, asked, scope, None) is not None:
+                first = GrepArguments(pattern=asked.query or asked.prompt, context=0)
+                scope = self._search(reader, session, first, None)[0].scope
         delegate = Delegate(self, session, self._config, self._completions, self._count)
         with self._delegations.only_one(session):
             return delegate.answer(asked, scope)
@@ -183,6 +224,7 @@ class Recall:
         all_conversations: bool,
         conversation_id: int | None,
         grant: Grant | None,
+        with_others: bool = False,
     ) -> Scope:
         key = self._gate.key_of(session, reader)
         if self._gate.access(session, reader) is Access.NONE:
@@ -196,6 +238,7 @@ class Recall:
             grant=grant,
             granted=self._granted(key),
             is_hidden=lambda other: self._gate.access_of_key(other) is Access.NONE,
+            with_others=with_others,
         )
 
 

@@ -16,10 +16,11 @@ _COLUMNS = (
 )
 SELECT = f"SELECT {_COLUMNS} FROM conversations"
 _CAUSES = ", ".join(f"'{cause}'" for cause in sorted(FAMILY_CAUSES))
+_ENDED_BY_RESET = f"NOT active AND coalesce(archive_cause, '') NOT IN ({_CAUSES})"
 # The condition that a conversation of the key came after the key's last reset.
 SINCE_RESET = (
     "session_key = :key AND conversation_id > coalesce((SELECT max(conversation_id) FROM conversations WHERE "
-    f"session_key = :key AND NOT active AND coalesce(archive_cause, '') NOT IN ({_CAUSES})), 0)"
+    f"session_key = :key AND {_ENDED_BY_RESET}), 0)"
 )
 
 
@@ -64,6 +65,12 @@ class ConversationTable(Transaction):
     def family(self, session_key: str) -> list[Conversation]:
         rows = self.all(f"{SELECT} WHERE {SINCE_RESET} ORDER BY conversation_id DESC", key=session_key)
         return [_conversation(row) for row in rows]
+
+    def last_resets(self) -> dict[str, int]:
+        found = self.all(
+            f"SELECT session_key, max(conversation_id) FROM conversations WHERE {_ENDED_BY_RESET} GROUP BY session_key"
+        )
+        return {row[0]: row[1] for row in found}
 
     def conversation_holding(self, session_key: str, host_id: str) -> Conversation | None:
         row = self.one(
