@@ -11,7 +11,7 @@ DATA ?=
 # Tests start many interpreters: each would compile the package anew where this is set.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test lint format bench test-browser test-hosts test-matrix clean
+.PHONY: demo test lint format bench test-browser test-hosts test-agents test-matrix clean
 
 demo: $(VENV)/.core
 	@rm -rf build/demo && mkdir -p build/demo
@@ -48,6 +48,10 @@ test-hosts: $(HOSTS:%=test-host-%)
 
 test-host-%:
 	tests/hosts/run.sh $* -n 2
+
+# The real coding agents, from npm, against one fake model server.
+test-agents: $(VENV)/.dev
+	tests/hosts/agents/run.sh
 
 # The oldest supported and the newest version of each host on Python 3.11 to 3.13.
 test-matrix:

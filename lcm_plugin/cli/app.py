@@ -16,6 +16,7 @@ from lcm_plugin.cli.commands import (
     doctor,
     export,
     import_,
+    install,
     mcp,
     migrate,
     pins,
@@ -69,6 +70,7 @@ _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
         *(pins.pin, pins.pins, pins.unpin, worker.worker),
     ),
     "Remove": (prune.prune, prune.removed, redact.redact),
+    "Put into an agent": (install.install_,),
     "Bring in and out": (import_.import_, export.export, migrate.migrate_store),
     "Try it": (replay.replay, chat.chat),
 }

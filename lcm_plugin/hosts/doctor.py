@@ -21,6 +21,8 @@ class Host(StrEnum):
 
     BUB = "bub"
     CHAT = "chat"
+    CLAUDE_CODE = "claude-code"
+    CODEX = "codex"
     HERMES = "hermes"
     LANGCHAIN = "langchain"
     MCP = "mcp"
@@ -41,6 +43,15 @@ class _Check:
 _CHECKS = {
     Host.BUB: _Check("bub", "lcm_plugin[bub]", "bub.settings:bub_config", "bub.doctor:own_findings"),
     Host.CHAT: _Check("litellm", "lcm_plugin[litellm]"),
+    Host.CLAUDE_CODE: _Check(
+        "mcp.server.lowlevel",
+        "lcm_plugin[mcp]",
+        "agents.doctor:claude_code_config",
+        "agents.doctor:claude_code_findings",
+    ),
+    Host.CODEX: _Check(
+        "mcp.server.lowlevel", "lcm_plugin[mcp]", "agents.doctor:codex_config", "agents.doctor:codex_findings"
+    ),
     Host.HERMES: _Check(
         "hermes_cli.config", "lcm_plugin", "hermes.settings:hermes_config", "hermes.doctor:own_findings"
     ),

@@ -35,6 +35,8 @@ _STANDING = re.compile(
     r'\s*<(pinned|plan) id="[^"<>]+"[^<>]*>\n(?:Kept in view|As of)[^\n]*\n.*\n</\1>\s*', re.DOTALL
 )
 _NOTICE = re.compile(r"\s*<lcm-notice>\n[^<]*\n</lcm-notice>\s*")
+_RESUME = re.compile(rf"\s*<lcm-resume>\n{re.escape(HISTORY_LABEL)}\n.*\n</lcm-resume>\s*", re.DOTALL)
+_ADDED = re.compile(rf"<lcm-resume>(?:\n|\\n){re.escape(HISTORY_LABEL)}")
 _STUB = re.compile(r"\[LCM cut (msg_\d+): \d+ of \d+ tokens left out here; read all with lcm_describe\]")
 
 
@@ -104,6 +106,11 @@ def notice_block(text: str) -> str:
     return f"<lcm-notice>\n{escape(text).replace('<', '&lt;')}\n</lcm-notice>"
 
 
+def resume_block(text: str) -> str:
+    """What an agent reads after its host's compaction: where the work stood. ``text`` is escaped already."""
+    return f"<lcm-resume>\n{HISTORY_LABEL}\n{text}\n</lcm-resume>"
+
+
 def stub_line(ref: str, left_out: int, total: int) -> str:
     """The line that stands where a bulky text was shortened. Token counts."""
     return f"[LCM cut {ref}: {left_out} of {total} tokens left out here; read all with lcm_describe]"
@@ -126,6 +133,16 @@ def is_notice(text: str) -> bool:
     if standing is not None:
         return text.count(f"</{standing.group(1)}>") == 1
     return _NOTICE.fullmatch(text) is not None
+
+
+def is_resume(text: str) -> bool:
+    """Whether a text is one of our resume packs as a whole."""
+    return _RESUME.fullmatch(text) is not None and text.count("</lcm-resume>") == 1
+
+
+def holds_added(text: str) -> bool:
+    """Whether a program's record (JSON or plain) holds a text that we added to a context."""
+    return _ADDED.search(text) is not None
 
 
 def stub_id_of(text: str) -> str | None:

@@ -37,6 +37,7 @@ class History(FreshLocks):
         self._opening = threading.Lock()
         join(self)
         self._engine: Engine | None = None
+        self.reader = _READER
 
     @property
     def tools(self) -> list[Offered]:
@@ -51,11 +52,11 @@ class History(FreshLocks):
         names = [tool.name for tool in self.tools]
         if name not in names:
             raise InputError(f"there is no tool {name!r}; the tools are {', '.join(names)}")
-        engine = self._opened()
+        engine = self.engine()
         if name == STATUS:
             return self._status(engine, arguments)
         if self._session is None:
-            return engine.call_tool(_READER, name, _everywhere(name, arguments))
+            return engine.call_tool(self.reader, name, _everywhere(name, arguments))
         chosen = engine.library.conversation(self._session)
         return engine.call_tool(Session(chosen.session_key, chosen.session_id), name, arguments)
 
@@ -66,7 +67,8 @@ class History(FreshLocks):
                 self._engine.close()
                 self._engine = None
 
-    def _opened(self) -> Engine:
+    def engine(self) -> Engine:
+        """The engine, opened at the first call. Raises `StoreError`."""
         from lcm_plugin.engine import Engine
 
         with self._opening:

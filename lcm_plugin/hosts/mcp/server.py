@@ -6,7 +6,8 @@ import json
 import logging
 import os
 import signal
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 import anyio
 import anyio.to_thread
@@ -24,46 +25,57 @@ from mcp_types import (
 
 from lcm_plugin.errors import LcmError
 from lcm_plugin.events import log_failure
-from lcm_plugin.hosts.mcp.history import History
 from lcm_plugin.hosts.mcp.tools import INSTRUCTIONS, Offered
 from lcm_plugin.version import VERSION
 
 logger = logging.getLogger("lcm_plugin.mcp")
+_CLOSING_SECONDS = 1.0
 
 
-def serve(history: History) -> None:
-    """Serves until the client closes the connection; SIGTERM and SIGINT end the process at once."""
+class Served(Protocol):
+    """The tools behind a server. ``call`` may raise `LcmError`, which becomes a tool's error."""
+
+    @property
+    def tools(self) -> Sequence[Offered]: ...
+
+    def call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]: ...
+
+    def close(self) -> None: ...
+
+
+def serve(served: Served, instructions: str = INSTRUCTIONS) -> None:
+    """Serves until the client closes the connection; SIGTERM and SIGINT end the process, within a second."""
     try:
-        anyio.run(_serve, history)
+        anyio.run(_serve, served, instructions)
     finally:
-        history.close()
+        served.close()
 
 
-async def _serve(history: History) -> None:
-    server = make_server(history)
+async def _serve(served: Served, instructions: str) -> None:
+    server = make_server(served, instructions)
     async with anyio.create_task_group() as group:
-        group.start_soon(_leave_on_signal)
+        group.start_soon(_leave_on_signal, served)
         async with stdio_server() as (incoming, outgoing):
             await server.run(incoming, outgoing, server.create_initialization_options())
         group.cancel_scope.cancel()
 
 
-def make_server(history: History) -> Server[dict[str, Any]]:
-    """An MCP server over a history; any transport of the ``mcp`` package can run it."""
+def make_server(served: Served, instructions: str = INSTRUCTIONS) -> Server[dict[str, Any]]:
+    """An MCP server over tools; any transport of the ``mcp`` package can run it."""
 
     async def list_tools(context: Any, params: PaginatedRequestParams | None) -> ListToolsResult:
-        return ListToolsResult(tools=[_as_tool(tool) for tool in history.tools])
+        return ListToolsResult(tools=[_as_tool(tool) for tool in served.tools])
 
     async def call_tool(context: Any, params: CallToolRequestParams) -> CallToolResult:
         return await anyio.to_thread.run_sync(
-            _answer, history, params.name, params.arguments or {}, abandon_on_cancel=True
+            _answer, served, params.name, params.arguments or {}, abandon_on_cancel=True
         )
 
     return Server(
         "lcm",
         version=VERSION,
         title="Lossless conversation history",
-        instructions=INSTRUCTIONS,
+        instructions=instructions,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
     )
@@ -75,13 +87,14 @@ def _as_tool(tool: Offered) -> Tool:
         title=tool.title,
         description=tool.description,
         input_schema=dict(tool.schema),
-        annotations=ToolAnnotations(title=tool.title, read_only_hint=True, open_world_hint=False),
+        annotations=ToolAnnotations(title=tool.title, read_only_hint=not tool.changes, open_world_hint=False),
+        _meta=dict(tool.meta) if tool.meta else None,
     )
 
 
-def _answer(history: History, name: str, arguments: dict[str, Any]) -> CallToolResult:
+def _answer(served: Served, name: str, arguments: dict[str, Any]) -> CallToolResult:
     try:
-        answer = history.call(name, arguments)
+        answer = served.call(name, arguments)
     except LcmError as error:
         answer = {"error": str(error)}
     except Exception as error:  # noqa: BLE001 - the host must go on
@@ -99,8 +112,10 @@ def _text(text: str, *, is_error: bool) -> CallToolResult:
     return CallToolResult(content=[TextContent(type="text", text=sendable)], is_error=is_error)
 
 
-async def _leave_on_signal() -> None:
+async def _leave_on_signal(served: Served) -> None:
     """Ends the process: the thread that waits for the next line of stdin cannot be woken."""
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async for _ in signals:
+            with anyio.move_on_after(_CLOSING_SECONDS):
+                await anyio.to_thread.run_sync(served.close, abandon_on_cancel=True)
             os._exit(0)

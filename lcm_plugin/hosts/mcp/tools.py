@@ -47,12 +47,17 @@ _STATUS_SCHEMA: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """A tool: its name, what people and models read about it, and the JSON schema of its arguments."""
+    """A tool: its name, what people and models read about it, and the JSON schema of its arguments.
+
+    ``meta`` is for the client's program. ``changes`` marks a tool that does more than read.
+    """
 
     name: str
     title: str
     description: str
     schema: Mapping[str, Any]
+    meta: Mapping[str, Any] | None = None
+    changes: bool = False
 
 
 def offered(*, one_session: bool, asking: bool) -> list[Offered]:

@@ -13,6 +13,7 @@ from lcm_plugin.errors import InputError
 from lcm_plugin.interchange.importers.branches import hide_branch
 from lcm_plugin.interchange.importers.conversation_writer import ConversationWriter
 from lcm_plugin.interchange.importers.formats import FORMATS, SUFFIXES, Format, check_file, format_of
+from lcm_plugin.interchange.importers.injected import is_injected
 from lcm_plugin.interchange.importers.packed import plain_name, unpacked
 from lcm_plugin.interchange.importers.records import (
     Broken,
@@ -217,6 +218,8 @@ def _conversations(
                 report.unfinished = record.line
             elif isinstance(record, Repeat):
                 report.repeats[record.kind] += 1
+            elif isinstance(record, Entry) and is_injected(record):
+                report.repeats["text of ours"] += 1
             elif isinstance(record, Entry) and record.bulk and not keep_records:
                 report.dropped[record.bulk] += 1
             else:

@@ -1,0 +1,252 @@
+"""``lcm doctor --host claude-code|codex``: is the plugin on, are its hooks, and was the last turn stored?
+
+The proof is the agent's own newest log: what people and models say in it must be in the database.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lcm_plugin.config.file import load_config
+from lcm_plugin.config.model import LcmConfig
+from lcm_plugin.engine import Engine
+from lcm_plugin.errors import StoreUnavailable
+from lcm_plugin.hosts.agents.install import KITS, Agent, plugin_folder
+from lcm_plugin.hosts.agents.plugin_files import MARKETPLACE, PLUGIN
+from lcm_plugin.interchange.importers.formats import FORMATS
+from lcm_plugin.interchange.importers.importing import SourceFile
+from lcm_plugin.interchange.importers.records import Entry, SourceConversation
+from lcm_plugin.interchange.importers.report import Keys
+from lcm_plugin.recall.times import format_instant
+from lcm_plugin.text import plural
+from lcm_plugin.types import Finding, Severity
+
+_SECONDS = 30
+_NAME = f"{PLUGIN}@{MARKETPLACE}"
+
+
+def claude_code_config() -> LcmConfig:
+    """The settings with which Claude Code starts the server."""
+    return _config(Agent.CLAUDE_CODE)
+
+
+def codex_config() -> LcmConfig:
+    """The settings with which Codex starts the server."""
+    return _config(Agent.CODEX)
+
+
+def claude_code_findings() -> Iterator[Finding]:
+    """What stands between Claude Code and lcm; last whether its newest turn is stored."""
+    folder = Path(os.environ.get("CLAUDE_CONFIG_DIR", "~/.claude")).expanduser()
+    listed = yield from _listed(Agent.CLAUDE_CODE, "id")
+    if listed and not (listed.get("enabled") or listed.get("projectEnabled")):
+        yield _switched_off(Agent.CLAUDE_CODE, "claude plugin enable lcm@lcm-local")
+    for name in (
+        folder / "settings.json",
+        Path(".claude/settings.json"),
+        Path(".claude/settings.local.json"),
+    ):
+        if _read(name).get("disableAllHooks") is True:
+            yield Finding(
+                "claude-code.hooks_off",
+                Severity.ERROR,
+                f"{name} says disableAllHooks: no turn is stored",
+                repair="take disableAllHooks out of it",
+            )
+    yield from _last_turn(Agent.CLAUDE_CODE, folder / "projects")
+
+
+def codex_findings() -> Iterator[Finding]:
+    """What stands between Codex and lcm, untrusted hooks too; last whether its newest turn is stored."""
+    folder = Path(os.environ.get("CODEX_HOME", "~/.codex")).expanduser()
+    listed = yield from _listed(Agent.CODEX, "pluginId")
+    if listed and not listed.get("enabled"):
+        yield _switched_off(Agent.CODEX, "enable the plugin lcm in Codex")
+    if listed:
+        yield from _trust()
+    yield from _last_turn(Agent.CODEX, folder / "sessions")
+
+
+def _config(agent: Agent) -> LcmConfig:
+    arguments = _server(agent).get("args", [])
+    at = arguments.index("--database") if "--database" in arguments else -1
+    return load_config(**({"database": arguments[at + 1]} if at >= 0 else {}))
+
+
+def _server(agent: Agent) -> dict[str, Any]:
+    """The server's definition in the plugin that was written; empty when there is none."""
+    servers = _read(plugin_folder(agent) / PLUGIN / ".mcp.json").get("mcpServers", {})
+    server = servers.get("lcm") if isinstance(servers, dict) else None
+    return server if isinstance(server, dict) else {}
+
+
+def _listed(agent: Agent, key: str) -> Any:
+    """Yields what is wrong with the installation; returns the agent's own entry of the plugin, or nothing."""
+    again = f"lcm install {agent.value}"
+    server = _server(agent)
+    if not server:
+        yield Finding(
+            f"{agent.value}.not_installed", Severity.ERROR, "its plugin was not written", repair=again
+        )
+        return {}
+    if not shutil.which(str(server.get("command"))):
+        text = f"the plugin starts {server.get('command')}, which is not there any more"
+        yield Finding(f"{agent.value}.interpreter", Severity.ERROR, text, repair=again)
+    program = KITS[agent].program
+    if not shutil.which(program):
+        text = f"{program} is not on the path: whether the plugin is on cannot be seen"
+        yield Finding(f"{agent.value}.program", Severity.WARNING, text)
+        return {}
+    plugins = _asked([program, "plugin", "list", "--json"])
+    rows = plugins.get("installed") if isinstance(plugins, dict) else plugins
+    found = next((row for row in rows or () if isinstance(row, dict) and row.get(key) == _NAME), None)
+    if found is None:
+        text = f"{program} does not know the plugin {_NAME}"
+        yield Finding(f"{agent.value}.not_installed", Severity.ERROR, text, repair=again)
+        return {}
+    return found
+
+
+def _switched_off(agent: Agent, repair: str) -> Finding:
+    text = "the plugin is installed and switched off"
+    return Finding(f"{agent.value}.switched_off", Severity.ERROR, text, repair=repair)
+
+
+def _trust() -> Iterator[Finding]:
+    hooks = [hook for hook in _codex_hooks() if hook.get("pluginId") == _NAME]
+    if not hooks:
+        text = "Codex lists no hooks of lcm"
+        yield Finding("codex.hooks_off", Severity.ERROR, text, repair="lcm install codex")
+    untrusted = [hook["eventName"] for hook in hooks if hook.get("trustStatus") != "trusted"]
+    if untrusted:
+        text = f"{plural(len(untrusted), 'hook')} not trusted, and skipped without a word: {', '.join(untrusted)}"
+        yield Finding(
+            "codex.untrusted", Severity.ERROR, text, repair="type /hooks in codex and trust those of lcm"
+        )
+    off = [hook["eventName"] for hook in hooks if not hook.get("enabled", True)]
+    if off:
+        text = f"hooks switched off: {', '.join(off)}"
+        yield Finding(
+            "codex.hooks_off", Severity.ERROR, text, repair="type /hooks in codex and switch them on"
+        )
+
+
+def _codex_hooks() -> list[dict[str, Any]]:
+    """The hooks as Codex sees them in this folder, with its word on whether they are trusted."""
+    program = shutil.which(KITS[Agent.CODEX].program)
+    if program is None:
+        return []
+    orders = [
+        {"id": 1, "method": "initialize", "params": {"clientInfo": {"name": "lcm", "version": "1"}}},
+        {"method": "initialized"},
+        {"id": 2, "method": "hooks/list", "params": {"cwds": [str(Path.cwd())]}},
+    ]
+    with subprocess.Popen(
+        [program, "app-server"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        encoding="utf-8",
+    ) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        try:
+            server.stdin.writelines(f"{json.dumps(order)}\n" for order in orders)
+            server.stdin.flush()
+            for line in server.stdout:
+                answer = json.loads(line)
+                if answer.get("id") == 2:
+                    data = answer.get("result", {}).get("data", [])
+                    return [hook for row in data for hook in row.get("hooks", [])]
+        finally:
+            server.kill()
+    return []
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """The newest log: when it was written, and how many of its messages are stored."""
+
+    path: Path
+    at: int
+    messages: int
+    stored: int
+
+
+def _last_turn(agent: Agent, logs: Path) -> Iterator[Finding]:
+    written = plugin_folder(agent) / PLUGIN / ".mcp.json"
+    since = written.stat().st_mtime if written.exists() else 0.0
+    found = [
+        path
+        for path in logs.rglob("*.jsonl")
+        if path.stat().st_mtime > since and path.parent.name != "subagents"
+    ]
+    if not found:
+        text = f"no turn was taken since the plugin was installed (newest log below {logs})"
+        yield Finding(f"{agent.value}.no_turn", Severity.INFO, text, repair="take a turn, and run this again")
+        return
+    try:
+        turn = _stored_of(agent, max(found, key=lambda path: path.stat().st_mtime))
+    except StoreUnavailable as error:
+        yield Finding(f"{agent.value}.last_turn", Severity.ERROR, f"no turn is stored: {error}")
+        return
+    where = f"{turn.path} ({format_instant(turn.at, 'UTC')})"
+    if turn.stored < turn.messages:
+        text = f"of the {turn.messages} messages in the newest log {turn.stored} are stored: {where}"
+        repair = f"start a new session in {agent.value}; `lcm import` brings in what is missing"
+        yield Finding(f"{agent.value}.last_turn", Severity.ERROR, text, repair=repair)
+    else:
+        text = f"the last turn is stored: all {turn.messages} messages of {where}"
+        yield Finding(f"{agent.value}.last_turn", Severity.INFO, text)
+
+
+def _stored_of(agent: Agent, path: Path) -> _Turn:
+    kind = FORMATS[agent.value]
+    key, ids = "", []
+    for record in SourceFile(path, kind).records():
+        if isinstance(record, SourceConversation):
+            if key:
+                break
+            key = Keys(kind.name).of(record)
+        elif isinstance(record, Entry) and not record.hidden:
+            ids.append(record.host_id)
+    at = path.stat().st_mtime_ns // 1_000_000
+    with Engine.open(_config(agent), read_only=True) as engine, engine.store.read() as reader:
+        here = [row.conversation_id for row in reader.lane(key)]
+        known = reader.known_host_ids(here, ids) if here else set()
+    return _Turn(path, at, len(set(ids)), len(known))
+
+
+def _asked(command: list[str]) -> Any:
+    """What a program prints, as JSON; nothing where it fails."""
+    found = shutil.which(command[0])
+    if found is None:
+        return {}
+    ended = subprocess.run(
+        [found, *command[1:]],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=_SECONDS,
+        check=False,
+    )
+    try:
+        return json.loads(ended.stdout)
+    except ValueError:
+        return {}
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,182 @@
+"""``lcm install``: writes an agent's plugin, has the agent install it, and says what is left to do."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from lcm_plugin.config.file import PATH_VARIABLE, load_config
+from lcm_plugin.errors import InputError
+from lcm_plugin.hosts.agents.plugin_files import MARKETPLACE, PLUGIN, claude_code_files, codex_files
+from lcm_plugin.store.open import is_server
+
+_SECONDS = 120
+_KEPT = (PATH_VARIABLE, "XDG_DATA_HOME", "XDG_CONFIG_HOME", "PYTHONPATH")
+_NAME = f"{PLUGIN}@{MARKETPLACE}"
+
+
+class Agent(StrEnum):
+    """The agents that a plugin can be installed into."""
+
+    CLAUDE_CODE = "claude-code"
+    CODEX = "codex"
+
+
+class Extent(StrEnum):
+    """For all projects of this user, or only for the project in the current folder."""
+
+    USER = "user"
+    PROJECT = "project"
+
+
+@dataclass(frozen=True, slots=True)
+class Kit:
+    """How one agent takes a plugin. ``begin`` may fail: it takes away what an earlier installation left."""
+
+    program: str
+    files: Callable[[str | None, Mapping[str, str]], dict[str, str]]
+    left_to_do: str
+    per_project: bool
+
+    def begin(self) -> list[list[str]]:
+        """Commands that take an earlier version out."""
+        if self.per_project:
+            return []
+        return [["plugin", "remove", _NAME], ["plugin", "marketplace", "remove", MARKETPLACE]]
+
+    def install(self, folder: Path, extent: Extent) -> list[list[str]]:
+        """Commands that put it in."""
+        if not self.per_project:
+            return [["plugin", "marketplace", "add", str(folder)], ["plugin", "add", _NAME]]
+        scope = ["--scope", "local" if extent is Extent.PROJECT else "user"]
+        add = ["plugin", "marketplace", "add", str(folder), *scope]
+        return [add, ["plugin", "install", _NAME, *scope]]
+
+    def uninstall(self, extent: Extent) -> list[list[str]]:
+        """Commands that take it out."""
+        if not self.per_project:
+            return self.begin()
+        scope = ["--scope", "local" if extent is Extent.PROJECT else "user"]
+        remove = ["plugin", "marketplace", "remove", MARKETPLACE]
+        return [["plugin", "uninstall", _NAME, *scope], [*remove, *scope]]
+
+
+KITS = {
+    Agent.CLAUDE_CODE: Kit(
+        "claude",
+        claude_code_files,
+        "Start a new session, or /reload-plugins in a running one. `lcm doctor --host claude-code` checks it after a turn.",
+        per_project=True,
+    ),
+    Agent.CODEX: Kit(
+        "codex",
+        codex_files,
+        "Start codex, type /hooks and trust the hooks of lcm: untrusted hooks are skipped without a word. "
+        "`lcm doctor --host codex` checks it after a turn.",
+        per_project=False,
+    ),
+}
+
+
+@dataclass(slots=True)
+class Installed:
+    """What was done, or with a dry run what would be: files written, commands run, and what is left to do."""
+
+    agent: str
+    folder: str
+    files: list[str] = field(default_factory=list)
+    commands: list[str] = field(default_factory=list)
+    left_to_do: list[str] = field(default_factory=list)
+    failed: str = ""
+
+
+def install(agent: Agent, extent: Extent, database: str | None, *, dry_run: bool = False) -> Installed:
+    """Writes the plugin and has the agent install it. Raises `InputError` for an extent that the agent lacks."""
+    kit = KITS[agent]
+    _check_extent(agent, kit, extent)
+    folder = plugin_folder(agent)
+    done = Installed(agent.value, str(folder))
+    stored_in, environment = _settings_to_keep(database)
+    for name, text in kit.files(stored_in, environment).items():
+        done.files.append(name)
+        if not dry_run:
+            _write(folder / name, text)
+    if not dry_run:
+        _run(kit.program, kit.begin(), None)
+    _run(kit.program, kit.install(folder, extent), done, dry_run=dry_run)
+    done.left_to_do.append(kit.left_to_do)
+    return done
+
+
+def uninstall(agent: Agent, extent: Extent, *, dry_run: bool = False) -> Installed:
+    """Has the agent forget the plugin, and deletes its files. What is stored stays."""
+    kit = KITS[agent]
+    _check_extent(agent, kit, extent)
+    folder = plugin_folder(agent)
+    done = Installed(agent.value, str(folder))
+    _run(kit.program, kit.uninstall(extent), done, dry_run=dry_run)
+    if not dry_run and not done.failed:
+        shutil.rmtree(folder, ignore_errors=True)
+    return done
+
+
+def plugin_folder(agent: Agent) -> Path:
+    """Where the plugin of an agent is written."""
+    import platformdirs
+
+    return Path(platformdirs.user_data_dir("lcm", appauthor=False)) / "agents" / agent.value
+
+
+def _check_extent(agent: Agent, kit: Kit, extent: Extent) -> None:
+    if extent is Extent.PROJECT and not kit.per_project:
+        raise InputError(f"{agent.value} keeps plugins for the user, not for a project: leave out --project")
+
+
+def _settings_to_keep(database: str | None) -> tuple[str | None, dict[str, str]]:
+    """The database and the settings file as they are in force here: an agent starts its servers with few variables."""
+    environment = {name: os.environ[name] for name in _KEPT if os.environ.get(name)}
+    if not database:
+        config = load_config()
+        database = config.database_target if config.source_of("database") == "environment" else None
+    if database and not is_server(database):
+        database = str(Path(database).expanduser().absolute())
+    return database, environment
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def _run(
+    program: str, commands: Sequence[Sequence[str]], done: Installed | None, *, dry_run: bool = False
+) -> None:
+    """Runs an agent's commands in order, up to the first that fails; without ``done`` failures do not matter."""
+    found = shutil.which(program)
+    for number, command in enumerate(commands):
+        shown = " ".join([program, *command])
+        if done is not None and (dry_run or not found):
+            (done.commands if dry_run else done.left_to_do).append(shown if dry_run else f"Run: {shown}")
+            continue
+        if not found:
+            return
+        ended = subprocess.run(
+            [found, *command],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+            check=False,
+        )
+        if done is None:
+            continue
+        done.commands.append(shown)
+        if ended.returncode:
+            done.failed = f"{shown}: {(ended.stderr or ended.stdout).strip()[:500]}"
+            done.left_to_do += [f"Run: {' '.join([program, *one])}" for one in commands[number:]]
+            return

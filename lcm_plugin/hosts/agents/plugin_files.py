@@ -1,0 +1,119 @@
+"""The files of the plugins for Claude Code and Codex.
+
+Both read the same kinds of files under other names. Definitions of hooks stay as they are from version to version: Codex
+asks a person to trust each one again that changed. All logic lies behind the tool that they call.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from importlib import resources
+from typing import Any
+
+from lcm_plugin.hosts.agents.calls import FIELDS
+from lcm_plugin.version import VERSION
+
+MARKETPLACE, PLUGIN = "lcm-local", "lcm"
+ABOUT = "Keeps every turn word for word, and quotes what was said earlier when it is asked for."
+_ALWAYS = ("event", "session", "transcript", "cwd")
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """An event that is hooked: its own fields, and the seconds after which the host goes on without an answer."""
+
+    event: str
+    fields: tuple[str, ...] = ()
+    seconds: int = 5
+    matcher: str = ""
+
+
+CLAUDE_CODE_HOOKS = (
+    Hook("SessionStart", ("source",), matcher="compact"),
+    Hook("UserPromptSubmit", ("prompt", "agent")),
+    Hook("PostToolBatch", ("agent",)),
+    Hook("PreCompact"),
+    Hook("SubagentStop", ("agent", "agent_transcript")),
+    Hook("Stop", ("last",)),
+)
+# Codex fails a hook of which one field is missing: a prompt has an agent_id in sub-agents only, whose log says it too.
+CODEX_HOOKS = (
+    Hook("SessionStart", ("source",)),
+    Hook("UserPromptSubmit", ("prompt",)),
+    Hook("PreCompact"),
+    Hook("SubagentStop", ("agent", "agent_transcript")),
+    Hook("Stop", ("last",)),
+)
+
+
+def server_command(host: str, database: str | None) -> tuple[str, list[str]]:
+    """The program and arguments that serve a host: this interpreter, which never looks into the project's folder."""
+    given = ["--database", database] if database else []
+    return sys.executable, ["-P", "-m", "lcm_plugin.hosts.agents", host, *given]
+
+
+def claude_code_files(database: str | None, environment: Mapping[str, str]) -> dict[str, str]:
+    """The marketplace with its plugin, by path."""
+    listed = {"name": PLUGIN, "source": f"./{PLUGIN}", "description": ABOUT}
+    market = {"name": MARKETPLACE, "owner": {"name": PLUGIN}, "plugins": [listed]}
+    plugin = {"name": PLUGIN, "version": VERSION, "description": ABOUT, "author": {"name": PLUGIN}}
+    server = _server("claude-code", database, environment) | {"alwaysLoad": True}
+    return {
+        ".claude-plugin/marketplace.json": _json(market),
+        f"{PLUGIN}/.claude-plugin/plugin.json": _json(plugin),
+        **_shared(server, _hooks(CLAUDE_CODE_HOOKS, f"plugin:{PLUGIN}:lcm"), "claude-code"),
+    }
+
+
+def codex_files(database: str | None, environment: Mapping[str, str]) -> dict[str, str]:
+    """The marketplace with its plugin, by path. Its version changes with its files, which Codex copies."""
+    files = _shared(_server("codex", database, environment), _hooks(CODEX_HOOKS, "lcm"), "codex")
+    version = f"{VERSION}+{blake2b(_json(files).encode(), digest_size=4).hexdigest()}"
+    source = {"source": "local", "path": f"./{PLUGIN}"}
+    policy = {"installation": "AVAILABLE", "authentication": "ON_INSTALL"}
+    listed = {"name": PLUGIN, "source": source, "policy": policy, "category": "Productivity"}
+    plugin = {"name": PLUGIN, "version": version, "description": ABOUT, "skills": "./skills/"}
+    plugin |= {"mcpServers": "./.mcp.json", "hooks": "./hooks/hooks.json"}
+    return {
+        ".agents/plugins/marketplace.json": _json({"name": MARKETPLACE, "plugins": [listed]}),
+        f"{PLUGIN}/.codex-plugin/plugin.json": _json(plugin),
+        **files,
+    }
+
+
+def skill(host: str) -> str:
+    """The skill that says when to search, and what to do when the user asks about lcm."""
+    text = resources.files("lcm_plugin.hosts.agents").joinpath("skill.md").read_text(encoding="utf-8")
+    return text.replace("{host}", host)
+
+
+def _shared(server: Mapping[str, Any], hooks: Mapping[str, Any], host: str) -> dict[str, str]:
+    return {
+        f"{PLUGIN}/.mcp.json": _json({"mcpServers": {"lcm": server}}),
+        f"{PLUGIN}/hooks/hooks.json": _json({"hooks": hooks}),
+        f"{PLUGIN}/skills/lcm/SKILL.md": skill(host),
+    }
+
+
+def _server(host: str, database: str | None, environment: Mapping[str, str]) -> dict[str, Any]:
+    command, arguments = server_command(host, database)
+    return {"command": command, "args": arguments} | ({"env": dict(environment)} if environment else {})
+
+
+def _hooks(hooks: Sequence[Hook], server: str) -> dict[str, Any]:
+    return {one.event: [_hook(one, server)] for one in hooks}
+
+
+def _hook(hook: Hook, server: str) -> dict[str, Any]:
+    given = {name: f"${{{FIELDS[name]}}}" for name in (*_ALWAYS, *hook.fields) if name != "event"}
+    calling = {"type": "mcp_tool", "server": server, "tool": "lcm_hook", "timeout": hook.seconds}
+    defined = {"hooks": [calling | {"input": {"event": hook.event, **given}}]}
+    return ({"matcher": hook.matcher} if hook.matcher else {}) | defined
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"

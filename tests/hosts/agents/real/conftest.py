@@ -1,0 +1,73 @@
+"""The real agents, each in a home of its own, with lcm installed by `lcm install`, against one fake model server."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_models import FakeModels
+from real_agents import ClaudeCode, Codex
+
+_CODEX_CONFIG = """model = "gpt-5.5-codex"
+model_provider = "fake"
+approval_policy = "never"
+sandbox_mode = "danger-full-access"
+check_for_update_on_startup = false
+[analytics]
+enabled = false
+[model_providers.fake]
+name = "fake"
+base_url = "{url}/v1"
+wire_api = "responses"
+env_key = "FAKE_KEY"
+request_max_retries = 0
+stream_max_retries = 0
+[projects."{project}"]
+trust_level = "trusted"
+"""
+
+
+@pytest.fixture
+def models() -> Iterator[FakeModels]:
+    server = FakeModels()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def claude(tmp_path: Path, models: FakeModels) -> ClaudeCode:
+    """Claude Code with lcm in it."""
+    quiet = (
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
+        "DISABLE_AUTOUPDATER",
+        "DISABLE_TELEMETRY",
+        "IS_SANDBOX",
+    )
+    agent = ClaudeCode("claude-code", tmp_path, models, dict.fromkeys(quiet, "1"))
+    agent.environment |= {
+        "CLAUDE_CONFIG_DIR": str(tmp_path / ".claude"),
+        "ANTHROPIC_BASE_URL": models.url,
+        "ANTHROPIC_API_KEY": "sk-dummy-key-0123456789abcdefghij",
+    }
+    return _installed(agent)
+
+
+@pytest.fixture
+def codex(tmp_path: Path, models: FakeModels) -> Codex:
+    """Codex with lcm in it; its hooks run without a person's trust."""
+    agent = Codex("codex", tmp_path, models, {"CODEX_HOME": str(tmp_path / ".codex"), "FAKE_KEY": "x"})
+    (tmp_path / ".codex").mkdir()
+    text = _CODEX_CONFIG.format(url=models.url, project=agent.project)
+    (tmp_path / ".codex" / "config.toml").write_text(text)
+    return _installed(agent)
+
+
+def _installed(agent: Any) -> Any:
+    agent.project.mkdir(exist_ok=True)
+    assert shutil.which(agent.program), f"{agent.program} is not installed: run tests/hosts/agents/run.sh"
+    output = agent.lcm("install", agent.name)
+    assert "Left to do" in output
+    return agent

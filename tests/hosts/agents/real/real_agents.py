@@ -1,0 +1,122 @@
+"""The real agents as programs: one user's machine with an agent on it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fake_models import FakeModels
+
+LCM = [sys.executable, "-P", "-c", "from lcm_plugin.cli import main; main()"]
+PACKAGE = str(Path(__file__).parents[4])
+_SECONDS = 90
+
+
+@dataclass
+class Agent:
+    """One user's machine with an agent on it: a home, a project, a database."""
+
+    name: str
+    home: Path
+    models: FakeModels
+    environment: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def project(self) -> Path:
+        return self.home / "proj"
+
+    @property
+    def database(self) -> Path:
+        return self.home / "lcm.db"
+
+    @property
+    def program(self) -> str:
+        place = Path(os.environ["LCM_TEST_AGENTS"]) / self.name / "node_modules" / ".bin"
+        return str(place / {"claude-code": "claude"}.get(self.name, self.name))
+
+    def env(self) -> dict[str, str]:
+        own = {"HOME": str(self.home), "LCM_DATABASE": str(self.database), "PYTHONPATH": PACKAGE}
+        path = f"{Path(self.program).parent}{os.pathsep}{os.environ['PATH']}"
+        kept = {name: os.environ[name] for name in ("LANG", "TERM", "TMPDIR") if name in os.environ}
+        return {**kept, **own, "PATH": path, **self.environment}
+
+    def start(self, *arguments: str, cwd: Path | None = None) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [self.program, *arguments],
+            cwd=cwd or self.project,
+            env=self.env(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def run(self, *arguments: str, cwd: Path | None = None) -> str:
+        """Runs the agent to its end; its output."""
+        running = self.start(*arguments, cwd=cwd)
+        try:
+            output, _ = running.communicate(timeout=_SECONDS)
+        except subprocess.TimeoutExpired:
+            running.kill()
+            raise AssertionError(f"{self.name} hangs: {running.communicate()[0]}") from None
+        assert running.returncode == 0, output
+        return output
+
+    def lcm(self, *arguments: str, check: bool = True) -> str:
+        """Runs an lcm command as its user would; its output."""
+        ended = subprocess.run(
+            [*LCM, *arguments],
+            cwd=self.project,
+            env=self.env(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+            check=False,
+        )
+        assert not check or ended.returncode == 0, ended.stdout + ended.stderr
+        return ended.stdout + ended.stderr
+
+
+class ClaudeCode(Agent):
+    """Claude Code, headless: every prompt a process, as with ``claude -p``."""
+
+    def say(self, prompt: str, session: str = "", *options: str) -> str:
+        """A turn in a session that this begins or goes on with; its id."""
+        named = session or str(uuid.uuid4())
+        self.run(*self.turn(prompt, named, *options, new=not session))
+        return named
+
+    def turn(self, prompt: str, session: str, *options: str, new: bool = False) -> list[str]:
+        which = ["--session-id", session] if new else ["--resume", session]
+        common = ["--model", "claude-opus-5-5", "--dangerously-skip-permissions"]
+        return ["-p", prompt, *which, *common, *options]
+
+    def log(self, session: str) -> list[dict[str, Any]]:
+        found = next((self.home / ".claude/projects").rglob(f"{session}.jsonl"))
+        return [json.loads(line) for line in found.read_text().splitlines()]
+
+    @staticmethod
+    def key(session: str) -> str:
+        return f"agent:claude-code:{session}"
+
+
+class Codex(Agent):
+    """Codex, headless: every prompt a process, as with ``codex exec``."""
+
+    def say(self, prompt: str, session: str = "", *options: str) -> str:
+        """A turn in a session that this begins or goes on with; its id."""
+        which = ["exec", "resume", session] if session else ["exec"]
+        common = ["--dangerously-bypass-hook-trust", "--skip-git-repo-check"]
+        output = self.run(*which, *common, *options, prompt)
+        return session or output.split("session id:")[1].split()[0]
+
+    @staticmethod
+    def key(session: str) -> str:
+        return f"agent:codex:{session}"

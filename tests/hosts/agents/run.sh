@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Drives the real coding agents against one fake model server: tests/hosts/agents/run.sh [pytest options]
+# Their npm packages, in the versions of packages.txt, are kept in .venvs/agents/; nothing is left out that cannot run.
+set -euo pipefail
+cd "$(dirname "$0")/../../.."
+folder=tests/hosts/agents
+kept=$PWD/.venvs/agents
+oldest=20
+mkdir -p "$kept"
+
+node_is_new() { node -e "process.exit(parseInt(process.versions.node) < $oldest ? 1 : 0)" 2>/dev/null; }
+
+if ! command -v npm >/dev/null; then
+    echo "npm is needed; on Debian: apt-get install nodejs npm" >&2
+    exit 69
+fi
+if ! node_is_new; then
+    [[ -x $kept/node/node_modules/node/bin/node ]] ||
+        npm install --silent --no-audit --no-fund --prefix "$kept/node" node@24 >&2
+    export PATH=$kept/node/node_modules/node/bin:$PATH
+    node_is_new || { echo "Node $oldest or newer is needed" >&2; exit 69; }
+fi
+
+while read -r name package; do
+    place=$kept/$name
+    [[ "$(cat "$place/.made-from" 2>/dev/null)" == "$package" ]] && continue
+    echo "Installing $package …"
+    rm -rf "$place"
+    npm install --silent --no-audit --no-fund --prefix "$place" "$package" >&2
+    # npm may hold back the script with which Claude Code puts its program in place.
+    if [[ $name == claude-code ]]; then
+        (cd "$place/node_modules/@anthropic-ai/claude-code" && node install.cjs >&2)
+    fi
+    echo "$package" > "$place/.made-from"
+done < "$folder/packages.txt"
+
+LCM_TEST_AGENTS=$kept TEST_HOST=agents exec .venv/bin/python -m pytest "$folder/real" --confcutdir "$folder/real" \
+    -p no:cacheprovider "$@"
