@@ -216,7 +216,7 @@ def _stored_of(agent: Agent, path: Path) -> _Turn:
             if key:
                 break
             key = Keys(kind.name).of(record)
-        elif isinstance(record, Entry) and not record.hidden:
+        elif isinstance(record, Entry) and not (record.hidden or record.inherited):
             ids.append(record.host_id)
     at = path.stat().st_mtime_ns // 1_000_000
     with Engine.open(_config(agent), read_only=True) as engine, engine.store.read() as reader:

@@ -6,7 +6,6 @@ then is done behind the turn, and the host gets nothing to add.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as Late
@@ -21,6 +20,7 @@ from lcm_plugin.types import Session
 
 DEADLINE_SECONDS = 0.3
 OPENING_SECONDS = 0.9
+COMPACTED_SECONDS = 2.0
 _FLUSH_SECONDS = 0.3
 _CLOSING_SECONDS = 0.8
 _ENDS_TURN = frozenset({"Stop", "SubagentStop"})
@@ -33,47 +33,59 @@ class Hooks:
     def __init__(self, host: str, open_engine: Callable[[], Engine]) -> None:
         self._host = host
         self._open = open_engine
-        self._work = ThreadPoolExecutor(1, "lcm-hook")
-        self._opened: Future[Capture] = self._work.submit(self._start)
-        self._work.submit(self._warm_up)
+        self._capture: Capture | None = None
+        self._newest: HookCall | None = None
+        self._closed = False
         self.warm = False
-        self.newest: HookCall | None = None
+        self._work = ThreadPoolExecutor(1, "lcm-hook")
+        self._work.submit(self._warm_up)
 
     def answer(self, call: HookCall) -> dict[str, Any]:
         """What the host reads as the hook's output; empty for nothing to add."""
-        # What ends a turn may be the last that a host's process sends: it is worth a wait that no prompt is.
-        in_time = self.warm and call.event not in _ENDS_TURN
-        allowed = DEADLINE_SECONDS if in_time else OPENING_SECONDS
-        deadline = time.monotonic() + allowed
-        if call.session:
-            self.newest = call
-        try:
-            work = self._work.submit(self._handle, call)
-        except RuntimeError:  # closed
+        if self._closed:
             return {}
+        if call.session:
+            self._newest = call
+        work = self._work.submit(self._handle, call)
         if call.event in _STORING:
             return {}
         try:
-            text = work.result(max(0.0, deadline - time.monotonic()))
+            text = work.result(self._allowed(call))
         except Late:
             return {}
         return _added(call.event, text) if text else {}
 
     def close(self) -> None:
         """Reads on what waits, for a short time; then the work ends. A second call does nothing."""
-        newest, self.newest = self.newest, None
+        if self._closed:
+            return
+        self._closed = True
+        newest = self._newest
         if newest is not None:
             last = self._work.submit(self._handle, HookCall("PostCompact", transcript=newest.transcript))
             _wait(last, _CLOSING_SECONDS)
         self._work.shutdown(wait=False, cancel_futures=True)
 
-    def _start(self) -> Capture:
-        return Capture(self._open(), self._host)
+    def _allowed(self, call: HookCall) -> float:
+        """How long a hook may take, in seconds.
+
+        What ends a turn may be the last that a host's process sends, and a compaction takes long itself: they are worth
+        a wait that no prompt is.
+        """
+        if call.event == "SessionStart":
+            return COMPACTED_SECONDS
+        return DEADLINE_SECONDS if self.warm and call.event not in _ENDS_TURN else OPENING_SECONDS
+
+    def _captures(self) -> Capture:
+        """The reader of logs; a database that could not be opened is tried again. Only for the working thread."""
+        if self._capture is None:
+            self._capture = Capture(self._open(), self._host)
+        return self._capture
 
     def _warm_up(self) -> None:
         """What the first turn would wait for: the token counter's tables, and logs that an earlier session left."""
         try:
-            capture = self._opened.result()
+            capture = self._captures()
             capture.warm_up()
             self.warm = True
             capture.finish()
@@ -88,7 +100,7 @@ class Hooks:
             return ""
 
     def _handled(self, call: HookCall) -> str:
-        capture = self._opened.result()
+        capture = self._captures()
         seconds = _FLUSH_SECONDS if call.event in _ENDS_TURN else 0.0
         capture.store(call.logs, call.last, seconds)
         if call.event == "SessionStart" and call.source == "compact":
