@@ -10,10 +10,13 @@ import effort
 Steps = list[tuple[str, int]]
 
 
-def random_steps(kinds: Sequence[str], whole: int, *, here: int) -> list[Steps]:
-    """Histories of three to ten steps, each with a number that says where; ``here`` many of them without ``CI``."""
-    rng = Random(effort.seed())
-    return [
-        [(rng.choice(kinds), rng.randrange(50)) for _ in range(rng.randrange(3, 11))]
-        for _ in range(effort.examples(whole, here=here))
-    ]
+def random_steps(kinds: Sequence[str], number: int) -> Steps:
+    """Three to ten steps, each with a number that says where; other ones for another ``number``, and a failing test
+    shows them."""
+    rng = Random(f"{effort.seed()}/{number}")
+    return [(rng.choice(kinds), rng.randrange(50)) for _ in range(rng.randrange(3, 11))]
+
+
+def numbers(whole: int, *, here: int) -> range:
+    """For ``pytest.mark.parametrize``: so many histories with ``CI``, and ``here`` many elsewhere."""
+    return range(effort.examples(whole, here=here))

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _HARD_SHARE = 0.95
 _UNMEASURED = 4_000
+_READINGS = 5
 
 
 class LcmSession(FreshLocks, SessionABC):  # type: ignore[misc, unused-ignore]
@@ -209,17 +210,26 @@ class LcmSession(FreshLocks, SessionABC):  # type: ignore[misc, unused-ignore]
         def items() -> list[Item]:
             if limit is not None:
                 return newest_items(self.engine, self.core_session, limit) if limit > 0 else []
-            return self._assembled(self._ending(lambda row: not _calls(row)))
+            return self._assembled(lambda row: not _calls(row))
 
         return self._counted("get_items", items)
 
-    def _assembled(self, ending: Sequence[Item]) -> list[Item]:
-        """The context and an ending, which the core leaves out since a model call cannot follow it."""
-        tokens = self.engine.count_tokens([{"role": "assistant", "content": list(ending)}]) if ending else 0
-        context = self.plugin.before_turn(self._turn(more_overhead=tokens))
-        if context is None:
-            return newest_items(self.engine, self.core_session, None)
-        return [*shown_items(context.messages), *ending]
+    def _assembled(self, belongs: Callable[[LiveRow], bool]) -> list[Item]:
+        """The context and the newest replies, which the core leaves out since a model call cannot follow them.
+
+        When another run adds items meanwhile, the replies stand in the context after all, so that both are read again.
+        """
+        items: list[Item] = []
+        for _ in range(_READINGS):
+            ending = self._ending(belongs)
+            tokens = self.engine.count_tokens([{"role": "assistant", "content": ending}]) if ending else 0
+            context = self.plugin.before_turn(self._turn(more_overhead=tokens))
+            if context is None:
+                return newest_items(self.engine, self.core_session, None)
+            items = shown_items(context.messages)
+            if self._ending(belongs) == ending:
+                return [*items, *ending]
+        return items
 
     def _ending(self, belongs: Callable[[LiveRow], bool]) -> list[Item]:
         """The items of a model's newest messages that nothing followed."""
@@ -257,7 +267,7 @@ class LcmSession(FreshLocks, SessionABC):  # type: ignore[misc, unused-ignore]
         if position is None:
             return None
         fresh = items[position + 1 :]
-        shorter = [*self._assembled(self._ending(lambda row: True)), *fresh]
+        shorter = [*self._assembled(lambda row: True), *fresh]
         made = {call_of(item) for item in shorter if not is_output(item)}
         orphans = [item for item in fresh if is_output(item) and call_of(item) not in made]
         return None if orphans else shorter

@@ -106,6 +106,41 @@ async def edited(options: dict[str, Any]) -> Any:
     return answers
 
 
+async def history(options: dict[str, Any]) -> Any:
+    """Turns between which the tape's file is cut back to an earlier turn, or is again what it was on another way."""
+    said: list[str] = []
+    kept: list[tuple[bytes, list[str]]] = []
+    ways: list[str] = []
+
+    def tape() -> Path:
+        (path,) = [p for p in Path.home().glob(".bub/tapes/*.jsonl") if "__sidecar__" not in p.name]
+        return path
+
+    async def turn(framework: BubFramework, text: str) -> None:
+        said.append(text)
+        ways.append(text)
+        await say(framework, text)
+        kept.append((tape().read_bytes(), list(ways)))
+
+    steps = [("turn", 0), *options["steps"]]
+    while steps:
+        async with running() as framework:
+            while steps:
+                kind, where = steps.pop(0)
+                if kind == "restart":
+                    break
+                if kind in ("back", "branch") and kept:
+                    before, asked = kept[where % len(kept)]
+                    if kind == "branch" or asked == ways[: len(asked)]:
+                        tape().write_bytes(before)
+                        ways[:] = asked
+                more = f'\nCALL lcm_grep {{"pattern": "nothing {len(said)}"}}' if kind == "tools" else ""
+                await turn(framework, f"{kind} asked as step {len(said)}{more}")
+    async with running() as framework:
+        await turn(framework, options["last"])
+    return {"list": ways, "said": said}
+
+
 async def killed(options: dict[str, Any]) -> Any:
     """Some turns, then SIGKILL at once; with ``last`` in the middle of that turn's model call."""
     async with running() as framework:

@@ -247,6 +247,49 @@ def stale_end(url: str, turns: list[str]) -> dict[str, Any]:
     return {"compactions": engine.compression_count}
 
 
+def history(url: str, steps: list[tuple[str, int]], last: str) -> dict[str, Any]:
+    """A talk of which the host takes turns back, asks again, and goes on from lists that it left."""
+    agent, messages = make_agent(url), list[dict[str, Any]]()
+    left: list[list[dict[str, Any]]] = []
+    said: list[str] = []
+    compacted = False
+
+    def say(text: str, listing: list[dict[str, Any]]) -> None:
+        nonlocal messages
+        said.append(text)
+        left.append([dict(message) for message in messages])
+        messages = agent.run_conversation(text, conversation_history=[dict(one) for one in listing])[
+            "messages"
+        ]
+
+    say("the beginning of the talk", [])
+    for number, (kind, where) in enumerate(steps):
+        asked = [place for place, message in enumerate(messages) if message["role"] == "user"]
+        at = asked[where % len(asked)]
+        words = f"{kind} asked as step {number}"
+        if kind == "tools":
+            say(
+                f'{words}\nCALL todo {{"todos": [{{"id": "{number}", "content": "x", "status": "pending"}}]}}',
+                messages,
+            )
+        elif kind == "back":
+            say(words, messages[:at])
+        elif kind == "retry":
+            say(messages[at]["content"], messages[:at])
+        elif kind == "branch":
+            say(words, left[where % len(left)])
+        elif kind == "restart":
+            agent = make_agent(url, session_id=agent.session_id)
+        elif kind == "compact":
+            engine = agent.context_compressor
+            result = engine.runtime.engine().compact(engine.session, force=True, budget=1_000)
+            compacted |= result.compacted
+        else:
+            say(words, messages)
+    say(last, messages)
+    return {"list": messages, "said": said, "compacted": compacted}
+
+
 def sub_agent(url: str, before: str, task: str, after: str) -> dict[str, Any]:
     """An owner's turn, a child's turn in the same thread with the same records, an owner's turn."""
     owner = make_agent(url)

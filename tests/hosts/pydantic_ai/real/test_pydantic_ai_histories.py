@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from checks import problems_of
-from histories import random_steps
+from histories import numbers, random_steps
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
@@ -133,6 +133,6 @@ def check(steps: list[tuple[str, int]], folder: Path) -> None:
     fresh.lcm.close()
 
 
-@pytest.mark.parametrize("steps", random_steps(KINDS, 16, here=6), ids=str)
-def test_any_history_of_a_session_shows_its_newest_list(steps: list[tuple[str, int]], tmp_path: Path) -> None:
-    check(steps, tmp_path)
+@pytest.mark.parametrize("number", numbers(16, here=6))
+def test_any_history_of_a_session_shows_its_newest_list(number: int, tmp_path: Path) -> None:
+    check(random_steps(KINDS, number), tmp_path)
