@@ -134,7 +134,7 @@ async def history(options: dict[str, Any]) -> Any:
                     if kind == "branch" or asked == ways[: len(asked)]:
                         tape().write_bytes(before)
                         ways[:] = asked
-                more = f'\nCALL lcm_grep {{"pattern": "nothing {len(said)}"}}' if kind == "tools" else ""
+                more = f'\nCALL lcm_describe {{"id": "msg_9999{len(said)}"}}' if kind == "tools" else ""
                 await turn(framework, f"{kind} asked as step {len(said)}{more}")
     async with running() as framework:
         await turn(framework, options["last"])
