@@ -98,11 +98,16 @@ def _is_word(character: str) -> bool:
 
 
 def _prefix_pattern(stems: Sequence[str]) -> re.Pattern[str] | None:
-    """Words that may have one of these stems: a stem's last letter can differ from the word's."""
+    """Words that may have one of these stems: a stem's last letter can differ from the word's.
+
+    It begins with a set of letters, at which the engine passes over most of a text, and may match further words.
+    """
     if not stems:
         return None
-    prefixes = sorted({re.escape(one[: max(1, len(one) - 1)]) for one in stems}, key=len)
-    return re.compile(rf"(?<![^\W_])(?:{'|'.join(prefixes)})[^\W_]*")
+    prefixes = {one[: max(1, len(one) - 1)] for one in stems}
+    first = "".join(sorted({re.escape(prefix[0]) for prefix in prefixes}))
+    rest = "|".join(sorted({re.escape(prefix[1:]) for prefix in prefixes}, key=len))
+    return re.compile(rf"[{first}](?<![^\W_].)(?:{rest})[^\W_]*")
 
 
 def make_snippet(text: str, spans: Sequence[Span], width: int = 240) -> str:

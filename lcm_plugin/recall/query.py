@@ -27,6 +27,7 @@ CJK = (
     "\uff66-\uff9f\U00020000-\U0003ffff"
 )
 WORD = re.compile(rf"[^\W_{CJK}]+")
+_BEYOND_ASCII = re.compile(r"[^\x00-\x7f]+")
 CJK_RUN = re.compile(rf"[{CJK}]+")
 
 _STOP_WORDS = frozenset(
@@ -252,10 +253,13 @@ def sibling_forms(word: str) -> tuple[str, ...]:
 
 def fold(text: str) -> str:
     """Lower case without diacritics, character by character."""
-    lowered = text.lower()
-    if lowered.isascii():
-        return lowered
-    return "".join(map(_fold_character, text))
+    if text.isascii():
+        return text.lower()
+    return _BEYOND_ASCII.sub(_fold_run, text).lower()
+
+
+def _fold_run(run: re.Match[str]) -> str:
+    return "".join(map(_fold_character, run.group()))
 
 
 @lru_cache(maxsize=10_000)

@@ -20,9 +20,11 @@ from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from lcm_plugin.recall.match import Matches
 from lcm_plugin.recall.query import MAX_CHARS, WORD, ParsedQuery, fold, is_function_word
@@ -114,7 +116,7 @@ def rank(
                 added = Candidate(row, find(row))
                 own[row.row_id] = (added, scorer.own(added))
     meaning = _meaning(own, closeness) if query.is_question else {}
-    placed = {(c.row.conversation_id, c.row.position): score for c, score in own.values()}
+    placed = _Placed((c.row.conversation_id, c.row.position, score) for c, score in own.values())
     ranked = [
         Ranked(
             c.row,
@@ -171,7 +173,7 @@ class _Scorer:
                 score += idf * len(spans) * (K1 + 1) / (len(spans) + length)
                 covered += idf
         score *= 1 - COVERAGE + COVERAGE * covered / self._idf_sum
-        if self._only_repeats(candidate.row):
+        if candidate.matches.all_units and self._only_repeats(candidate.row):
             score *= ECHO
         return score * (1 + CLOSE_WORDS) ** _close_pairs(candidate.matches)
 
@@ -258,15 +260,37 @@ def _stretch(row: SearchRow) -> Stretch:
     return (row.conversation_id, row.position - REACH, row.position + REACH)
 
 
-def _in_context(row: SearchRow, own: float, placed: Mapping[tuple[int, int], float]) -> float:
+class _Placed:
+    """The scores of rows by their places; only rows that have one are kept."""
+
+    def __init__(self, rows: Iterable[tuple[int, int, float]]) -> None:
+        self._scores: dict[int, dict[int, float]] = {}
+        for conversation_id, position, score in rows:
+            if score:
+                self._scores.setdefault(conversation_id, {})[position] = score
+        self._positions = {here: sorted(scores) for here, scores in self._scores.items()}
+        self._sums = {
+            here: list(accumulate((self._scores[here][at] for at in positions), initial=0.0))
+            for here, positions in self._positions.items()
+        }
+
+    def near(self, here: int, at: int) -> float:
+        """The weighted scores of the next rows on either side."""
+        scores = self._scores.get(here, {})
+        return sum(weight * scores.get(at + step, 0.0) for step, weight in NEIGHBOURS.items())
+
+    def mean(self, here: int, at: int) -> float:
+        """The mean score of the rows within `SURROUNDINGS_REACH`, this one included."""
+        positions, sums = self._positions.get(here, []), self._sums.get(here, [0.0])
+        first = bisect_left(positions, at - SURROUNDINGS_REACH)
+        end = bisect_right(positions, at + SURROUNDINGS_REACH)
+        return (sums[end] - sums[first]) / (2 * SURROUNDINGS_REACH + 1)
+
+
+def _in_context(row: SearchRow, own: float, placed: _Placed) -> float:
     """A row's score with its share of its neighbours' scores."""
-    share = _share(row)
     here, at = row.conversation_id, row.position
-    near = sum(weight * placed.get((here, at + step), 0.0) for step, weight in NEIGHBOURS.items())
-    wide = sum(
-        placed.get((here, at + step), 0.0) for step in range(-SURROUNDINGS_REACH, SURROUNDINGS_REACH + 1)
-    )
-    return own + share * (near + SURROUNDINGS * wide / (2 * SURROUNDINGS_REACH + 1))
+    return own + _share(row) * (placed.near(here, at) + SURROUNDINGS * placed.mean(here, at))
 
 
 def _share(row: SearchRow) -> float:

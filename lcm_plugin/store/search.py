@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from string import ascii_letters, digits
 from typing import Literal, Protocol, TypeAlias
 
 from lcm_plugin.errors import StoreError
@@ -21,8 +22,10 @@ Order = Literal["relevance", "recency"]
 Stretch: TypeAlias = tuple[int, int, int]
 
 
-_NAME = re.compile(r"[A-Za-z0-9]*[a-z]{2}[A-Z][a-z]{2}[A-Za-z0-9]*")
-_BOUNDARY = re.compile(r"(?<=[a-z]{2})(?=[A-Z][a-z]{2})")
+# It begins with the capital, which few characters are, so that most of a text is passed over fast.
+_BOUNDARY = re.compile(r"[A-Z](?<=[a-z][a-z].)(?=[a-z][a-z])")
+_REST_OF_NAME = re.compile(r"[A-Za-z0-9]*")
+_NAME_CHARACTERS = frozenset(ascii_letters + digits)
 
 
 def name_parts(text: str) -> Iterator[tuple[int, int]]:
@@ -30,12 +33,20 @@ def name_parts(text: str) -> Iterator[tuple[int, int]]:
 
     A part is told by two small letters and a capital with two small ones, so that encoded data has few of them.
     """
-    for name in _NAME.finditer(text):
-        start = name.start()
-        for boundary in _BOUNDARY.finditer(text, *name.span()):
-            yield start, boundary.start()
-            start = boundary.start()
-        yield start, name.end()
+    start = end = 0
+    for boundary in _BOUNDARY.finditer(text):
+        at = boundary.start()
+        if at >= end:
+            if end:
+                yield start, end
+            start = at
+            while start and text[start - 1] in _NAME_CHARACTERS:
+                start -= 1
+            end = _REST_OF_NAME.match(text, at).end()  # type: ignore[union-attr]  # it matches anything
+        yield start, at
+        start = at
+    if end:
+        yield start, end
 
 
 class IndexUnusable(StoreError):
