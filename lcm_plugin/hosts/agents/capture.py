@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from lcm_plugin.events import log_failure, logger
 from lcm_plugin.interchange.importers.formats import FORMATS, Format
 from lcm_plugin.interchange.importers.importing import SourceFile, load
 from lcm_plugin.interchange.importers.json_files import decode_object
+from lcm_plugin.interchange.importers.tails import Position, tail_of
 from lcm_plugin.recall.catchup import index_all
 
 INDEX_SECONDS = 1.0
@@ -28,13 +29,21 @@ _TAIL_BYTES = 1 << 18
 _MOST_LOGS = 200
 
 
+_START = Position()
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
-    """How far a log was read: its size and inode then, and when (ms)."""
+    """How far a log was read: its size and inode then, when (ms), and where its last whole line ended."""
 
     size: int = 0
     inode: int = 0
     at: int = 0
+    position: Position = _START
+
+    def as_list(self) -> list[int | str]:
+        """For the database."""
+        return [self.size, self.inode, self.at, *astuple(self.position)]
 
 
 class Capture:
@@ -93,18 +102,22 @@ class Capture:
         before = self._known().get(str(path), Place())
         if (found.st_size, found.st_ino) == (before.size, before.inode) or not found.st_size:
             return None
-        return Place(found.st_size, found.st_ino, self._engine.clock())
+        grew = found.st_ino == before.inode and found.st_size >= before.position.offset
+        begin = before.position if grew else _START
+        return Place(found.st_size, found.st_ino, self._engine.clock(), begin)
 
     def _read(self, path: Path) -> int:
         place = self._grew(path)
         if place is None:
             return 0
         try:
-            report = load(self._engine, SourceFile(path, self._format))
+            tail = tail_of(path, self._format.name, place.position)
+            with tail.reading(path):
+                report = load(self._engine, SourceFile(path, self._format))
         except LcmError as error:
             log_failure(logger, "the log %s could not be read", path, error=error)
             return 0
-        self._note(path, place)
+        self._note(path, replace(place, position=tail.end))
         return report.total("new")
 
     def _note(self, path: Path, place: Place) -> None:
@@ -114,9 +127,7 @@ class Capture:
             known[str(path)] = place
             newest = sorted(known.items(), key=lambda pair: pair[1].at)[-_MOST_LOGS:]
             state: dict[str, Any] = {
-                name: [one.size, one.inode, one.at]
-                for name, one in newest
-                if name == str(path) or _exists(name)
+                name: one.as_list() for name, one in newest if name == str(path) or _exists(name)
             }
             writer.save_guard(self._guard, {"logs": state})
             self._places = places({"logs": state})
@@ -129,7 +140,10 @@ class Capture:
 def places(state: Any) -> dict[str, Place]:
     """How far each log was read, by what is kept in the database."""
     logs = state.get("logs", {}) if isinstance(state, dict) else {}
-    return {name: Place(*map(int, values)) for name, values in logs.items()}
+    return {
+        name: Place(size, inode, at, Position(offset, lines, newest))
+        for name, (size, inode, at, offset, lines, newest) in logs.items()
+    }
 
 
 def _of_sub_agents(log: Path) -> list[Path]:

@@ -6,6 +6,8 @@ import codecs
 import json
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -33,7 +35,8 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 class Line:
     """An object: its number (from 1), where its line begins (-1 without a line of its own), and its error.
 
-    ``unfinished`` says that the file ends in the middle of this line.
+    ``unfinished`` says that the file ends in the middle of this line. ``end`` is where the next line begins, -1 as
+    long as none can.
     """
 
     number: int
@@ -41,6 +44,34 @@ class Line:
     value: dict[str, Any]
     error: str = ""
     unfinished: bool = False
+    end: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A part of a file of lines: its first ``head`` lines, and those from ``begin`` up to ``end``.
+
+    ``lines`` is how many lines lie before ``begin``; ``end`` is None for the end of the file. Numbers and offsets of lines
+    stay those of the whole file.
+    """
+
+    head: int
+    begin: int
+    lines: int
+    end: int | None
+
+
+_VIEWED: ContextVar[tuple[Path, View] | None] = ContextVar("viewed", default=None)
+
+
+@contextmanager
+def viewing(path: Path, view: View) -> Iterator[None]:
+    """Until it ends, every `LineFile` of a path that this thread opens shows a part of the file."""
+    token = _VIEWED.set((path, view))
+    try:
+        yield
+    finally:
+        _VIEWED.reset(token)
 
 
 class LineFile:
@@ -49,6 +80,8 @@ class LineFile:
     def __init__(self, path: Path, max_bytes: int = MAX_LINE_BYTES) -> None:
         self.path = path
         self._max = max_bytes
+        viewed = _VIEWED.get()
+        self._view = viewed[1] if viewed is not None and viewed[0] == path else None
         try:
             self._file: IO[bytes] = path.open("rb")
         except OSError as error:
@@ -64,19 +97,24 @@ class LineFile:
         """All lines, from the beginning."""
         self._file.seek(0)
         offset = number = 0
-        while data := self._file.readline(self._max + 1):
+        while True:
+            offset, number = self._skip_unseen(offset, number)
+            data = self._file.readline(self._max + 1)
+            if not data or self._is_over(offset):
+                return
             number += 1
             start = offset
             offset += len(data)
             if len(data) > self._max and not data.endswith(b"\n"):
                 offset += self._skip_line()
-                yield Line(number, start, {}, f"longer than {self._max:,} bytes")
+                yield Line(number, start, {}, f"longer than {self._max:,} bytes", end=offset)
                 continue
             if start == 0:
                 data = data.removeprefix(_BOM)
             if data.strip():
                 value, error = decode_object(data)
-                yield Line(number, start, value, error, bool(error) and not data.endswith(b"\n"))
+                whole = data.endswith(b"\n")
+                yield Line(number, start, value, error, bool(error) and not whole, offset if whole else -1)
 
     def at(self, offset: int) -> dict[str, Any]:
         """The object of the line that begins at an offset which a pass over the file gave; also during a pass."""
@@ -85,6 +123,17 @@ class LineFile:
         data = self._file.readline(self._max + 1)
         self._file.seek(here)
         return decode_object(data.removeprefix(_BOM) if offset == 0 else data)[0]
+
+    def _skip_unseen(self, offset: int, number: int) -> tuple[int, int]:
+        """Passes over what a view leaves out; returns the offset and number of lines then."""
+        view = self._view
+        if view is None or number < view.head or offset >= view.begin:
+            return offset, number
+        self._file.seek(view.begin)
+        return view.begin, view.lines
+
+    def _is_over(self, offset: int) -> bool:
+        return self._view is not None and self._view.end is not None and offset >= self._view.end
 
     def _skip_line(self) -> int:
         skipped = 0

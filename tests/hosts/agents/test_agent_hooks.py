@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from agent_logs import KEY, SESSION, Log
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,8 +22,6 @@ from lcm_plugin.hosts.agents.hooks import DEADLINE_SECONDS, OPENING_SECONDS, Hoo
 from lcm_plugin.hosts.agents.resume import MOST_CHARS, resume_pack
 from lcm_plugin.messages.markup import is_resume, resume_block
 
-SESSION = "5b0f5f0e-6c3e-4c57-9f3b-1d2c3b4a5f60"
-KEY = f"agent:claude-code:{SESSION}"
 EVENTS = (
     "SessionStart",
     "UserPromptSubmit",
@@ -32,39 +31,6 @@ EVENTS = (
     "Stop",
     "Unknown",
 )
-
-
-class Log:
-    """A log as Claude Code writes it, line by line."""
-
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / f"{SESSION}.jsonl"
-        self._parent: str | None = None
-        self._count = 0
-
-    def add(self, role: str, content: Any, **more: Any) -> None:
-        with self.path.open("ab") as file:
-            file.write(self.line(role, content, **more))
-
-    def line(self, role: str, content: Any, **more: Any) -> bytes:
-        self._count += 1
-        record = {
-            "parentUuid": self._parent,
-            "isSidechain": False,
-            "type": role,
-            "message": {"role": role, "content": content},
-            "uuid": f"00000000-0000-4000-8000-{self._count:012}",
-            "timestamp": f"2026-11-28T10:{self._count // 60:02}:{self._count % 60:02}.000Z",
-            "sessionId": SESSION,
-            "cwd": "/home/ann/pump",
-            **more,
-        }
-        self._parent = str(record["uuid"])
-        return json.dumps(record).encode() + b"\n"
-
-    def turn(self, asked: str, answered: str) -> None:
-        self.add("user", asked)
-        self.add("assistant", [{"type": "text", "text": answered}])
 
 
 @pytest.fixture
@@ -125,8 +91,7 @@ def test_an_answer_that_is_written_late_is_waited_for(engine: Engine, log: Log) 
     late = log.line("assistant", [{"type": "text", "text": "a late answer"}])
 
     def write() -> None:
-        with log.path.open("ab") as file:
-            file.write(late)
+        log.write(late)
 
     timer = threading.Timer(0.1, write)
     timer.start()
@@ -152,8 +117,7 @@ def test_half_a_line_is_read_when_it_is_whole(engine: Engine, log: Log) -> None:
     line = log.line("assistant", [{"type": "text", "text": "in two pieces"}])
     capture = Capture(engine, "claude-code")
     for piece, wanted in ((line[:60], ["first"]), (line[60:], ["first", "in two pieces"])):
-        with log.path.open("ab") as file:
-            file.write(piece)
+        log.write(piece)
         capture.store([log.path])
         assert said(engine) == wanted
 
