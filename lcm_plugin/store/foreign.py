@@ -82,17 +82,26 @@ class ForeignDatabase:
         *,
         order: Sequence[str],
         where: Mapping[str, Any] | None = None,
+        prefix: tuple[str, str] | None = None,
     ) -> Iterator[dict[str, Any]]:
-        """Rows as dicts, streamed in order; none when there is no such table. ``where`` compares for equality."""
+        """Rows as dicts, streamed in order; none when there is no such table.
+
+        ``where`` compares for equality; ``prefix`` is a column of texts and how they begin.
+        """
         known = self._columns.get(table)
         if known is None:
             return
         conditions = {name: value for name, value in (where or {}).items() if name in known}
         chosen = ", ".join(f'"{name}"' if name in known else "NULL" for name in columns)
-        test = " AND ".join(f'"{name}" IS ?' for name in conditions) or "1"
+        values = list(conditions.values())
+        tests = [f'"{name}" IS ?' for name in conditions]
+        if prefix is not None and prefix[0] in known:
+            tests.append(f'"{prefix[0]}" >= ? AND "{prefix[0]}" < ?')
+            values += [prefix[1], prefix[1] + chr(0x10FFFF)]
+        test = " AND ".join(tests) or "1"
         ordered = ", ".join(f'"{name}"' for name in order if name in known) or "rowid"
         query = f'SELECT {chosen} FROM "{table}" WHERE {test} ORDER BY {ordered}'
-        cursor = self._run(query, tuple(conditions.values()))
+        cursor = self._run(query, tuple(values))
         while page := self._fetch(cursor):
             yield from (dict(zip(columns, row, strict=True)) for row in page)
 

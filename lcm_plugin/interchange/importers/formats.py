@@ -15,16 +15,21 @@ from lcm_plugin.interchange.importers.sources import (
     chatgpt,
     claude_code,
     codex,
+    cursor,
+    gemini_cli,
     hermes,
     hermes_lcm,
+    librechat,
     lossless_claw,
     openai,
     openclaw,
+    opencode,
+    qwen_code,
 )
 from lcm_plugin.store.foreign import ForeignDatabase, is_sqlite
 
 _MOST_LINES = 20
-SUFFIXES = frozenset({".jsonl", ".json", ".zip", ".db", ".sqlite", ".sqlite3"})
+SUFFIXES = frozenset({".jsonl", ".json", ".zip", ".db", ".sqlite", ".sqlite3", ".vscdb"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +53,20 @@ FORMATS = {
         Format(codex.NAME, "Codex rollout", codex.read, unpacks=True),
         Format(openclaw.NAME, "OpenClaw transcript", openclaw.read),
         Format(chatgpt.NAME, "ChatGPT data export", chatgpt.read),
+        Format(gemini_cli.NAME, "Gemini CLI chat", gemini_cli.read),
+        Format(qwen_code.NAME, "Qwen Code chat", qwen_code.read),
+        Format(opencode.NAME, "opencode sessions", opencode.read),
+        Format(cursor.NAME, "Cursor chats", cursor.read),
+        Format(librechat.NAME, "LibreChat export", librechat.read),
         Format(hermes.NAME, "Hermes state.db", hermes.read),
         Format(lossless_claw.NAME, "lossless-claw database", lossless_claw.read),
         Format(hermes_lcm.NAME, "hermes-lcm database", hermes_lcm.read),
     )
 }
-_DATABASES = (hermes_lcm, lossless_claw, hermes)
+_DATABASES = (hermes_lcm, lossless_claw, hermes, opencode, cursor)
 # The first that recognises a file has it: OpenAI's messages have the least to be known by.
-_LINES = (openclaw, codex, chatgpt, claude_code, openai)
-_DOCUMENTS = (chatgpt, openai)
+_LINES = (openclaw, codex, gemini_cli, qwen_code, chatgpt, librechat, opencode, claude_code, cursor, openai)
+_DOCUMENTS = (gemini_cli, chatgpt, librechat, opencode, openai)
 
 
 def check_file(path: Path) -> None:

@@ -25,6 +25,7 @@ from lcm_plugin.interchange.importers.records import (
     Unfinished,
 )
 from lcm_plugin.interchange.importers.report import ConversationReport, FileReport, Keys
+from lcm_plugin.interchange.importers.sources.opencode import belongs_to_session
 from lcm_plugin.interchange.importers.survey import Survey
 from lcm_plugin.sessions.access import Access
 from lcm_plugin.types import Message, Session
@@ -133,8 +134,9 @@ def look_over(
     report = FileReport(str(source.path), source.format.name)
     keys = Keys(source.format.name, template)
     for conversation, records in _conversations(source.records(), report, keep_records):
+        before = imported_before | _main_keys(report)
         one = report.begin(conversation, keys)
-        survey = Survey(one, conversation, source.format.name, engine, count, imported_before)
+        survey = Survey(one, conversation, source.format.name, engine, count, before - {one.key})
         for record in records:
             survey.take(record)
         survey.close()
@@ -269,7 +271,11 @@ def _record_debt(engine: Engine, report: ConversationReport) -> None:
 def files_below(folder: Path) -> Iterator[Path]:
     """The files below a folder that a format may know, by their names."""
     for path in sorted(folder.rglob("*")):
-        if Path(plain_name(path)).suffix.lower() in SUFFIXES and path.is_file():
+        if (
+            Path(plain_name(path)).suffix.lower() in SUFFIXES
+            and path.is_file()
+            and not belongs_to_session(path)
+        ):
             yield path
 
 

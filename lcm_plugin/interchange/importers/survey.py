@@ -40,7 +40,8 @@ class Survey:
         self._report = report
         self._engine = engine
         self._count = count
-        self._entries: list[Entry] = []
+        self._taken: list[Entry | ImportedCompaction] = []
+        self._own: set[int] = set()
         self._members: list[int] = []
         self._ancestors: list[int] = []
         self._inherited = not imported_before.isdisjoint(report.forked_from)
@@ -53,30 +54,35 @@ class Survey:
 
     def take(self, record: Record) -> None:
         """Counts a record."""
-        entry = record.entry if isinstance(record, ImportedCompaction) else record
         if isinstance(record, (ImportedCompaction, SummaryNode)):
             self._report.summaries += 1
-        if not isinstance(entry, Entry):
-            return
-        self._entries.append(entry)
-        if len(self._entries) >= _BATCH:
+        if isinstance(record, (Entry, ImportedCompaction)):
+            self._taken.append(record)
+        if len(self._taken) >= _BATCH:
             self.close()
 
     def close(self) -> None:
         """Looks up which of the records since the last time are stored already, and counts all of them."""
-        known = self._known([entry.host_id for entry in self._entries], self._members)
-        copies = [entry.host_id for entry in self._entries if entry.inherited]
+        entries = [one.entry if isinstance(one, ImportedCompaction) else one for one in self._taken]
+        known = self._known([entry.host_id for entry in entries], self._members)
+        self._own |= {hash(one) for one in known}
+        copies = [entry.host_id for entry in entries if entry.inherited]
         known |= set(copies) if self._inherited else self._known(copies, self._ancestors)
-        for entry in self._entries:
-            message, hidden = entry.message, is_hidden(entry)
+        for record, entry in zip(self._taken, entries, strict=True):
+            message, hidden = entry.message, is_hidden(entry) or self._is_replaced(record)
             self._report.seen_at(entry.at)
             if entry.host_id in known:
                 self._report.add_known(hidden=hidden)
                 continue
+            self._own.add(hash(entry.host_id))
             self._report.add(message, hidden=hidden)
             if self._count is not None and not hidden and message["role"] != "system":
                 self._report.tokens += self._count(message)
-        self._entries = []
+        self._taken = []
+
+    def _is_replaced(self, record: Entry | ImportedCompaction) -> bool:
+        """Whether a summary takes the place of messages of this conversation; its record is not shown then."""
+        return isinstance(record, ImportedCompaction) and hash(record.through) in self._own
 
     def _known(self, ids: list[str], conversations: list[int]) -> set[str]:
         if self._engine is None or not conversations or not ids:

@@ -22,7 +22,7 @@ BOOK = FIXTURES / "openai.jsonl"
 def test_without_apply_nothing_is_written(tmp_path: Path) -> None:
     done = run_here("import", FIXTURES / "claude-code.jsonl", "-v", "-d", tmp_path / "lcm.db")
     assert done.returncode == 0, done.stderr
-    assert "would store\t16 messages, 1 summary and 5 records" in done.stdout
+    assert "would store\t15 messages, 1 summary and 6 records" in done.stdout
     assert "branch\tagent:claude-code:claude-code\t2\t0" in done.stdout
     assert "Nothing was written" in done.stdout
     assert not list(tmp_path.iterdir())

@@ -1,4 +1,4 @@
-"""ChatGPT's data export: ``conversations.json``, alone or inside its zip.
+"""ChatGPT's data export: ``conversations.json``, or ``conversations-000.json`` and so on, alone or inside its zip.
 
 Each conversation is a ``mapping`` of nodes with parents; ``current_node`` is the leaf that was shown last, all other
 leaves are edits and regenerated answers. Calls of ChatGPT's own tools have no ids there; a node's id stands in.
@@ -7,7 +7,9 @@ leaves are edits and regenerated answers. Calls of ChatGPT's own tools have no i
 from __future__ import annotations
 
 import base64
+import glob
 import mimetypes
+import re
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -21,10 +23,11 @@ from lcm_plugin.messages.identity import told_time
 from lcm_plugin.types import Message
 
 NAME = "chatgpt"
-MEMBER = "conversations.json"
+_MEMBER = re.compile(r"conversations(-\d+)?\.json")
 _ROLES = frozenset({"user", "assistant", "system", "tool"})
 _MAX_ASSET_BYTES = 64 * 1024 * 1024
 _POINTERS = ("file-service://", "sediment://")
+_IMAGE_HEADS = ((b"\x89PNG", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))
 
 
 def recognises(first: Any, path: Path) -> bool:
@@ -36,7 +39,7 @@ def holds_export(path: Path) -> bool:
     """Whether a zip file holds an export."""
     try:
         with zipfile.ZipFile(path) as archive:
-            return any(Path(name).name == MEMBER for name in archive.namelist())
+            return bool(_members(archive))
     except (OSError, zipfile.BadZipFile):
         return False
 
@@ -45,15 +48,20 @@ def read(path: Path) -> Iterator[Record]:
     """The records of an export."""
     if not zipfile.is_zipfile(path):
         with path.open("rb") as file:
-            yield from _conversations(file, str(path), _Assets())
+            yield from _conversations(file, str(path), _Assets(folder=path.parent))
         return
     with zipfile.ZipFile(path) as archive:
-        member = next((name for name in archive.namelist() if Path(name).name == MEMBER), None)
-        if member is None:
-            yield Broken(0, f"there is no {MEMBER} in the archive")
-            return
-        with archive.open(member) as file:
-            yield from _conversations(file, f"{path}/{member}", _Assets(archive))
+        assets, members = _Assets(archive), _members(archive)
+        if not members:
+            yield Broken(0, "there is no conversations.json in the archive")
+        for member in members:
+            with archive.open(member) as file:
+                yield from _conversations(file, f"{path}/{member}", assets)
+
+
+def _members(archive: zipfile.ZipFile) -> list[str]:
+    """The files of an archive that hold conversations."""
+    return sorted(name for name in archive.namelist() if _MEMBER.fullmatch(Path(name).name))
 
 
 def _conversations(file: IO[bytes], name: str, assets: _Assets) -> Iterator[Record]:
@@ -162,20 +170,40 @@ def _call_above(key: str, mapping: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 class _Assets:
-    """Images and files that lie in an export beside its conversations."""
+    """Images and files that lie in an export beside its conversations: in its archive, or in its folder."""
 
-    def __init__(self, archive: zipfile.ZipFile | None = None) -> None:
+    def __init__(self, archive: zipfile.ZipFile | None = None, folder: Path | None = None) -> None:
         self._archive = archive
+        self._folder = folder
         self._members = {Path(info.filename).name: info for info in archive.infolist()} if archive else {}
 
     def data_url(self, pointer: str) -> str | None:
         """A file's bytes as a data URL; None when the export does not hold it."""
         name = next((pointer.removeprefix(head) for head in _POINTERS if pointer.startswith(head)), "")
-        found = next((info for file, info in self._members.items() if name and file.startswith(name)), None)
-        if self._archive is None or found is None or found.file_size > _MAX_ASSET_BYTES:
+        found = self._found(name) if name else None
+        if found is None:
             return None
-        mime = mimetypes.guess_type(found.filename)[0] or "application/octet-stream"
-        return f"data:{mime};base64,{base64.b64encode(self._archive.read(found)).decode()}"
+        file, data = found
+        mime = mimetypes.guess_type(file)[0] or _mime_of(data)
+        return f"data:{mime};base64,{base64.b64encode(data).decode()}"
+
+    def _found(self, name: str) -> tuple[str, bytes] | None:
+        """The name and the bytes of the file whose name begins with an id."""
+        if self._archive is not None:
+            info = next((info for file, info in self._members.items() if file.startswith(name)), None)
+            small = info is not None and info.file_size <= _MAX_ASSET_BYTES
+            return (info.filename, self._archive.read(info)) if info is not None and small else None
+        files = self._folder.rglob(f"{glob.escape(name)}*") if self._folder else ()
+        path = next((one for one in files if one.is_file() and one.stat().st_size <= _MAX_ASSET_BYTES), None)
+        return (path.name, path.read_bytes()) if path else None
+
+
+def _mime_of(data: bytes) -> str:
+    """The type of an image by its first bytes: newer exports call it ``.dat``."""
+    for head, mime in _IMAGE_HEADS:
+        if data.startswith(head):
+            return mime
+    return "image/webp" if data[8:12] == b"WEBP" else "application/octet-stream"
 
 
 def _is_call(message: Mapping[str, Any]) -> bool:

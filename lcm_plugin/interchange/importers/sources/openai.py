@@ -28,7 +28,8 @@ _NAME_KEYS = ("session_id", "conversation_id", "id", "task_id")
 def recognises(first: Any, path: Path) -> bool:
     """Whether a file whose first value is this is of this format."""
     return isinstance(first, dict) and (
-        isinstance(first.get("messages"), list) or ("role" in first and "type" not in first)
+        isinstance(first.get("messages"), list)
+        or ("role" in first and not {"type", "message"} & first.keys())
     )
 
 

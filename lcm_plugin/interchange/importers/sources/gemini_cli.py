@@ -1,0 +1,247 @@
+"""Gemini CLI's chats: ``~/.gemini/tmp/<project>/chats/session-*.jsonl``, and ``.json`` of older versions.
+
+A line is a message, a change of the session's data (``$set``) or a step back (``$rewindTo``). A message may come again
+with its tool calls filled in: the last one counts. A call and its result stand in the answer's message; they are rows of
+their own here, so that a message that grows adds what is new. ``$set`` with ``messages`` replaces the list, after a
+compression too: what it lacks stays, and a compression's summary takes its place.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+from lcm_plugin.interchange.importers.json_files import Line, LineFile, json_objects
+from lcm_plugin.interchange.importers.records import (
+    Entry,
+    ImportedCompaction,
+    Record,
+    Repeat,
+    SourceConversation,
+    aside,
+    fault_of,
+    rest_of,
+)
+from lcm_plugin.interchange.importers.sources.gemini_content import (
+    media_block,
+    parts_of,
+    response_text,
+    text_of_parts,
+    without_hooks,
+)
+from lcm_plugin.messages.identity import told_time
+
+NAME = "gemini-cli"
+_SNAPSHOT = "<state_snapshot>"
+_TALK = frozenset({"user", "gemini"})
+
+
+def recognises(first: Any, path: Path) -> bool:
+    """Whether a file whose first value is this is of this format."""
+    return isinstance(first, dict) and {"sessionId", "projectHash"} <= first.keys() and "uuid" not in first
+
+
+@dataclass(slots=True)
+class _Chat:
+    """What the lines of a file add up to. ``order`` holds the ids of messages as they came, ``branches`` those that
+    were taken back, by the first of them.
+    """
+
+    about: dict[str, Any] = field(default_factory=dict)
+    messages: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    order: list[str] = field(default_factory=list)
+    current: list[str] = field(default_factory=list)
+    branches: dict[str, list[str]] = field(default_factory=dict)
+    replaced: dict[str, str] = field(default_factory=dict)
+    beside: set[str] = field(default_factory=set)
+    repeats: int = 0
+
+    def put(self, message: Mapping[str, Any]) -> None:
+        """Takes a message, or its newer form."""
+        name = str(message["id"])
+        if name not in self.messages:
+            self.order.append(name)
+        if name not in self.current:
+            self.current.append(name)
+            for branch in self.branches.values():
+                if name in branch:
+                    branch.remove(name)
+        else:
+            self.repeats += 1
+        self.messages[name] = message
+
+    def rewind(self, name: str) -> None:
+        """Takes back a message and all after it; all when it is not there."""
+        at = self.current.index(name) if name in self.current else 0
+        if taken := self.current[at:]:
+            self.branches[taken[0]] = taken
+            del self.current[at:]
+
+    def replace(self, messages: list[Any]) -> None:
+        """Takes a new list. A message in it that is known stays as it was: later forms hide results."""
+        told = [one for one in messages if isinstance(one, dict) and isinstance(one.get("id"), str)]
+        names = {str(one["id"]) for one in told}
+        said = {self._words(name) for name in self.current}
+        gone = [name for name in self.current if name not in names and self._is_talk(name)]
+        replaced = list(takewhile(lambda name: name not in names, filter(self._is_talk, self.order)))
+        for message in told:
+            name, words = (
+                str(message["id"]),
+                (str(message.get("type")), text_of_parts(message.get("content"))),
+            )
+            if name in self.messages or not words[1] or words in said:
+                continue
+            if replaced and _SNAPSHOT in words[1]:
+                self.replaced[name] = replaced[-1]
+            elif self.replaced and words[0] == "gemini":
+                self.beside.add(name)
+            self.put(message)
+        self.current = [name for name in self.current if name not in gone]
+
+    def _words(self, name: str) -> tuple[str, str]:
+        message = self.messages[name]
+        return str(message.get("type")), text_of_parts(message.get("content"))
+
+    def _is_talk(self, name: str) -> bool:
+        return self.messages[name].get("type") in _TALK
+
+
+def read(path: Path) -> Iterator[Record]:
+    """The records of a file: the live messages, then those that were taken back."""
+    chat = _Chat()
+    for line in _lines(path):
+        if line.error:
+            yield fault_of(line)
+            continue
+        _take(chat, line.value)
+    for _ in range(chat.repeats):
+        yield Repeat("earlier form of a message")
+    name = str(chat.about.get("sessionId") or path.stem)
+    directories = chat.about.get("directories")
+    folder = str(directories[0]) if isinstance(directories, list) and directories else ""
+    started = told_time({"time": chat.about.get("startTime")})
+    about = {**rest_of(chat.about, "messages", "memoryScratchpad"), **({"cwd": folder} if folder else {})}
+    title = str(chat.about.get("summary") or "")
+    yield SourceConversation(name, title=title, started_at=started, about=about)
+    taken_back = {one for branch in chat.branches.values() for one in branch}
+    yield from _records(chat, [one for one in chat.order if one not in taken_back])
+    for first, members in chat.branches.items():
+        if members:
+            yield SourceConversation(name, branch=first, live=False, started_at=started)
+            yield from _records(chat, members)
+
+
+def _lines(path: Path) -> Iterator[Line]:
+    """The lines of a log; the object that a file of an older version is."""
+    if path.suffix == ".json":
+        yield from json_objects(path)
+        return
+    with LineFile(path) as lines:
+        yield from lines
+
+
+def _take(chat: _Chat, value: Mapping[str, Any]) -> None:
+    if isinstance(value.get("$rewindTo"), str):
+        chat.rewind(value["$rewindTo"])
+    elif isinstance(value.get("id"), str) and "type" in value:
+        chat.put(value)
+    elif isinstance(changes := value.get("$set", value), dict):
+        if isinstance(messages := changes.get("messages"), list):
+            if chat.messages:
+                chat.replace(messages)
+            else:
+                for message in messages:
+                    if isinstance(message, dict) and isinstance(message.get("id"), str):
+                        chat.put(message)
+        chat.about |= rest_of(changes, "messages")
+
+
+def _records(chat: _Chat, names: list[str]) -> Iterator[Record]:
+    ends: dict[str, str] = {}
+    last = ""
+    for name in names:
+        message = chat.messages[name]
+        through = ends.get(chat.replaced.get(name, ""))
+        for entry in _entries(name, message, hidden=name in chat.beside):
+            last = entry.host_id
+            if through:
+                yield ImportedCompaction(text_of_parts(message.get("content")), through, entry)
+                through = None
+            else:
+                yield entry
+        ends[name] = last
+
+
+def _entries(name: str, message: Mapping[str, Any], *, hidden: bool) -> Iterator[Entry]:
+    """A message's rows: its words, each call, each result."""
+    kind, at = message.get("type"), told_time(message)
+    if kind not in _TALK:
+        yield aside(name, "retry" if kind == "error" else "agent", message, at)
+        return
+    if kind == "user":
+        content, added = without_hooks(message.get("content"))
+        about = rest_of(message, "id", "timestamp", "type", "content") | ({"hooks": added} if added else {})
+        blocks = [_user_block(part) for part in parts_of(content) if "functionResponse" not in part]
+        unseen = hidden or text_of_parts(content).startswith("<session_context>")
+        yield Entry(name, {"role": "user", "content": blocks}, at, unseen, extras=_extras(about))
+        return
+    shown: dict[str, Any] = {"role": "assistant", "content": text_of_parts(message.get("content"))}
+    if thoughts := _thoughts(message.get("thoughts")):
+        shown["reasoning_content"] = thoughts
+    about = rest_of(message, "id", "timestamp", "type", "content", "thoughts", "toolCalls")
+    yield Entry(name, shown, at, hidden, extras=_extras(about))
+    listed = message.get("toolCalls")
+    calls = [call for call in listed if isinstance(call, dict)] if isinstance(listed, list) else []
+    for number, call in enumerate(calls):
+        call_id = str(call.get("id") or f"{name}:{number}")
+        function = {"name": str(call.get("name", "")), "arguments": json.dumps(call.get("args") or {})}
+        made = {"role": "assistant", "content": None, "tool_calls": [
+            {"id": call_id, "type": "function", "function": function}]}  # fmt: skip
+        yield Entry(f"{name}/call/{call_id}", made, told_time(call) or at)
+    for number, call in enumerate(calls):
+        if call.get("result") is None:
+            continue
+        call_id = str(call.get("id") or f"{name}:{number}")
+        answer = {"role": "tool", "tool_call_id": call_id, "content": _result(call["result"])}
+        about = rest_of(call, "id", "name", "args", "result", "timestamp")
+        yield Entry(f"{name}/result/{call_id}", answer, told_time(call) or at, extras=_extras(about))
+
+
+def _extras(about: Mapping[str, Any]) -> tuple[tuple[str, Mapping[str, Any]], ...]:
+    return (("agent", about),) if about else ()
+
+
+def _user_block(part: Mapping[str, Any]) -> dict[str, Any]:
+    if isinstance(part.get("text"), str):
+        return {"type": "text", "text": part["text"]}
+    data = part.get("inlineData")
+    return media_block(data) if isinstance(data, dict) else {"type": "text", "text": json.dumps(part)}
+
+
+def _thoughts(thoughts: Any) -> str:
+    lines = [
+        "\n".join(str(one[key]) for key in ("subject", "description") if one.get(key))
+        for one in (thoughts if isinstance(thoughts, list) else ())
+        if isinstance(one, dict)
+    ]
+    return "\n\n".join(lines)
+
+
+def _result(result: Any) -> Any:
+    """What a tool returned: a text, or blocks where it returned images too."""
+    blocks: list[dict[str, Any]] = []
+    for part in parts_of(result):
+        answer, data = part.get("functionResponse"), part.get("inlineData")
+        if isinstance(answer, dict):
+            blocks.append({"type": "text", "text": response_text(answer)})
+        elif isinstance(data, dict):
+            blocks.append(media_block(data))
+        else:
+            blocks.append({"type": "text", "text": str(part.get("text") or json.dumps(part))})
+    if len(blocks) == 1 and blocks[0]["type"] == "text":
+        return blocks[0]["text"]
+    return blocks
