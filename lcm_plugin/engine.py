@@ -129,13 +129,13 @@ class Engine(forks.FreshLocks):
         *,
         model: str | None = None,
         run: RunPosition | None = None,
+        recall: bool = True,
     ) -> Context:
         """The context of the next model call, within ``budget`` tokens less the host's overhead.
 
-        Reasoning that another ``model`` wrote is left out. ``run`` is what `ingest` said of the host's list: with
-        several runs in one session the context ends as this list does. Raises `InputError` for a budget below 1.
+        Reasoning of another ``model`` is left out, without ``recall`` quotes too. Raises `InputError` for a budget below 1.
         """
-        return self._live.contexts.assemble(session, budget, overhead_tokens, prompt, model, run)
+        return self._live.contexts.assemble(session, budget, overhead_tokens, prompt, model, run, recall)
 
     def token_limit(
         self, budget: int | None = None, overhead_tokens: int = 0, model: str | None = None
@@ -413,7 +413,6 @@ class Engine(forks.FreshLocks):
         )
 
     def _take_services(self, services: Services) -> None:
-        """Makes the services that hosts, commands and the shell use attributes of the engine."""
         self._services = services
         self.events = services.events
         self.recent_warnings = services.recent_warnings
@@ -430,6 +429,7 @@ class Engine(forks.FreshLocks):
         self.budgets = services.budgets
         self.recount = services.recount
         self.recall = services.recall
+        self.active_recall, self.quotes_for = services.active_recall, services.contexts.quotes_for
         self.compaction = services.compaction
         self.retention = services.retention
         self.redaction = services.redaction

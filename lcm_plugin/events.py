@@ -64,6 +64,7 @@ MEANINGS: Mapping[str, str] = {
     "summary.unshrinkable": "a chunk cannot be made smaller and stays as it is",
     "model.failed": "a model call failed",
     "recall.answered": "a recall tool answered",
+    "recall.decided": "old messages were quoted before the model answers, or there was a reason not to",
     "session.pruned": "/new took items out of the context",
     "session.restored": "what /new took out is back",
     "session.reset": "/reset archived the conversation",

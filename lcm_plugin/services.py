@@ -38,6 +38,7 @@ from lcm_plugin.maintenance.resummarise import Rewriter
 from lcm_plugin.maintenance.sampling import Sampler
 from lcm_plugin.maintenance.summary_checks import SummaryHealth
 from lcm_plugin.messages.tokens import TokenCounter
+from lcm_plugin.recall.active.service import ActiveRecall
 from lcm_plugin.recall.semantic import Semantics
 from lcm_plugin.recall.service import Recall
 from lcm_plugin.sessions.access import SessionGate
@@ -81,6 +82,7 @@ class Services:
     arrivals: Arrivals
     subagents: Subagents
     recall: Recall
+    active_recall: ActiveRecall
     lifecycle: Lifecycle
     contexts: Contexts
     compaction: Compaction
@@ -128,9 +130,11 @@ def build_services(
         events,
         clock,
     )
-    assembler = Assembler(Renderer(counter, config.timezone, base.read_part), counter, events)
     pins = _pins(base, compaction)
-    recall = _recall(base, summarizer, subagents, pins)
+    semantics = Semantics(store, events, enabled=config.semantic_search, folder=config.semantic_model_dir)
+    recall = _recall(base, summarizer, subagents, pins, semantics)
+    active_recall = ActiveRecall(config, counter, events, semantics, recall.own_scope, clock)
+    contexts = _contexts(base, active_recall, budgets, calibration, compaction)
     recount = Recount(store, counter, events, config.timezone)
     doctor = _doctor(base, summarizer, compaction)
     jobs = IntegrityJobs(store, doctor, events, clock)
@@ -153,10 +157,9 @@ def build_services(
         arrivals=Arrivals(store, base.sessions, intake),
         subagents=subagents,
         recall=recall,
+        active_recall=active_recall,
         lifecycle=Lifecycle(store, base.sessions, events, clock, config.new_session_retain_depth),
-        contexts=Contexts(
-            config, store, base.sessions, assembler, budgets, calibration, compaction, base.notices, events
-        ),
+        contexts=contexts,
         compaction=compaction,
         pins=pins,
         doctor=doctor,
@@ -245,9 +248,34 @@ def _pins(base: _Base, compaction: Compaction) -> Pins:
     return Pins(base.config, base.store, base.sessions, base.counter, room, base.events, base.clock)
 
 
-def _recall(base: _Base, summarizer: Summarizer, subagents: Subagents, pins: Pins) -> Recall:
+def _contexts(
+    base: _Base,
+    active_recall: ActiveRecall,
+    budgets: Budgets,
+    calibration: Calibration,
+    compaction: Compaction,
+) -> Contexts:
+    config, events = base.config, base.events
+    renderer = Renderer(base.counter, config.timezone, base.read_part)
+    assembler = Assembler(renderer, base.counter, events, active_recall)
+    return Contexts(
+        config,
+        base.store,
+        base.sessions,
+        assembler,
+        active_recall,
+        budgets,
+        calibration,
+        compaction,
+        base.notices,
+        events,
+    )
+
+
+def _recall(
+    base: _Base, summarizer: Summarizer, subagents: Subagents, pins: Pins, semantics: Semantics
+) -> Recall:
     config, store, events = base.config, base.store, base.events
-    semantics = Semantics(store, events, enabled=config.semantic_search, folder=config.semantic_model_dir)
     return Recall(
         config,
         store,

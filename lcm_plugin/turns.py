@@ -12,7 +12,7 @@ from typing import Any
 from lcm_plugin.messages.blocks import calls_answered, calls_made, is_instruction, text_of, user_speaks
 from lcm_plugin.messages.convert import as_message
 from lcm_plugin.messages.identity import identity_of
-from lcm_plugin.messages.markup import is_notice, plain_text, summary_id_of
+from lcm_plugin.messages.markup import is_own, plain_text
 from lcm_plugin.messages.validate import validate
 from lcm_plugin.types import LIST_MODES, Context, Message, Turn
 
@@ -91,7 +91,7 @@ def _live_turn(ours: Sequence[Message], theirs: Sequence[Message]) -> list[tuple
 def _is_request(message: Message) -> bool:
     """Whether a user says something in it that is none of our own texts."""
     text = plain_text(message)
-    return user_speaks(message) and (text is None or not (is_notice(text) or summary_id_of(text)))
+    return user_speaks(message) and (text is None or not is_own(text))
 
 
 def _is_same(stored: Message, live: Message) -> bool:

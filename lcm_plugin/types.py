@@ -159,7 +159,8 @@ class Context:
     ``over_budget`` is true only when the newest user message, with the tool results to answer in their
     least form, does not fit. ``notices`` are sentences for a person. ``prefix_epoch`` changes exactly when
     earlier output stopped being a prefix of this one; ``cache_hint`` is the index of the last message worth
-    a cache breakpoint. ``sent`` goes back to `Turn.sent` with the usage of the call.
+    a cache breakpoint. ``sent`` goes back to `Turn.sent` with the usage of the call. ``recalled`` are the messages
+    from outside the view that are quoted before the newest request.
     """
 
     messages: list[Message]
@@ -169,6 +170,7 @@ class Context:
     notices: tuple[str, ...] = ()
     prefix_epoch: str = ""
     cache_hint: int | None = None
+    recalled: tuple[str, ...] = ()
     sent: Sent | None = field(default=None, compare=False, repr=False)
 
 

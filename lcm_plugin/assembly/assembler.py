@@ -7,18 +7,14 @@ looks only at rows up to the last step of the running total, so that it stands u
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from operator import is_
 
 from lcm_plugin.assembly.check import ContextCheck
-from lcm_plugin.assembly.entries import Paired
 from lcm_plugin.assembly.latest import latest_plan
 from lcm_plugin.assembly.notices import (
     ALONE,
-    NOTHING,
     OPENING,
     OPENING_TOKENS,
     TOO_LARGE,
@@ -28,11 +24,12 @@ from lcm_plugin.assembly.notices import (
 )
 from lcm_plugin.assembly.opening import insert_opening, turn_opening
 from lcm_plugin.assembly.pairing import FindCall, pair
+from lcm_plugin.assembly.recalled import Recalled, Recaller, in_view, with_recalled, worth_caching
 from lcm_plugin.assembly.relevance import scorer
 from lcm_plugin.assembly.render import Rendered, Renderer
-from lcm_plugin.assembly.request import Request
+from lcm_plugin.assembly.request import Choice, Draft, Request, epoch, nothing
 from lcm_plugin.assembly.select import Selection, Wanted, select
-from lcm_plugin.assembly.standing import NO_LAYER, Layer, StandingLayer
+from lcm_plugin.assembly.standing import StandingLayer
 from lcm_plugin.assembly.stubs import LEAST_TOKENS, shortened
 from lcm_plugin.assembly.view import (
     MOST_ITEMS,
@@ -72,41 +69,16 @@ _EVERYTHING = 1 << 62
 _Key = tuple[Conversation, Request, tuple[Pin, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Choice:
-    """What goes in, and how it came about.
-
-    ``silent``: there is no room to say what is missing. ``newer`` tokens of it came after the plan.
-    ``fits`` is false when not even the least form of the running turn does.
-    """
-
-    chosen: Sequence[Rendered]
-    layer: Layer = NO_LAYER
-    missing: str | None = None
-    decisions: tuple[object, ...] = ()
-    silent: bool = False
-    newer: int = 0
-    fits: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class _Draft:
-    """A context before it is handed out."""
-
-    messages: list[Message]
-    tokens: int
-    choice: _Choice
-    paired: Paired
-    opening: str | None
-
-
 class Assembler:
     """Assembles contexts. Thread-safe."""
 
-    def __init__(self, renderer: Renderer, counter: TokenCounter, events: EventBus) -> None:
+    def __init__(
+        self, renderer: Renderer, counter: TokenCounter, events: EventBus, recaller: Recaller
+    ) -> None:
         self._renderer = renderer
         self._counter = counter
         self._views = Views(renderer)
+        self._recaller = recaller
         self._contexts: LruCache[_Key, Context] = LruCache(_CONTEXTS)
         self._check = ContextCheck(counter.message, events)
 
@@ -118,14 +90,24 @@ class Assembler:
         if context is None:
             view = self._views.open(reader, conversation)
             seen = seen_by(view, request.run) if request.run else view
-            context = _Assembly(
-                self._renderer, self._counter, self._views, reader, seen, request, pins
-            ).context()
+            context = self._assembled(reader, seen, request, pins)
             self._views.keep(view)
             context = self._check.sound(conversation.conversation_id, context)
             if view.media == 0:
                 self._contexts.put(key, context)
         return replace(context, messages=[copy_message(message) for message in context.messages])
+
+    def _assembled(self, reader: Reader, view: View, request: Request, pins: Sequence[Pin]) -> Context:
+        """The context with what recall finds for the newest request; without, when that takes too much room."""
+        parts = (self._renderer, self._counter, self._views, self._recaller, reader, view, pins)
+        plain = _Assembly(*parts, request)
+        recalled = plain.recalled() if request.recall else None
+        if recalled is None or plain.free >= recalled.tokens:
+            return plain.context(recalled)
+        # The turn has grown since: what was quoted at its beginning stays.
+        less = replace(request, room=request.room - recalled.tokens, limit=request.limit - recalled.tokens)
+        context = _Assembly(*parts, less).context(recalled)
+        return context if context.recalled else plain.context()
 
 
 class _Assembly:
@@ -136,14 +118,16 @@ class _Assembly:
         renderer: Renderer,
         counter: TokenCounter,
         views: Views,
+        recaller: Recaller,
         reader: Reader,
         view: View,
-        request: Request,
         pins: Sequence[Pin],
+        request: Request,
     ) -> None:
         self._renderer = renderer
         self._counter = counter
         self._views = views
+        self._recaller = recaller
         self._reader = reader
         self._view = view
         self._request = request
@@ -152,17 +136,50 @@ class _Assembly:
         left = request.standing - sum(pin.tokens for pin in pins)
         shown = renderer.plan(plan, left) if plan else None
         self._standing = StandingLayer(reader, renderer, view.conversation, pins, shown)
+        self._newest = self._newest_request()
+        self._made: tuple[Draft | None] | None = None
 
-    def context(self) -> Context:
-        """Everything if it fits, else what a plan says, else the newest user message and what it needs."""
+    def context(self, recalled: Recalled | None = None) -> Context:
+        """What fits and ``recalled``, else the newest user message and what it needs."""
+        draft = self._draft_of_all()
+        return self._finished(draft, recalled) if draft else self._least(self._newest)
+
+    @property
+    def free(self) -> int:
+        """Tokens of the room that the context leaves."""
+        return self._request.room - draft.tokens if (draft := self._draft_of_all()) else 0
+
+    def recalled(self) -> Recalled | None:
+        """What recall finds for the newest request that is not in view, until it is answered."""
+        conversation, request = self._view.conversation, self._newest
+        newest = next((one for one in reversed(self._view.shown) if one is not None), None)
+        is_answered = newest is not None and newest.kind == "reply"
+        if request is None or is_answered or not self._recaller.wants(conversation):
+            return None
+        decided, recalled = self._recaller.kept(self._reader, conversation, request.ref, request.version)
+        if decided:
+            return recalled
+        draft = self._draft_of_all()
+        if draft is None:
+            return None
+        view = in_view(draft.choice, self._request.room, self.free)
+        return self._recaller.decide(self._reader, conversation, request, view)
+
+    def _draft_of_all(self) -> Draft | None:
+        if self._made is None:
+            self._made = (self._best(),)
+        return self._made[0]
+
+    def _best(self) -> Draft | None:
+        """Everything if it fits, else what a plan says; None when neither does."""
         if self._may_all_fit():
             shown = self._shown(0, len(self._view.items))
             if self._opening is not None:
                 shown = insert_opening(shown, self._opening)
             layer = self._standing.layer(self._request.room, self._standing.raw)
-            draft = self._draft(_Choice(shown, layer))
+            draft = self._draft(Choice(shown, layer))
             if draft.tokens <= self._request.room and layer.is_whole:
-                return self._finished(draft)
+                return draft
         return self._planned()
 
     def _may_all_fit(self) -> bool:
@@ -189,8 +206,8 @@ class _Assembly:
         fitting = (self._renderer.for_model(item, model) for item in items if item is not None)
         return [item for item in fitting if item is not None]
 
-    def _planned(self) -> Context:
-        request, newest = self._request, self._newest_request()
+    def _planned(self) -> Draft | None:
+        request, newest = self._request, self._newest
         needed = sum(item.tokens for item in self._needed(newest))
         beside = self._standing.layer(request.limit - needed, self._standing.raw).tokens
         step = 0 if request.by_relevance else plan_step(request.budget, request.room - beside)
@@ -199,13 +216,12 @@ class _Assembly:
             budget = (request.room - beside) // grain * grain - step
             draft = self._fitting(newest, needed, step, budget, budget + beside)
             if draft is not None and draft.tokens <= request.room:
-                return self._finished(draft)
-        draft = self._fitting(newest, needed, 0, request.room - beside, request.room)
-        return self._finished(draft) if draft else self._least(newest)
+                return draft
+        return self._fitting(newest, needed, 0, request.room - beside, request.room)
 
     def _fitting(
         self, newest: Rendered | None, needed: int, step: int, budget: int, most: int
-    ) -> _Draft | None:
+    ) -> Draft | None:
         """A draft whose planned part keeps within ``most`` tokens; None when even the least form does not."""
         budget -= min(OPENING_TOKENS, max(0, budget) // _LEAST_OPENINGS)
         for _ in range(_ATTEMPTS):
@@ -237,7 +253,7 @@ class _Assembly:
     def _words(self, newest: Rendered) -> Rendered:
         return self._renderer.words_only(newest) if newest.with_words else newest
 
-    def _plan(self, step: int, budget: int, newest: Rendered | None, needed: int) -> _Choice:
+    def _plan(self, step: int, budget: int, newest: Rendered | None, needed: int) -> Choice:
         """What fits into ``budget``, seen from the last step; all that is newer is added."""
         request, view = self._request, self._view
         room = _EVERYTHING if request.by_relevance else max(0, budget)
@@ -268,7 +284,7 @@ class _Assembly:
         refs = [item.ref for item in left_out]
         decisions = (begins, asked and asked.ref, older, refs, selection.cut, silent)
         grown = sum(item.tokens for item in newer)
-        return _Choice((*chosen, *newer), layer, missing, decisions, silent, grown, selection.fits)
+        return Choice((*chosen, *newer), layer, missing, decisions, silent, grown, selection.fits)
 
     def _leaves_out(self, start: int, newest: Rendered | None) -> bool:
         """Whether before the first item of a horizon there is more than the newest request."""
@@ -301,13 +317,13 @@ class _Assembly:
         rendered = self._renderer.render(self._reader, summaries) if summaries else []
         return [item for item in rendered if item is not None and item.ref not in known]
 
-    def _draft(self, choice: _Choice) -> _Draft:
-        ordered = self._summaries_before_their_request(choice.chosen)
+    def _draft(self, choice: Choice, beside: Callable[[list[Rendered]], list[Rendered]] = list) -> Draft:
+        ordered = beside(self._summaries_before_their_request(choice.chosen))
         paired = pair(ordered, self._find_call(ordered))
         placed = paired.messages
         first = next((one.message for one in placed if not is_instruction(one.message["role"])), None)
         if first is None:
-            return _Draft([], 0, choice, paired, None)
+            return Draft([], 0, choice, paired, None)
         opening = None if choice.silent else choice.missing
         if opening is None and first["role"] != "user":
             opening = OPENING
@@ -319,7 +335,7 @@ class _Assembly:
         tokens += sum(
             self._counter.message(one.message) if one.tokens is None else one.tokens for one in placed
         )
-        return _Draft([*front, *(one.message for one in placed)], tokens, choice, paired, opening)
+        return Draft([*front, *(one.message for one in placed)], tokens, choice, paired, opening)
 
     def _summaries_before_their_request(self, items: Sequence[Rendered]) -> list[Rendered]:
         """A summary of work on a request goes before the request, so that the user has the last word.
@@ -361,7 +377,10 @@ class _Assembly:
 
         return find
 
-    def _finished(self, draft: _Draft) -> Context:
+    def _finished(self, draft: Draft, recalled: Recalled | None) -> Context:
+        newest, place = self._newest, self._newest.ordinal if self._newest else _EVERYTHING
+        if recalled is not None and newest is not None:
+            draft = self._draft(draft.choice, lambda items: with_recalled(items, recalled, newest.ref))
         view, paired, layer = self._view, draft.paired, draft.choice.layer
         notices = (instructions_text(layer.left_out), pins_text(layer.pins_left_out), draft.choice.missing)
         settled = len(draft.messages) - len(paired.messages) + paired.settled
@@ -371,7 +390,7 @@ class _Assembly:
             tokens=draft.tokens,
             summaries=tuple(item.ref for item in draft.choice.chosen if item.kind == "summary"),
             notices=tuple(notice for notice in notices if notice),
-            prefix_epoch=_epoch(
+            prefix_epoch=epoch(
                 view.conversation.conversation_id,
                 view.conversation.revision,
                 view.hidden_request,
@@ -382,19 +401,21 @@ class _Assembly:
                 paired.breaks,
                 paired.open,
                 authors,
+                self._recaller.taken_out(view.conversation.conversation_id, place),
             ),
-            cache_hint=settled - 1 if settled > 0 else None,
+            recalled=recalled.refs if recalled else (),
+            cache_hint=worth_caching(draft.messages, settled, recalled),
         )
 
     def _least(self, newest: Rendered | None) -> Context:
         """The newest user message and the group to answer in its least form, with the instructions that fit beside."""
         needed, limit = self._needed(newest), self._request.limit
-        bare = self._draft(_Choice(needed, silent=True))
+        bare = self._draft(Choice(needed, silent=True))
         if not bare.messages:
-            return _nothing(self._view.conversation.conversation_id)
+            return nothing(self._view.conversation.conversation_id)
         over = bare.tokens > limit
         layer = self._standing.layer(_EVERYTHING if over else limit - bare.tokens, ())
-        draft = self._draft(_Choice(needed, layer, silent=True))
+        draft = self._draft(Choice(needed, layer, silent=True))
         notices = (
             TOO_LARGE if over else ALONE,
             instructions_text(layer.left_out),
@@ -405,7 +426,7 @@ class _Assembly:
             tokens=draft.tokens,
             over_budget=over,
             notices=tuple(notice for notice in notices if notice),
-            prefix_epoch=_epoch(self._view.conversation.conversation_id, "least", draft.messages),
+            prefix_epoch=epoch(self._view.conversation.conversation_id, "least", draft.messages),
             cache_hint=len(draft.messages) - 1,
         )
 
@@ -427,12 +448,3 @@ class _Assembly:
 def _grain(step: int) -> int:
     """By how many tokens a plan's bounds move, so that a small change of the room changes no plan."""
     return max(1, step // _GRAINS)
-
-
-def _nothing(conversation_id: int) -> Context:
-    return Context([], 0, notices=(NOTHING,), prefix_epoch=_epoch(conversation_id, "nothing"))
-
-
-def _epoch(*facts: object) -> str:
-    """A short hash of everything that a change of the output's beginning could come from."""
-    return hashlib.sha256(json.dumps(facts, default=str, ensure_ascii=True).encode()).hexdigest()[:16]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from lcm_plugin.assembly.assembler import Assembler
 from lcm_plugin.assembly.notices import IGNORED
+from lcm_plugin.assembly.recalled import InView, Recaller
 from lcm_plugin.assembly.request import Request
 from lcm_plugin.compaction.calibration import Calibration
 from lcm_plugin.compaction.service import Compaction
@@ -15,13 +17,14 @@ from lcm_plugin.compaction.tail import TailBounds
 from lcm_plugin.compaction.windows import Budgets
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.events import EventBus
+from lcm_plugin.messages.blocks import text_of
 from lcm_plugin.messages.tokens import files_in
 from lcm_plugin.sessions.access import Access
 from lcm_plugin.sessions.conversations import SessionDirectory
 from lcm_plugin.sessions.notices import SessionNotices
 from lcm_plugin.store.protocol import Store
 from lcm_plugin.store.records import Conversation
-from lcm_plugin.types import Context, RunPosition, Sent, Session
+from lcm_plugin.types import Context, Message, RunPosition, Sent, Session
 
 
 class Contexts:
@@ -33,6 +36,7 @@ class Contexts:
         store: Store,
         sessions: SessionDirectory,
         assembler: Assembler,
+        active_recall: Recaller,
         budgets: Budgets,
         calibration: Calibration,
         compaction: Compaction,
@@ -43,6 +47,7 @@ class Contexts:
         self._store = store
         self._sessions = sessions
         self._assembler = assembler
+        self._active_recall = active_recall
         self._budgets = budgets
         self._calibration = calibration
         self._compaction = compaction
@@ -57,6 +62,7 @@ class Contexts:
         prompt: str | None,
         model: str | None,
         run: RunPosition | None,
+        recall: bool,
     ) -> Context:
         """The context within ``budget`` tokens less the overhead, with what the session was not told yet.
 
@@ -82,6 +88,7 @@ class Contexts:
                 standing=self._config.standing_tokens(total),
                 keep_latest_of=tuple(self._config.keep_latest_of),
                 run=run,
+                recall=recall,
             )
             context = self._assembler.assemble(reader, conversation, request)
         if news := self._notices.take(session):
@@ -90,6 +97,18 @@ class Contexts:
         self._calibration.sent(number, sent)
         self._report(conversation, context)
         return replace(context, sent=sent)
+
+    def quotes_for(self, session: Session, asked: str, shown: Sequence[Message], room: int, free: int) -> str:
+        """What recall quotes for a request that is not stored yet and that a host's list does not show; or an empty text."""
+        if self._sessions.access(session) is Access.NONE:
+            return ""
+        with self._store.read() as reader:
+            conversation = self._sessions.conversation(reader, session)
+            if conversation is None:
+                return ""
+            view = InView(quoted="\n".join(map(text_of, shown)), room=room, free=free)
+            recalled = self._active_recall.for_text(reader, conversation, asked, view)
+        return str(recalled.message["content"]) if recalled else ""
 
     def _report(self, conversation: Conversation, context: Context) -> None:
         """Emits an event for every context, and one more when a person should know something about it."""

@@ -15,6 +15,7 @@ from lcm_plugin.maintenance.jobs import IntegrityJobs
 from lcm_plugin.maintenance.prune import Retention
 from lcm_plugin.maintenance.recent_warnings import RecentWarnings
 from lcm_plugin.maintenance.recount import Recount
+from lcm_plugin.recall.active.service import ActiveRecall
 from lcm_plugin.sessions.access import Access
 from lcm_plugin.sessions.conversations import SessionDirectory
 from lcm_plugin.sessions.lifecycle import Pruned
@@ -33,6 +34,7 @@ class EngineFacade(Protocol):
     store: Store
     clock: Callable[[], int]
     selected_by_host: bool | None
+    active_recall: ActiveRecall
     budgets: Budgets
     calibration: Calibration
     compaction: Compaction

@@ -13,7 +13,7 @@ from lcm_plugin.sessions.access import Access
 from lcm_plugin.sessions.kinds import find_conversation
 from lcm_plugin.sessions.pins import pins_of
 from lcm_plugin.store.protocol import Reader
-from lcm_plugin.store.records import Conversation
+from lcm_plugin.store.records import Conversation, message_ref
 from lcm_plugin.summarize.base import extracted
 from lcm_plugin.text import code, inline, plural, size
 from lcm_plugin.types import CommandResult, CompactionDecision, Reason, Session
@@ -118,6 +118,7 @@ def _history(engine: EngineFacade, reader: Reader, conversation: Conversation) -
         "frontier": frontier[0].ref if frontier else None,
         "undoable_new": reader.undoable(number),
         "undoable_compaction": engine.compaction.last.undoable(reader, number),
+        "recalled": _recalled(engine, number),
     }
 
 
@@ -217,6 +218,7 @@ def session_pairs(data: dict[str, Any], zone: str, quote: Quote) -> Pairs:
         ),
         *_summary_pairs(data),
         *([("pins", f"{data['pins']:,} ({data['pinned_tokens']:,} tokens)")] if data["pins"] else []),
+        *([("recalled", _recalled_text(data["recalled"]))] if data["recalled"] else []),
         ("compaction", _compaction(data["compaction"], zone, quote)),
         ("guards", _guards(data["guards"], zone, quote)),
         *([("undo", "the last `/new` can be undone: `/lcm undo`")] if data["undoable_new"] else []),
@@ -234,6 +236,26 @@ def _context(data: dict[str, Any]) -> str:
     if held > budget:
         text += "; a model call is given the part that fits"
     return f"{text}; the threshold of compaction is {data['threshold_tokens']:,}"
+
+
+def _recalled(engine: EngineFacade, conversation_id: int) -> dict[str, Any] | None:
+    """What was quoted of old messages for the newest turn and how well it fits, or why nothing was."""
+    decision = engine.active_recall.last(conversation_id)
+    if decision is None:
+        return None
+    return {
+        "messages": [message_ref(row_id) for row_id in decision.rows],
+        "sure": round(decision.sure, 2),
+        "reason": decision.reason,
+    }
+
+
+def _recalled_text(recalled: dict[str, Any]) -> str:
+    if not recalled["messages"]:
+        return f"nothing for the newest message: {recalled['reason']}"
+    held = round(100 * recalled["sure"])
+    quoted = ", ".join(recalled["messages"])
+    return f"{quoted} for the newest message; the best holds {held} % of what it asks about"
 
 
 def _summary_pairs(data: dict[str, Any]) -> Pairs:

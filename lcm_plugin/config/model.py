@@ -203,6 +203,12 @@ class LcmConfig(BaseSettings):
     pin_tool: bool = Field(
         default=False, description="Give agents the tool lcm_pin, with which they keep a line in view."
     )
+    active_recall: Literal["on", "off"] = Field(
+        default="on", description="Before the model answers, quote old messages that fit and are not in view."
+    )
+    recall_tokens: int = Field(
+        default=750, ge=100, le=20_000, description="Most tokens of the quotes; at most a tenth of the room."
+    )
     recall_scope: Literal["session", "agent", "all"] = Field(
         default="agent",
         description="The widest a search may reach: with allConversations, and by itself where a session holds nothing.",

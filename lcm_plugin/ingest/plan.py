@@ -33,7 +33,7 @@ from lcm_plugin.ingest.pending_commits import UnsureMessages
 from lcm_plugin.ingest.shown import shown_to_models
 from lcm_plugin.messages.blocks import is_instruction, text_of
 from lcm_plugin.messages.identity import identity_of
-from lcm_plugin.messages.markup import NOTICE
+from lcm_plugin.messages.markup import NOTICE, RECALLED
 from lcm_plugin.messages.parts import rebuild
 from lcm_plugin.sessions.kinds import find_conversation
 from lcm_plugin.store.protocol import Reader
@@ -334,14 +334,18 @@ def _without_fresh_ids(incoming: Sequence[Incoming], known_ids: set[str]) -> lis
 
 
 def _known_as_ours(reader: Reader, batch: Batch) -> list[int]:
-    """Messages that are our own summaries, stubs or notices, with ids that exist."""
+    """Messages that are our own summaries, stubs, notices or recalled passages, with ids that exist."""
     refs = {index: one.ours for index, one in enumerate(batch.taken) if one.ours}
     summaries = [ref for ref in refs.values() if ref.startswith("sum_")]
     stubs = [int(ref[4:]) for ref in refs.values() if ref.startswith("msg_")]
+    quoted = {ref: list(map(int, ref.split()[1:])) for ref in refs.values() if ref.startswith(RECALLED)}
+    named = [*stubs, *(message_id for ids in quoted.values() for message_id in ids)]
     known = reader.summaries(summaries) if summaries else {}
-    stored = reader.messages_by_id(stubs) if stubs else {}
+    stored = reader.messages_by_id(named) if named else {}
 
     def is_ours(index: int, ref: str) -> bool:
+        if ref in quoted:
+            return all(message_id in stored for message_id in quoted[ref])
         if not ref.startswith("msg_"):
             return ref == NOTICE or ref in known
         row = stored.get(int(ref[4:]))

@@ -13,7 +13,7 @@ from lcm_plugin.store.search import IndexUnusable
 
 BATCH = 500
 SECONDS = 2.0
-BACKGROUND_BATCH, BACKGROUND_LAG = 100, 500
+BACKGROUND_BATCH, BACKGROUND_LAG = 100, 100
 
 
 def index_in_background(store: Store, events: EventBus, stop: Callable[[], bool]) -> int:

@@ -133,6 +133,12 @@ def shorten(text: str, width: int) -> str:
     return make_snippet(text, (), width)
 
 
+def cut_around(text: str, spans: Sequence[Span], width: int) -> str:
+    """The same piece with nothing marked and its lines as they are."""
+    start, end = _window(text, spans, width)
+    return f"{ELLIPSIS if start > 0 else ''}{text[start:end]}{ELLIPSIS if end < len(text) else ''}"
+
+
 def _window(text: str, spans: Sequence[Span], width: int) -> Span:
     if len(text) <= width:
         return 0, len(text)

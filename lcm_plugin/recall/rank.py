@@ -96,8 +96,9 @@ def rank(
     around: Around,
     find: Callable[[SearchRow], Matches],
     closeness: Closeness = lambda row_ids: {},
+    expanded: int = EXPANDED,
 ) -> list[Ranked]:
-    """Candidates best first; a question also gets the turns round the best ones.
+    """Candidates best first; a question also gets the turns round the ``expanded`` best ones.
 
     ``around`` gives the messages of some stretches of conversations, ``find`` the matches in a row,
     ``closeness`` how near rows come to what the query means, 0 to 1, as far as it is known.
@@ -110,7 +111,7 @@ def rank(
         return sorted(ranked, key=_best_first)
     own = {c.row.row_id: (c, scorer.own(c)) for c in candidates}
     if query.is_question:
-        best = sorted(own.values(), key=lambda pair: -pair[1])[:EXPANDED]
+        best = sorted(own.values(), key=lambda pair: -pair[1])[:expanded]
         for row in around([_stretch(candidate.row) for candidate, _ in best]):
             if row.row_id not in own:
                 added = Candidate(row, find(row))
@@ -150,10 +151,7 @@ class _Scorer:
 
     def __init__(self, query: ParsedQuery, candidates: Sequence[Candidate], corpus: Corpus) -> None:
         self._query = query
-        self._idf = [
-            unit.weight * _inverse_frequency(share, corpus.total)
-            for unit, share in zip(query.units, corpus.shares, strict=True)
-        ]
+        self._idf = unit_weights(query, corpus)
         self._idf_sum = sum(self._idf) or 1.0
         self._average = sum(c.row.tokens for c in candidates) / len(candidates) or 1.0
         self._identifiers = [index for index, unit in enumerate(query.units) if unit.is_identifier]
@@ -197,6 +195,14 @@ class _Scorer:
         if self._asks_when and _TIME_WORDS.search(row.text.lower()):
             factor *= TIME
         return factor
+
+
+def unit_weights(query: ParsedQuery, corpus: Corpus) -> list[float]:
+    """What each unit of a query weighs: the rarer, the more."""
+    return [
+        unit.weight * _inverse_frequency(share, corpus.total)
+        for unit, share in zip(query.units, corpus.shares, strict=True)
+    ]
 
 
 def _inverse_frequency(share: float, total: int) -> float:

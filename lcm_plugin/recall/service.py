@@ -217,6 +217,10 @@ class Recall:
         with self._delegations.only_one(session):
             return delegate.answer(asked, scope)
 
+    def own_scope(self, reader: Reader, session: Session) -> Scope:
+        """What a session may look at by default."""
+        return self._scope(reader, session, False, None, None)
+
     def _scope(
         self,
         reader: Reader,

@@ -10,10 +10,11 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 
 from lcm_plugin.recall.match import Matcher, Matches
 from lcm_plugin.recall.query import WORD, ParsedQuery, Unit
-from lcm_plugin.recall.rank import Candidate, Corpus, Ranked, by_recency_too, rank
+from lcm_plugin.recall.rank import EXPANDED, Candidate, Corpus, Ranked, by_recency_too, rank, unit_weights
 from lcm_plugin.recall.scope import LeftOut
 from lcm_plugin.recall.semantic import Semantics
 from lcm_plugin.store.protocol import Reader
@@ -29,22 +30,44 @@ from lcm_plugin.store.search import (
     WordQuery,
 )
 
-POOL = 300
-MAX_POOL = 3_000
+COUNTED, FREQUENT = 1_200, 0.2
+MAX_POOL, UNINDEXED_POOL = 3_000, 500
 COUNT_CAP = 1_000
 SCAN_SECONDS = 5.0
 MIN_SUBSTRING = 3
 
 
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """What a search may cost.
+
+    ``pool`` rows of each source are ranked against each other, the neighbours of the ``expanded`` best ones with them.
+    ``proposed``: about how many rows the index may look at; the rarest words propose them. None for as many as there
+    are. ``seconds`` bounds scans.
+    """
+
+    pool: int = 300
+    expanded: int = EXPANDED
+    proposed: int | None = None
+    seconds: float = SCAN_SECONDS
+
+
+THOROUGH = Effort()
+
+
 @dataclass(slots=True)
 class Found:
-    """Ranked rows, best first. ``scanned``: no index answered. ``stopped_at``: where a scan ran out of time."""
+    """Ranked rows, best first. ``scanned``: no index answered. ``stopped_at``: where a scan ran out of time.
+
+    ``weights``: what each unit of the query weighs.
+    """
 
     rows: list[Ranked]
     total: int
     exact_total: bool
     scanned: bool = False
     stopped_at: SearchRow | None = None
+    weights: Sequence[float] = ()
 
 
 @dataclass(slots=True)
@@ -73,7 +96,9 @@ class TextSearch:
         semantics: Semantics | None = None,
         periods: Sequence[tuple[int, int]] = (),
         left_out: LeftOut = LeftOut(recall_answers=False),  # noqa: B008 - frozen
+        effort: Effort = THOROUGH,
     ) -> None:
+        self._effort = effort
         self._reader = reader
         self._periods = periods
         self._left_out = left_out
@@ -82,9 +107,12 @@ class TextSearch:
         self._query = query
         self._rows = rows
         self._matcher = Matcher(query)
-        self._deadline = time.monotonic() + SCAN_SECONDS
+        self._deadline = time.monotonic() + effort.seconds
         indexed = [unit for unit in query.units if is_indexed(unit)]
         self._words = WordQuery(tuple(map(_clause, indexed)), query.all_of)
+        self._counts: dict[Clause, int] = {}
+        if effort.proposed is not None and not query.all_of:
+            self._words = self._proposing(effort.proposed)
         self._substrings = [unit for unit in query.units if unit.kind == "exact" and not is_indexed(unit)]
         self._senders = [unit for unit in query.units if unit.kind == "sender"]
 
@@ -93,10 +121,12 @@ class TextSearch:
         gathered = self._gather("relevance", wanted)
         best = list(gathered.candidates.values())
         ranked: list[Ranked] = []
+        weights: list[float] = []
         if best:
-            ranked = rank(
-                self._query, best, self._corpus(best), self._neighbours, self._find, self._closeness
-            )
+            corpus = self._corpus(best)
+            weights = unit_weights(self._query, corpus)
+            expanded = self._effort.expanded
+            ranked = rank(self._query, best, corpus, self._neighbours, self._find, self._closeness, expanded)
         ranked = by_recency_too(ranked) if hybrid else ranked
         # Past the pool the store's own order holds, so that a later page never reorders an earlier one.
         shown = {one.row.row_id for one in ranked}
@@ -104,7 +134,7 @@ class TextSearch:
         ranked += [Ranked(c.row, c.matches, 0.0) for c in late]
         if len(ranked) < wanted and gathered.exhausted:
             ranked += self._same_meaning(ranked, wanted - len(ranked))
-        return self._found(ranked, gathered)
+        return self._found(ranked, gathered, weights)
 
     def by_recency(self, wanted: int) -> Found:
         """The newest rows, at least ``wanted`` when there are as many."""
@@ -114,10 +144,11 @@ class TextSearch:
         return self._found([Ranked(c.row, c.matches, 0.0) for c in newest], gathered)
 
     def _gather(self, order: Order, wanted: int) -> _Gathered:
-        target = max(POOL if order == "relevance" else 0, wanted + 1)
+        target = max(self._effort.pool if order == "relevance" else 0, wanted + 1)
         gathered = _Gathered()
         try:
-            self._from_rows(gathered, MAX_POOL, self._reader.unindexed_rows(self._kind, self._rows))
+            unindexed = self._reader.unindexed_rows(self._kind, self._rows)
+            self._from_rows(gathered, MAX_POOL, unindexed, pool=UNINDEXED_POOL)
             self._from_index(gathered, order, target)
             for period in self._periods:
                 self._from_period(gathered, period, order, target)
@@ -152,17 +183,19 @@ class TextSearch:
                 self._kind, self._words, rows or self._rows, order=order, limit=target, offset=offset
             )
             for row in self._in_order([scored.row_id for scored in page]):
-                kept += self._keep(gathered, row, kept)
+                kept += self._keep(gathered, row, kept < self._effort.pool)
             offset += target
             if len(page) < target:
                 return
         gathered.exhausted = False
 
-    def _from_rows(self, gathered: _Gathered, target: int, rows: Iterable[SearchRow]) -> None:
+    def _from_rows(
+        self, gathered: _Gathered, target: int, rows: Iterable[SearchRow], pool: int | None = None
+    ) -> None:
         """Takes rows newest first until enough passed the check or the time is over."""
-        kept = 0
+        kept, pool = 0, pool or self._effort.pool
         for seen, row in enumerate(rows, 1):
-            kept += self._keep(gathered, row, kept)
+            kept += self._keep(gathered, row, kept < pool)
             if kept >= target:
                 gathered.exhausted = False
                 return
@@ -171,15 +204,41 @@ class TextSearch:
                 gathered.stopped_at = row
                 return
 
+    def _shares(self, clauses: Sequence[Clause], total: int) -> list[float]:
+        if self._effort.proposed is None:
+            return self._reader.document_shares(self._kind, clauses, self._rows)
+        counts = map(self._count, clauses)
+        return [min(1.0, max(FREQUENT if count >= COUNTED else 0.0, count / total)) for count in counts]
+
+    def _proposing(self, most: int) -> WordQuery:
+        """The rarest words, as many as hold ``most`` rows; all words together where even the rarest holds more."""
+        clauses = sorted((one for one in self._words.clauses if self._count(one)), key=self._count)
+        rows = list(accumulate(map(self._count, clauses)))
+        taken = [clause for clause, upto in zip(clauses, rows, strict=True) if upto <= most]
+        return WordQuery(tuple(taken)) if taken else WordQuery(tuple(clauses), all=True)
+
+    def _count(self, clause: Clause) -> int:
+        """In how many rows a word occurs; `COUNTED` for one that occurs in more, wherever these are."""
+        if clause not in self._counts:
+            self._counts[clause] = 0
+            query = WordQuery((clause,))
+            everywhere = Filter(None, up_to_id=self._rows.up_to_id)
+            with suppress(IndexUnusable):
+                found = self._reader.count_words(self._kind, query, everywhere, COUNTED)
+                if 0 < found < COUNTED and self._rows.conversation_ids is not None:
+                    found = self._reader.count_words(self._kind, query, self._rows, COUNTED)
+                self._counts[clause] = found
+        return self._counts[clause]
+
     def _find(self, row: SearchRow) -> Matches:
         return self._matcher.find(row.text, row.sender)
 
-    def _keep(self, gathered: _Gathered, row: SearchRow, before: int) -> bool:
-        """Keeps a row that passes the check; ``before`` is how many of its source were kept already."""
+    def _keep(self, gathered: _Gathered, row: SearchRow, is_ranked: bool) -> bool:
+        """Keeps a row that passes the check."""
         matches = self._find(row)
         if not self._matcher.accepts(matches) or row in self._left_out:
             return False
-        kept = gathered.candidates if before < POOL else gathered.late
+        kept = gathered.candidates if is_ranked else gathered.late
         kept[row.row_id] = Candidate(row, matches)
         return True
 
@@ -196,9 +255,7 @@ class TextSearch:
         if len(units) > 1:
             asked = [index for index, unit in enumerate(units) if unit.kind in ("word", "cjk")]
             with suppress(IndexUnusable):
-                told = self._reader.document_shares(
-                    self._kind, [_clause(units[index]) for index in asked], self._rows
-                )
+                told = self._shares([_clause(units[index]) for index in asked], total)
                 for index, share in zip(asked, told, strict=True):
                     shares[index] = max(share, shares[index])
         return Corpus(total, shares, self._known_senders(), self._periods)
@@ -228,7 +285,7 @@ class TextSearch:
     def _question(self) -> str:
         return " ".join(self._query.words)
 
-    def _found(self, ranked: list[Ranked], gathered: _Gathered) -> Found:
+    def _found(self, ranked: list[Ranked], gathered: _Gathered, weights: Sequence[float] = ()) -> Found:
         matching = sum(not one.nearby for one in ranked)
         total, exact = matching, gathered.exhausted
         if (
@@ -238,7 +295,7 @@ class TextSearch:
         ):
             counted = self._reader.count_words(self._kind, self._words, self._rows, COUNT_CAP + 1)
             total, exact = max(min(counted, COUNT_CAP), matching), counted <= COUNT_CAP
-        return Found(ranked, total, exact, gathered.scanned, gathered.stopped_at)
+        return Found(ranked, total, exact, gathered.scanned, gathered.stopped_at, weights)
 
     def _neighbours(self, stretches: Sequence[Stretch]) -> Iterator[SearchRow]:
         """Neighbours obey the filter too, else a role or time that was excluded would come back."""

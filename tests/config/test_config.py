@@ -35,6 +35,7 @@ VALUES: dict[str, tuple[Any, Any, str]] = {
     "pruneHeartbeatOk": (True, False, "yes"),
     "autocompactDisabled": (True, False, "on"),
     "promptAwareEviction": (True, False, "1"),
+    "activeRecall": ("off", "on", "off"),
     "recallScope": ("session", "all", "session"),
     "semanticSearch": (True, False, "on"),
     "pinTool": (True, False, "on"),

@@ -47,6 +47,8 @@ ELSEWHERE = {
     "standing_max_tokens": "sessions/test_pins.py",
     "keep_latest_of": "assembly/test_latest_plan.py",
     "pin_tool": "sessions/test_pins.py",
+    "active_recall": "recall/test_active.py",
+    "recall_tokens": "recall/test_active.py",
     "semantic_search": "recall/test_semantic.py",
     "semantic_model_dir": "recall/test_semantic.py",
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 import large_history
 import psycopg
@@ -85,9 +85,14 @@ def log(monkeypatch: pytest.MonkeyPatch) -> PlanLog:
 
 @pytest.fixture(params=["auto", "force_generic_plan"])
 def engine(history: str, log: PlanLog, request: pytest.FixtureRequest) -> Iterator[Engine]:
-    """An engine whose statements are planned for their values, or once for all values."""
+    """An engine whose statements are planned for their values, or once for all values.
+
+    Searches are always planned for the words they look for, so the second one recalls nothing by itself.
+    """
     url = explaining(history, plan_cache_mode=request.param)
-    with Engine.open(LcmConfig(database=url, recall_scope="all"), clock=lambda: NOW) as engine:
+    recall: Literal["on", "off"] = "on" if request.param == "auto" else "off"
+    config = LcmConfig(database=url, recall_scope="all", active_recall=recall)
+    with Engine.open(config, clock=lambda: NOW) as engine:
         yield engine
         engine.wait_idle(60)
 
@@ -99,6 +104,12 @@ def _turn(engine: Engine) -> None:
     rest = [call(f"call_{name}"), result(f"call_{name}", f"here is {name}"), assistant(f"{name} is done")]
     plugin.after_turn(Turn(MAIN, rest, mode="append", window=100_000))
     engine.wait_idle(60)
+
+
+def _asking(engine: Engine, text: str) -> None:
+    context = LcmPlugin(engine=engine).before_turn(Turn(MAIN, [user(text)], mode="append", window=100_000))
+    assert context is not None
+    assert context.recalled
 
 
 def _whole_list(engine: Engine) -> None:
@@ -186,6 +197,7 @@ SEARCHES: dict[str, Callable[[Engine], object]] = {
     "rare word in a time": _grep(pattern="zebrafish", since="3d", before="2d"),
     "rare word of a role and a tool": _grep(pattern="zebrafish", roles=["tool"], tool_name="shell"),
     "identifier": _grep(pattern="my-lamp"),
+    "recall by itself": lambda engine: _asking(engine, "what did the zebrafish and my-lamp do in common?"),
     "Chinese": _grep(pattern="静默模式"),
     "short Chinese": _grep(pattern="静默"),
     "regex with a rare literal": _grep(pattern=r"zebra\w+ my", mode="regex"),

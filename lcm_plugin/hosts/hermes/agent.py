@@ -40,6 +40,9 @@ class Agent(Protocol):
     def configured_share(self) -> float:
         """The threshold as a share of the window."""
 
+    def quotes_for(self, said: str, messages: Sequence[Any]) -> str | None:
+        """Old messages that fit what the user just said."""
+
     def before_request(self, messages: Sequence[Any], request: Mapping[str, Any]) -> None:
         """Before each model call."""
 

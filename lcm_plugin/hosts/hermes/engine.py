@@ -21,7 +21,7 @@ from lcm_plugin.errors import StoreBusy, StoreConflict, StoreError
 from lcm_plugin.events import log_failure
 from lcm_plugin.hosts.hermes.builtin import HostCompressor
 from lcm_plugin.hosts.hermes.counters import Counters, positive
-from lcm_plugin.hosts.hermes.messages import Merges, from_host, inherited
+from lcm_plugin.hosts.hermes.messages import SENT, Merges, from_host, inherited
 from lcm_plugin.hosts.hermes.pieces import pieces_of, replies_of
 from lcm_plugin.hosts.hermes.runtime import Runtime
 from lcm_plugin.hosts.hermes.seen import SeenList
@@ -247,7 +247,24 @@ class HermesEngine(Counters):
         self._last_summary_error = shrunk.trouble or None
         return shrunk.messages
 
-    # the recall tools
+    # recall
+
+    def quotes_for(self, said: str, messages: Sequence[Any]) -> str | None:
+        """Old messages that fit what the user just said and are not in the host's list; None for none."""
+        with self.runtime.times.measure("recall"):
+            return self._guarded(lambda: self._quotes_for(said, messages)) or None
+
+    def _quotes_for(self, said: str, messages: Sequence[Any]) -> str:
+        engine, session = self.runtime.engine(), self.session
+        if engine is None or session is None or not _serves(engine, session):
+            return ""
+        if engine.config.active_recall == "off":
+            return ""
+        # The host still sends what was quoted for earlier messages.
+        sent = [{"content": one[SENT]} for one in messages if isinstance(one, dict) and one.get(SENT)]
+        free = self.context_length - positive(self.last_prompt_tokens)
+        shown = [*from_host(messages[:-1]), *sent]
+        return engine.quotes_for(session, said, shown, self.context_length, free)
 
     def get_tool_schemas(self) -> list[dict[str, Any]]:
         """Our tools as bare functions, as the host wants them."""

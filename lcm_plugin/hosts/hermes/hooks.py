@@ -29,6 +29,7 @@ class Hooks:
     def callbacks(self) -> Mapping[str, Callable[..., str | None]]:
         """Each hook of the host that we listen to."""
         return {
+            "pre_llm_call": self.pre_llm_call,
             "pre_api_request": self.pre_api_request,
             "api_request_error": self.api_request_error,
             "post_llm_call": self.post_llm_call,
@@ -36,6 +37,12 @@ class Hooks:
             "on_session_reset": self.on_session_reset,
             "transform_llm_output": self.transform_llm_output,
         }
+
+    def pre_llm_call(self, **event: Any) -> str | None:
+        """Before a turn's first model call: what is returned goes out with the user's message, and stays beside it."""
+        engine = self._engine(event)
+        said, listing = event.get("user_message"), event.get("conversation_history") or []
+        return engine.quotes_for(said, listing) if engine is not None and isinstance(said, str) else None
 
     def pre_api_request(self, **event: Any) -> None:
         """Before every model call, with the whole list."""

@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from lcm_plugin.messages.convert import as_message
-from lcm_plugin.messages.markup import is_notice, summary_id_of
+from lcm_plugin.messages.markup import is_own
 from lcm_plugin.types import Message
 
 FOLD = "\n\n"
 REPLY_FOLD = "\n"
 SUMMARY_MARK = "_compressed_summary"
-_SENT = "api_content"
+SENT = "api_content"
 _INHERITED = "From the conversation that this one branched off:"
 _BOOKKEEPING = frozenset({"_db_persisted", SUMMARY_MARK})
 _SCAFFOLDING = (
@@ -31,7 +31,7 @@ _SCAFFOLDING = (
     "_pre_verify_synthetic",
     "_kanban_stop_synthetic",
 )
-_BLOCK = re.compile(r"<(summary|lcm-notice|pinned|plan)\b.*?</\1>", re.DOTALL)
+_BLOCK = re.compile(r"<(summary|lcm-notice|pinned|plan|recalled)\b.*?</\1>", re.DOTALL)
 _TASK_LIST = re.compile(
     r"\[Your active task list was preserved across context compression\](?:\n- \[.\] [^\n]*)+"
 )
@@ -136,7 +136,7 @@ def _split(content: str) -> tuple[list[str], str]:
     """Our own blocks at the front of a text, and what the user said after them."""
     blocks = []
     said = _without_task_list(content)
-    while (found := _BLOCK.match(said)) and _is_ours(found.group(0)):
+    while (found := _BLOCK.match(said)) and is_own(found.group(0)):
         rest = said[found.end() :]
         if rest and not rest.startswith(FOLD):
             break
@@ -150,13 +150,9 @@ def _without_task_list(content: str) -> str:
     return FOLD.join(piece for piece in content.split(FOLD) if not _TASK_LIST.fullmatch(piece))
 
 
-def _is_ours(text: str) -> bool:
-    return summary_id_of(text) is not None or is_notice(text)
-
-
 def _reworded(message: Message, content: str) -> Message:
     """The message with other words, and without the copy of the old ones that the host would send."""
-    return {key: value for key, value in message.items() if key != _SENT} | {"content": content}
+    return {key: value for key, value in message.items() if key != SENT} | {"content": content}
 
 
 def _clean(message: Message) -> Message:
@@ -186,9 +182,9 @@ def to_host(messages: Sequence[Message]) -> list[Message]:
 
 
 def is_ours(message: Message) -> bool:
-    """True for a message that is one of our summaries or notices as a whole."""
+    """True for a message that is one of our summaries, notices or recalled passages as a whole."""
     content = message.get("content")
-    return isinstance(content, str) and _is_ours(content)
+    return isinstance(content, str) and is_own(content)
 
 
 def _foldable(message: Message) -> bool:

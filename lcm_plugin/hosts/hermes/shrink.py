@@ -156,7 +156,13 @@ class Shrinker:
         now, self._asked = force or not self._asked, False
         trouble = self._compact(engine, session, now, focus or "")
         context = engine.assemble(
-            session, self.budget(), self.overhead, focus, model=self._agent.model or None, run=run
+            session,
+            self.budget(),
+            self.overhead,
+            focus,
+            model=self._agent.model or None,
+            run=run,
+            recall=False,  # the host keeps this list
         )
         smaller = self._for_host(context.messages, listing)
         if not smaller or engine.count_tokens(smaller) > _WORTH_IT * before:

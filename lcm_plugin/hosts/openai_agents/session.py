@@ -24,6 +24,7 @@ from lcm_plugin.hosts.openai_agents.models import FittingModel, FittingModels
 from lcm_plugin.hosts.openai_agents.shown import shown_items
 from lcm_plugin.hosts.openai_agents.tools import recall_tools
 from lcm_plugin.hosts.openai_agents.usage import UsageHooks
+from lcm_plugin.messages.blocks import text_of
 from lcm_plugin.messages.convert import broken_record, to_json
 from lcm_plugin.messages.tokens import files_in
 from lcm_plugin.plugin import LcmPlugin
@@ -79,6 +80,7 @@ class LcmSession(FreshLocks, SessionABC):  # type: ignore[misc, unused-ignore]
         self._measured_overhead = _UNMEASURED
         self._model = model
         self._writing = threading.Lock()
+        self._quoted: tuple[tuple[str, int], str] | None = None
         join(self)
 
     # the SDK's protocol
@@ -124,12 +126,15 @@ class LcmSession(FreshLocks, SessionABC):  # type: ignore[misc, unused-ignore]
         return FittingModel(model, self)
 
     async def input_filter(self, data: CallModelData[Any]) -> ModelInputData:
-        """For ``RunConfig.call_model_input_filter``: assembles anew when a run's own items outgrow the window."""
-        work = partial(self._shorter, data.model_data.input, data.model_data.instructions)
-        shorter = await asyncio.to_thread(
+        """For ``RunConfig.call_model_input_filter``: assembles anew when a run's own items outgrow the window.
+
+        Old items that fit the newest request are quoted before it.
+        """
+        work = partial(self._filtered, data.model_data.input, data.model_data.instructions)
+        items = await asyncio.to_thread(
             self.plugin.guard, "input_filter", self.core_session, work, lambda: None
         )
-        return data.model_data if shorter is None else replace(data.model_data, input=shorter)
+        return data.model_data if items is None else replace(data.model_data, input=items)
 
     def tool_schemas(self) -> list[dict[str, Any]]:
         """The tools that the settings give to agents."""
@@ -259,6 +264,29 @@ class LcmSession(FreshLocks, SessionABC):  # type: ignore[misc, unused-ignore]
         if count(instructions or "") + sum(count(item) for item in items) <= room:
             return None
         return self._assembled_anew(items)
+
+    def _filtered(self, given: Sequence[Any], instructions: str | None) -> list[Any]:
+        shorter = self._shorter(given, instructions)
+        return self._with_quotes(given if shorter is None else shorter, instructions)
+
+    def _with_quotes(self, given: Sequence[Any], instructions: str | None) -> list[Any]:
+        """The input with what recall quotes for its newest request; the same within a run's tool loop."""
+        items = [_as_dict(item) for item in given]
+        at = next((n for n in range(len(items) - 1, -1, -1) if items[n].get("role") == "user"), None)
+        if at is None:
+            return list(given)
+        asked = text_of(items[at])
+        turn = (asked, sum(item.get("role") == "user" for item in items))
+        if self._quoted is None or self._quoted[0] != turn:
+            count, room = (
+                self.engine.count_tokens,
+                self.engine.token_limit(self._window, self._overhead, self._model),
+            )
+            free = room - count(instructions or "") - sum(map(count, items))
+            quotes = self.engine.quotes_for(self.core_session, asked, items[:at], room, free)
+            self._quoted = (turn, quotes)
+        quotes = self._quoted[1]
+        return [*given[:at], *([{"role": "user", "content": quotes}] if quotes else ()), *given[at:]]
 
     def _assembled_anew(self, items: Sequence[Item]) -> list[Item] | None:
         """The context, and those of the items that are not stored yet; None when they are not this session's."""

@@ -32,7 +32,10 @@ def test_60_turns_stay_within_the_window_lose_nothing_and_find_the_first_fact(tm
             assert problems_of(messages) == []
             assert memory.engine.count_tokens(messages) + overhead <= WINDOW
         assert any("<summary" in str(messages) for messages in seen)
-        assert FACT not in str(seen[-2]), "the fact must have been summarised away, or nothing is shown"
+        # Summarised away, and quoted for the question before any tool was called.
+        [quoted] = [message["content"] for message in seen[-2] if FACT in str(message)]
+        assert quoted.startswith("<recalled>")
+        assert not any(FACT in str(messages) for messages in seen[-10:-2])
         assert FACT in answer["content"]
         stored = memory.messages()
     users = [message["content"] for message in stored if message["role"] == "user"]

@@ -23,6 +23,11 @@ def chat_requests(server: ModelServer) -> list[ModelRequest]:
     return [request for request in server.requests if not is_summary_request(request)]
 
 
+def _said(text: object) -> str:
+    """What a user said in a message, without what is quoted behind it."""
+    return str(text).partition("<recalled>")[0].strip()
+
+
 def paid_summaries(server: ModelServer) -> int:
     return sum(1 for request in server.requests if is_summary_request(request))
 
@@ -108,14 +113,22 @@ def test_one_turn_of_forty_tool_rounds_keeps_its_question(world: Make) -> None:
     check_requests(home.server, WINDOW)
 
 
-def test_a_fact_from_turn_3_is_found_at_turn_90_by_the_agents_own_search(world: Make, figure: Note) -> None:
-    home = world(lcm={"contextThreshold": 0.11, "freshTailCount": 8, "leafChunkTokens": 3000})
+@pytest.mark.parametrize("recall", ["on", "off"])
+def test_a_fact_from_turn_3_reaches_the_model_at_turn_90_by_itself_or_by_the_agents_search(
+    world: Make, figure: Note, recall: str
+) -> None:
+    settings = {"contextThreshold": 0.11, "freshTailCount": 8, "leafChunkTokens": 3000}
+    home = world(lcm={**settings, "activeRecall": recall})
     said = []
     for number in range(1, 101):
         if number == 90:
             said.append("RECALL VAULT-003")
         elif number % 10 == 0:
-            said.append('CALL todo {"todos": [{"id": "1", "content": "water them", "status": "pending"}]}')
+            # The host adds open tasks as the newest user message when the list is made smaller in a turn.
+            state = "pending" if number < 80 else "completed"
+            said.append(
+                f'CALL todo {{"todos": [{{"id": "1", "content": "water them", "status": "{state}"}}]}}'
+            )
         elif number % 7 == 0:
             said.append(f'CALL lcm_grep {{"pattern": "Note {number - 3:03d}"}}')
         else:
@@ -124,9 +137,15 @@ def test_a_fact_from_turn_3_is_found_at_turn_90_by_the_agents_own_search(world: 
     figure(waited("100 turns", outcome))
     assert len([call for call in outcome["compress"] if not call["noop"]]) >= 10
     assert outcome["answers"][89] == fact(3)
-    asked = [r for r in chat_requests(home.server) if r.prompt.endswith("RECALL VAULT-003")]
-    assert not any(fact(3) in str(m.get("content")) for m in asked[0].messages)
-    assert asked[-1].messages[-1]["role"] == "tool"
+    asked = [r for r in chat_requests(home.server) if _said(r.prompt).endswith("RECALL VAULT-003")]
+    holding = [_said(m["content"]) for m in asked[0].messages if fact(3) in str(m.get("content"))]
+    if recall == "on":
+        # Quoted with the user's message, so that no tool was called.
+        assert len(asked) == 1, [str(m.get("content"))[-900:] for m in asked[0].messages[-2:]]
+        assert [said.endswith("RECALL VAULT-003") for said in holding] == [True]
+    else:
+        assert holding == []
+        assert asked[-1].messages[-1]["role"] == "tool"
     rows = home.stored()
     assert texts(rows, "user") == said
     calls = [call["id"] for row in rows for call in row.get("tool_calls") or ()]

@@ -62,7 +62,10 @@ def check(lcm: LcmCapability[Any], watched: Watched, answer: str, everything: li
         assert tokens(lcm, messages) <= WINDOW
     assert watched.summaries > 0, "the agent's own model writes the summaries"
     assert "<summary" in str(watched.calls[-1])
-    assert FACT not in str(watched.calls[-2]), "the fact must be out of sight, or nothing is shown"
+    # Summarised away, and quoted for the question before any tool was called.
+    [quoted] = [text for text in spoken(watched.calls[-2]) if FACT in text]
+    assert "<recalled>" in quoted
+    assert not any(FACT in str(messages) for messages in watched.calls[-8:-2])
     assert FACT in answer
     assert lcm.history() == as_written(everything)
     assert spoken(everything) == [prompt(turn, TURNS) for turn in range(1, TURNS + 1)]

@@ -1,0 +1,116 @@
+"""Old passages beside the talk: what the assembly asks of recall, and where the answer goes.
+
+Recall looks for passages that fit the newest request and are not in view. They become one message of ours right before
+that request. It is decided once a turn, so that the context only grows while the turn runs; with the next turn
+the message is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from lcm_plugin.assembly.render import Rendered
+from lcm_plugin.assembly.request import Choice
+from lcm_plugin.messages.blocks import text_of
+from lcm_plugin.store.protocol import Reader
+from lcm_plugin.store.records import Conversation
+from lcm_plugin.types import Message
+
+
+@dataclass(frozen=True, slots=True)
+class InView:
+    """What a context shows: messages that stand in it whole, what they say, and other texts that quote messages.
+
+    ``room`` is how many tokens the context may have, ``free`` how many of them it leaves. ``left_out``: some of what
+    was never compacted has no room in it.
+    """
+
+    refs: frozenset[str] = frozenset()
+    said: frozenset[str] = frozenset()
+    quoted: str = ""
+    left_out: bool = False
+    room: int = 0
+    free: int = 0
+
+    def holds(self, ref: str, text: str) -> bool:
+        """Whether a stored message can be read in it."""
+        return ref in self.refs or text in self.said or text in self.quoted
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """Passages as one message, its tokens, and the ids of the messages quoted."""
+
+    message: Message
+    tokens: int
+    refs: tuple[str, ...]
+
+
+class Recaller(Protocol):
+    """Finds passages for a turn. ``place`` is the seq of the turn's request, ``version`` of its text."""
+
+    def wants(self, conversation: Conversation) -> bool:
+        """Whether anything of the conversation's history may be out of view."""
+        ...
+
+    def kept(
+        self, reader: Reader, conversation: Conversation, ref: str, version: int
+    ) -> tuple[bool, Recalled | None]:
+        """Whether a turn was decided already, and what for it."""
+        ...
+
+    def decide(
+        self, reader: Reader, conversation: Conversation, request: Rendered, view: InView
+    ) -> Recalled | None:
+        """Decides for a turn; what it returns fits what the view leaves free."""
+        ...
+
+    def for_text(
+        self, reader: Reader, conversation: Conversation, asked: str, view: InView
+    ) -> Recalled | None:
+        """The passages for a request that is not stored yet."""
+        ...
+
+    def taken_out(self, conversation_id: int, place: int) -> int:
+        """The seq of the newest request before a place that had passages, which are gone since; 0 for none."""
+        ...
+
+
+def in_view(choice: Choice, room: int, free: int) -> InView:
+    """What a choice of items shows. Of what was cut, and of summaries, the words count that are left."""
+    shown = choice.chosen
+    whole = [one for one in shown if one.kind != "summary" and not one.cuts]
+    rest = [one for one in shown if one.kind == "summary" or one.cuts]
+    return InView(
+        frozenset(one.ref for one in whole),
+        frozenset(text_of(one.message) for one in whole),
+        "\n".join(text_of(one.message) for one in rest),
+        choice.missing is not None,
+        room,
+        free,
+    )
+
+
+def worth_caching(messages: Sequence[Message], settled: int, recalled: Recalled | None) -> int | None:
+    """The index of the last message worth a cache breakpoint, of which the first ``settled`` stay as they are.
+
+    Passages are gone with the next turn, so a turn's first call ends what is worth keeping before them; its later
+    calls begin with all of it.
+    """
+    if recalled is not None and settled >= len(messages) and messages[-2:-1] == [recalled.message]:
+        settled = len(messages) - 2
+    return settled - 1 if settled > 0 else None
+
+
+def with_recalled(items: Sequence[Rendered], recalled: Recalled, request: str) -> list[Rendered]:
+    """The items with the passages right before the request with that id, and before the call that it also answers."""
+    place = next((one for one in items if one.ref == request), None)
+    if place is None:
+        return list(items)
+    at = next(
+        n for n, one in enumerate(items) if one is place or (place.answers and one.group == place.group)
+    )
+    passages = Rendered(place.ordinal, recalled.message, recalled.tokens, "recalled", place.ordinal, "other")
+    return [*items[:at], passages, *items[at:]]

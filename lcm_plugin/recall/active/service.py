@@ -1,0 +1,272 @@
+"""Recall by itself: old passages that fit the newest request and are not in view, before the model answers.
+
+*Whether*: only a request that asks for something, and only when one stored message, with the turns beside it, holds
+enough of what the request is about (`SURE`, calibrated on recorded chats: see ``docs/recall.md``). A request that is
+no question must be met more closely. When what is in view fits the request better, the view answers it.
+
+*What*: the best messages by the ranking of ``lcm_grep``, word for word, cut round the match, within a budget. What
+the session's own tools may not find, what was taken back or hidden, the running turn and answers of the recall tools
+are never among them. A tool's output that gives orders comes last, and is marked.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from lcm_plugin.assembly.recalled import InView, Recalled
+from lcm_plugin.assembly.render import Rendered
+from lcm_plugin.config import LcmConfig
+from lcm_plugin.events import EventBus, log_failure, logger
+from lcm_plugin.lru import LruCache
+from lcm_plugin.messages.blocks import text_of
+from lcm_plugin.messages.markup import recalled_block, recalled_line
+from lcm_plugin.messages.tokens import TokenCounter
+from lcm_plugin.recall.active.asked import asks_enough, what_is_asked
+from lcm_plugin.recall.active.fit import gives_orders, may_be_quoted, names_it, sureness
+from lcm_plugin.recall.match import Matcher, cut_around
+from lcm_plugin.recall.query import parse_query
+from lcm_plugin.recall.rank import Ranked
+from lcm_plugin.recall.scope import Scope
+from lcm_plugin.recall.semantic import Semantics
+from lcm_plugin.recall.textsearch import Effort, TextSearch
+from lcm_plugin.recall.times import named_periods
+from lcm_plugin.store.protocol import Reader
+from lcm_plugin.store.records import Conversation
+from lcm_plugin.store.search import Filter, SearchRow
+from lcm_plugin.types import Message, Session
+
+SURE, SURE_OF_STATEMENT = 0.2, 0.55
+VIEW_ANSWERS = 0.5
+WORTH_SHOWING = 0.05
+SHARE_OF_ROOM = 10
+PASSAGE_CHARS = 600
+LEAST_TOKENS = 100
+MOST_LAG = 500
+EFFORT = Effort(pool=100, expanded=20, proposed=1_000, seconds=0.5)
+CANDIDATES = 60
+_TURNS = 256
+_TURNS_EACH = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What was decided for a turn: the rows to quote, in order, and why. ``sure`` is 0 to 1."""
+
+    asked: str
+    rows: tuple[int, ...] = ()
+    budget: int = 0
+    sure: float = 0.0
+    reason: str = ""
+
+
+class _Conversation:
+    """The newest turns of a conversation by id and version of the request, and the newest seqs with passages."""
+
+    def __init__(self) -> None:
+        self.decisions: LruCache[tuple[str, int, int], Decision] = LruCache(_TURNS_EACH)
+        self.newest: Decision | None = None
+        self.shown_at: list[int] = []
+
+
+class ActiveRecall:
+    """Decides for each turn, and remembers it while the turn runs. Thread-safe."""
+
+    def __init__(
+        self,
+        config: LcmConfig,
+        counter: TokenCounter,
+        events: EventBus,
+        semantics: Semantics,
+        scope: Callable[[Reader, Session], Scope],
+        clock: Callable[[], int],
+    ) -> None:
+        self._config = config
+        self._counter = counter
+        self._events = events
+        self._semantics = semantics
+        self._scope = scope
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._known: LruCache[int, _Conversation] = LruCache(_TURNS)
+
+    def wants(self, conversation: Conversation) -> bool:
+        """Whether it is on, and something of the session's history may be out of view."""
+        return self._config.active_recall == "on" and conversation.message_count > 0
+
+    def kept(
+        self, reader: Reader, conversation: Conversation, ref: str, version: int
+    ) -> tuple[bool, Recalled | None]:
+        """Whether a turn was decided already, and its passages as their rows are now."""
+        decision = self._find(conversation, ref, version)
+        if decision is None:
+            return False, None
+        return True, self._quoted(reader, decision) if decision.rows else None
+
+    def decide(
+        self, reader: Reader, conversation: Conversation, request: Rendered, view: InView
+    ) -> Recalled | None:
+        """The passages for a request that is stored, from what came before it."""
+        newest = int(request.ref.removeprefix("msg_")) - 1
+        asked = text_of(request.message)
+        decision, recalled = self._decided(reader, conversation, asked, newest, view)
+        key = (request.ref, request.version, conversation.revision)
+        self._keep(conversation.conversation_id, key, decision, request.ordinal if recalled else 0)
+        return recalled
+
+    def for_text(
+        self, reader: Reader, conversation: Conversation, asked: str, view: InView
+    ) -> Recalled | None:
+        """The passages for a request that is not stored yet: for a host that adds them to it itself."""
+        if not self.wants(conversation):
+            return None
+        newest = reader.newest_row("message")
+        decision, recalled = self._decided(reader, conversation, asked, newest, view)
+        self._keep(conversation.conversation_id, ("next", newest, conversation.revision), decision, 0)
+        return recalled
+
+    def taken_out(self, conversation_id: int, place: int) -> int:
+        """The seq of the newest request before ``place`` whose passages are gone since; 0 for none."""
+        with self._lock:
+            known = self._known.get(conversation_id)
+            return max((seq for seq in known.shown_at if seq < place), default=0) if known else 0
+
+    def last(self, conversation_id: int) -> Decision | None:
+        """What was decided last in a conversation, in this process."""
+        with self._lock:
+            known = self._known.get(conversation_id)
+            return known.newest if known else None
+
+    def _decided(
+        self, reader: Reader, conversation: Conversation, asked: str, newest: int, view: InView
+    ) -> tuple[Decision, Recalled | None]:
+        started = time.perf_counter()
+        budget = min(self._config.recall_tokens, view.room // SHARE_OF_ROOM, view.free)
+        recalled = None
+        try:
+            decision = self._choose(reader, conversation, asked, newest, view, budget)
+            if decision.rows:
+                recalled = self._quoted(reader, decision)
+                refs = recalled.refs if recalled else ()
+                decision = replace(decision, rows=tuple(int(ref.removeprefix("msg_")) for ref in refs))
+        except Exception as error:  # noqa: BLE001 - a turn goes on without
+            log_failure(logger, "old messages could not be looked for", error=error)
+            decision = Decision(asked, reason="it failed")
+        self._events.emit(
+            "recall.decided",
+            level=logging.DEBUG,
+            conversation_id=conversation.conversation_id,
+            session_key=conversation.session_key,
+            passages=len(recalled.refs) if recalled else 0,
+            tokens=recalled.tokens if recalled else 0,
+            sure=round(decision.sure, 2),
+            reason=decision.reason,
+            ms=round((time.perf_counter() - started) * 1000, 3),
+        )
+        return decision, recalled
+
+    def _choose(
+        self, reader: Reader, conversation: Conversation, asked: str, newest: int, view: InView, budget: int
+    ) -> Decision:
+        question = what_is_asked(asked)
+        query = parse_query(question)
+        if budget < LEAST_TOKENS:
+            return Decision(question, reason="there is no room")
+        if not asks_enough(query):
+            return Decision(question, reason="the message asks for nothing that can be looked for")
+        scope = self._scope(reader, Session(conversation.session_key, conversation.session_id))
+        if not (view.left_out or _may_hold_more(conversation, scope)):
+            return Decision(question, reason="nothing was compacted yet")
+        index = reader.index_state()
+        if not index.available or index.message_lag > MOST_LAG:
+            return Decision(question, reason="the search index lags behind")
+        rows = Filter(scope.filter_ids, up_to_id=newest)
+        periods, _ = named_periods(question, self._clock(), self._config.timezone)
+        search = TextSearch(reader, "message", query, rows, self._semantics, periods, effort=EFFORT)
+        found = search.by_relevance(CANDIDATES)
+        ranked = [one for one in found.rows if one.score > 0 and may_be_quoted(one.row, query)]
+        outside = [one for one in ranked if not view.holds(one.row.ref, one.row.text)]
+        if not outside:
+            return Decision(question, reason="nothing outside the view fits")
+        sure = sureness(outside, found)
+        if sure < (SURE if query.is_question or names_it(query, outside[0]) else SURE_OF_STATEMENT):
+            return Decision(question, sure=sure, reason="nothing fits well enough")
+        if outside[0].score < VIEW_ANSWERS * ranked[0].score:
+            return Decision(question, sure=sure, reason="the view answers it")
+        worth = [one for one in outside if one.score >= WORTH_SHOWING * outside[0].score]
+        return Decision(question, self._shown(reader, worth), budget, sure)
+
+    def _shown(self, reader: Reader, ranked: Sequence[Ranked]) -> tuple[int, ...]:
+        """The rows that may be shown, each text once, those that give orders behind the others."""
+        heads = reader.messages_by_id([one.row.row_id for one in ranked[:CANDIDATES]])
+        texts: set[str] = set()
+        kept: list[tuple[bool, int]] = []
+        for one in ranked:
+            stored = heads.get(one.row.row_id)
+            if stored is None or stored.head.hidden or one.row.text in texts:
+                continue
+            texts.add(one.row.text)
+            kept.append((gives_orders(one.row), one.row.row_id))
+        return tuple(row_id for _, row_id in sorted(kept, key=lambda pair: pair[0]))
+
+    def _quoted(self, reader: Reader, decision: Decision) -> Recalled | None:
+        """As many of the rows as fit the budget, as they are now; those taken back since are left out."""
+        rows = reader.search_rows("message", decision.rows)
+        gone = reader.withdrawn_among(decision.rows)
+        matcher = Matcher(parse_query(decision.asked))
+        lines: list[str] = []
+        refs: list[str] = []
+        left = decision.budget - self._counter.message(_message([]))
+        for row_id in decision.rows:
+            row = rows.get(row_id)
+            if row is None or row_id in gone or not row.text.strip():
+                continue
+            text = cut_around(row.text, matcher.find(row.text).sorted_spans, PASSAGE_CHARS)
+            line = recalled_line(row.ref, row.at, self._config.timezone, _who(row), text)
+            cost = self._counter.text(f"\n{line}")
+            if cost <= left:
+                left -= cost
+                lines.append(line)
+                refs.append(row.ref)
+        # Tokens of lines do not add up exactly.
+        while lines and self._counter.message(_message(lines)) > decision.budget:
+            del lines[-1], refs[-1]
+        if not lines:
+            return None
+        message = _message(lines)
+        return Recalled(message, self._counter.message(message), tuple(refs))
+
+    def _find(self, conversation: Conversation, ref: str, version: int) -> Decision | None:
+        with self._lock:
+            known = self._known.get(conversation.conversation_id)
+            return known.decisions.get((ref, version, conversation.revision)) if known else None
+
+    def _keep(
+        self, conversation_id: int, key: tuple[str, int, int], decision: Decision, shown_at: int
+    ) -> None:
+        with self._lock:
+            known = self._known.get(conversation_id) or _Conversation()
+            self._known.put(conversation_id, known)
+            known.decisions.put(key, decision)
+            known.newest = decision
+            if shown_at:
+                known.shown_at = [*known.shown_at[-_TURNS_EACH:], shown_at]
+
+
+def _may_hold_more(conversation: Conversation, scope: Scope) -> bool:
+    """Whether something was compacted, taken out by ``/new``, or said in an earlier conversation of the session."""
+    return conversation.summary_items > 0 or conversation.restart_seq > 1 or len(scope.conversation_ids) > 1
+
+
+def _who(row: SearchRow) -> str:
+    if row.role == "tool":
+        name = f"tool {row.tool_name}" if row.tool_name else "tool"
+        return f"{name}, unverified" if gives_orders(row) else name
+    return row.sender or row.role
+
+
+def _message(lines: Sequence[str]) -> Message:
+    return {"role": "user", "content": recalled_block(lines)}
