@@ -187,19 +187,28 @@ class Core(FreshLocks):
             self._failed(str(event.fields.get("error")), str(event.fields.get("detail")))
 
     def _take_back(self, session: Session, entries: Sequence[Entry]) -> None:
-        """Messages that were on the tape and are not any more leave the context, until they are there again."""
-        before = self._taken_back.get(session, set())
-        gone = missing_ids(entries, [*self._taped.get(session, ()), *before])
-        if gone == before:
+        """Messages that were on the tape and are not any more leave the context, until they are there again.
+
+        What an earlier process took back is looked up once.
+        """
+        known = self._taken_back.get(session)
+        gone = missing_ids(entries, [*self._taped.get(session, ()), *(known or ())])
+        if gone == known:
             return
+        asked = gone | (set(newest_ids(entries, _NOTED)) if known is None else known)
 
         def change(engine: Engine) -> bool:
             with engine.store.read() as reader:
                 found = reader.find_conversation(session)
                 here = found.conversation_id if found else 0
-                rows = reader.heads_with_host_ids(here, sorted(gone | before))
-            engine.record.withdraw(session, [rows[ref].message_id for ref in gone - before if ref in rows])
-            engine.record.restore(session, [rows[ref].message_id for ref in before - gone if ref in rows])
+                rows = reader.heads_with_host_ids(here, sorted(asked))
+            engine.record.withdraw(session, [row.message_id for ref, row in rows.items() if ref in gone])
+            back = [
+                row.message_id
+                for ref, row in rows.items()
+                if row.withdrawn_at is not None and ref not in gone
+            ]
+            engine.record.restore(session, back)
             return True
 
         if self._ask(change, False):

@@ -122,9 +122,11 @@ async def history(options: dict[str, Any]) -> Any:
         await say(framework, text)
         kept.append((tape().read_bytes(), list(ways)))
 
-    steps = [("turn", 0), *options["steps"]]
+    steps = list(options["steps"])
     while steps:
         async with running() as framework:
+            # A process knows of a tape what it saw of it.
+            await turn(framework, f"turn asked as step {len(said)}")
             while steps:
                 kind, where = steps.pop(0)
                 if kind == "restart":
