@@ -25,7 +25,7 @@ from lcm_plugin.maintenance.backup import back_up, copy_name
 from lcm_plugin.maintenance.hook_health import HookHealth
 from lcm_plugin.maintenance.repair import plan_repairs
 from lcm_plugin.recall.tools import tool_names
-from lcm_plugin.services import Services, build_services
+from lcm_plugin.services import ServiceHolder, Services, build_services
 from lcm_plugin.sessions.access import Access
 from lcm_plugin.sessions.lifecycle import Pruned
 from lcm_plugin.store.open import open_store
@@ -59,7 +59,7 @@ def system_clock() -> int:
     return time.time_ns() // 1_000_000
 
 
-class Engine(forks.FreshLocks):
+class Engine(ServiceHolder, forks.FreshLocks):
     """Lossless context management over one database."""
 
     def __init__(
@@ -151,7 +151,7 @@ class Engine(forks.FreshLocks):
         self._check_open()
         if not self.config.enabled or self.access(session) is Access.NONE:
             return ""
-        return recall_note(tool_names(pin=self.config.pin_tool))
+        return recall_note(tool_names(self.config))
 
     def context_items(self, session: Session) -> list[ContextItem]:
         """The active context's pointers, in order."""
@@ -266,14 +266,19 @@ class Engine(forks.FreshLocks):
     def work(
         self, stop: threading.Event, *, until_idle: bool = False, poll_seconds: float = 2.0
     ) -> WorkReport:
-        """Works off compaction debts and integrity jobs in this thread until ``stop`` is set.
+        """Works off compaction debts, integrity jobs and maps in this thread until ``stop`` is set.
 
         With ``until_idle`` it ends when nothing is due any more. Other processes may do the same.
         """
         services = self._live
         services.idle.start()
-        check = self.integrity_jobs.work_off
-        report = services.compaction.work(stop, until_idle=until_idle, poll_seconds=poll_seconds, check=check)
+        report = services.compaction.work(
+            stop,
+            until_idle=until_idle,
+            poll_seconds=poll_seconds,
+            check=services.integrity_jobs.work_off,
+            map_items=services.maps.work_off,
+        )
         if until_idle:
             services.idle.finish(stop.is_set)
         return report
@@ -411,33 +416,6 @@ class Engine(forks.FreshLocks):
         self._take_services(
             build_services(self.config, self.store, self._completer, self.clock, self._services)
         )
-
-    def _take_services(self, services: Services) -> None:
-        self._services = services
-        self.events = services.events
-        self.recent_warnings = services.recent_warnings
-        self.session_notices = services.notices
-        self.counter = services.counter
-        self.sessions = services.sessions
-        self.payloads = services.payloads
-        self.summarizer = services.summarizer
-        self.library = services.library
-        self.record = services.record
-        self.background = services.background
-        self.calibration = services.calibration
-        self.windows = services.windows
-        self.budgets = services.budgets
-        self.recount = services.recount
-        self.recall = services.recall
-        self.active_recall, self.quotes_for = services.active_recall, services.contexts.quotes_for
-        self.compaction = services.compaction
-        self.retention = services.retention
-        self.redaction = services.redaction
-        self.doctor = services.doctor
-        self.doctor.failures = lambda: self.hook_health.failures()
-        self.integrity_jobs = services.integrity_jobs
-        self.arrivals = services.arrivals
-        self.pin_board = services.pins
 
     def _file_moved(self, moved: FileMoved) -> None:
         """Informs every session, and forgets what was known of a replaced file's rows: its ids may now mean others."""

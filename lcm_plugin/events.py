@@ -65,6 +65,8 @@ MEANINGS: Mapping[str, str] = {
     "model.failed": "a model call failed",
     "recall.answered": "a recall tool answered",
     "recall.decided": "old messages were quoted before the model answers, or there was a reason not to",
+    "map.created": "a map was created",
+    "map.ended": "a map is done, or was stopped",
     "session.pruned": "/new took items out of the context",
     "session.restored": "what /new took out is back",
     "session.reset": "/reset archived the conversation",

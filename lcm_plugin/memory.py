@@ -104,7 +104,7 @@ class Memory:
     @property
     def tools(self) -> list[dict[str, Any]]:
         """The recall tools' schemas, in OpenAI's shape, to hand to the model beside your own."""
-        return tool_schemas(pin=self.engine.config.pin_tool)
+        return tool_schemas(self.engine.config)
 
     def context(
         self,
@@ -208,7 +208,7 @@ class Memory:
         except InputError as error:
             outcome: Any = _refused(error)
         else:
-            if other is None or name in tool_names(pin=self.engine.config.pin_tool):
+            if other is None or name in tool_names(self.engine.config):
                 outcome = self.call_tool(name, given)
             else:
                 outcome = other(name, given)

@@ -168,19 +168,19 @@ class LcmPlugin(forks.FreshLocks):
 
     @hookimpl
     def lcm_tools(self) -> list[dict[str, Any]]:
-        """The schemas of the recall tools, and of the one that pins where the settings give it to agents."""
+        """The schemas of the recall tools, and of those that the settings give agents beside."""
         from lcm_plugin.recall.tools import tool_schemas
 
-        return tool_schemas(pin=self._gives_pin_tool())
+        return tool_schemas(self._readable_settings())
 
     @hookimpl
     def lcm_call_tool(
         self, session: Session, name: str, arguments: Mapping[str, Any]
     ) -> dict[str, Any] | None:
         """Runs one of our tools; None for a tool that is not ours."""
-        from lcm_plugin.recall.tools import tool_names
+        from lcm_plugin.recall.tools import ALL_TOOL_NAMES
 
-        if name not in tool_names(pin=True):
+        if name not in ALL_TOOL_NAMES:
             return None
         return self.guard(
             "lcm_call_tool",
@@ -317,11 +317,11 @@ class LcmPlugin(forks.FreshLocks):
         lines = [f"- {name}: {text}" for name, text in failure_pairs(failing, "UTC", inline)]
         return CommandResult("\n".join(["Lossless context management cannot answer.", *lines]), ok=False)
 
-    def _gives_pin_tool(self) -> bool:
+    def _readable_settings(self) -> LcmConfig | None:
         try:
-            return self._settings().pin_tool
+            return self._settings()
         except ConfigError:
-            return False
+            return None
 
     def _settings(self) -> LcmConfig:
         if self._engine is not None:

@@ -27,6 +27,7 @@ from lcm_plugin.ingest.redaction import Redactor
 from lcm_plugin.maintenance.backup import files_beside
 from lcm_plugin.maintenance.check import Checker
 from lcm_plugin.maintenance.doctor import Doctor
+from lcm_plugin.maintenance.hook_health import HookHealth
 from lcm_plugin.maintenance.idle import IdleWork
 from lcm_plugin.maintenance.jobs import IntegrityJobs
 from lcm_plugin.maintenance.prune import Retention
@@ -37,10 +38,15 @@ from lcm_plugin.maintenance.repair import Repairer
 from lcm_plugin.maintenance.resummarise import Rewriter
 from lcm_plugin.maintenance.sampling import Sampler
 from lcm_plugin.maintenance.summary_checks import SummaryHealth
+from lcm_plugin.maps.schemas import MAP_TOOL_NAMES
+from lcm_plugin.maps.service import Maps
+from lcm_plugin.maps.source import Sources
+from lcm_plugin.maps.tools import MapTools
 from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.recall.active.service import ActiveRecall
 from lcm_plugin.recall.semantic import Semantics
 from lcm_plugin.recall.service import Recall
+from lcm_plugin.recall.tools import PIN_TOOL
 from lcm_plugin.sessions.access import SessionGate
 from lcm_plugin.sessions.conversations import SessionDirectory
 from lcm_plugin.sessions.library import Library
@@ -87,12 +93,48 @@ class Services:
     contexts: Contexts
     compaction: Compaction
     pins: Pins
+    maps: Maps
     doctor: Doctor
     integrity_jobs: IntegrityJobs
     idle: IdleWork
     retention: Retention
     redaction: Callable[[Store], Redaction]
     stop_sampling: Callable[[], None]
+
+
+class ServiceHolder:
+    """Whose attributes are the services that hosts, commands and the shell use."""
+
+    hook_health: HookHealth
+
+    def _take_services(self, services: Services) -> None:
+        self._services = services
+        self.events = services.events
+        self.recent_warnings = services.recent_warnings
+        self.session_notices = services.notices
+        self.counter = services.counter
+        self.sessions = services.sessions
+        self.payloads = services.payloads
+        self.summarizer = services.summarizer
+        self.library = services.library
+        self.record = services.record
+        self.background = services.background
+        self.calibration = services.calibration
+        self.windows = services.windows
+        self.budgets = services.budgets
+        self.recount = services.recount
+        self.recall = services.recall
+        self.active_recall, self.quotes_for = services.active_recall, services.contexts.quotes_for
+        self.compaction = services.compaction
+        self.retention = services.retention
+        self.redaction = services.redaction
+        self.doctor = services.doctor
+        self.doctor.failures = lambda: self.hook_health.failures()
+        self.integrity_jobs = services.integrity_jobs
+        self.arrivals = services.arrivals
+        self.pin_board = services.pins
+        self.maps = services.maps
+        self.map = services.maps.map
 
 
 def build_services(
@@ -135,6 +177,7 @@ def build_services(
     recall = _recall(base, summarizer, subagents, pins, semantics)
     active_recall = ActiveRecall(config, counter, events, semantics, recall.own_scope, clock)
     contexts = _contexts(base, active_recall, budgets, calibration, compaction)
+    maps = _maps(base, summarizer, recall)
     recount = Recount(store, counter, events, config.timezone)
     doctor = _doctor(base, summarizer, compaction)
     jobs = IntegrityJobs(store, doctor, events, clock)
@@ -162,9 +205,10 @@ def build_services(
         contexts=contexts,
         compaction=compaction,
         pins=pins,
+        maps=maps,
         doctor=doctor,
         integrity_jobs=jobs,
-        idle=IdleWork(background, recall.catch_up, recount, jobs),
+        idle=IdleWork(background, recall.catch_up, recount, jobs, maps if config.maps else None),
         retention=Retention(store, payloads, events, clock),
         redaction=base.redaction,
         stop_sampling=events.subscribe(Sampler(doctor.checker, jobs, background, events, clock).note),
@@ -276,7 +320,7 @@ def _recall(
     base: _Base, summarizer: Summarizer, subagents: Subagents, pins: Pins, semantics: Semantics
 ) -> Recall:
     config, store, events = base.config, base.store, base.events
-    return Recall(
+    recall = Recall(
         config,
         store,
         base.gate,
@@ -287,8 +331,33 @@ def _recall(
         base.clock,
         semantics,
         subagents.granted,
-        partial(call_pin_tool, pins) if config.pin_tool else None,
     )
+    if config.pin_tool:
+        recall.add_tools((PIN_TOOL,), partial(call_pin_tool, pins))
+    return recall
+
+
+def _maps(base: _Base, summarizer: Summarizer, recall: Recall) -> Maps:
+    config, store, count = base.config, base.store, base.counter.text
+
+    def sources(maps: Maps) -> Sources:
+        return Sources(config, store, recall, base.payloads, base.clock, maps.find_in)
+
+    maps = Maps(
+        config,
+        store,
+        base.sessions,
+        recall,
+        sources,
+        summarizer.completions,
+        count,
+        base.events,
+        base.clock,
+    )
+    if config.maps:
+        tools = MapTools(maps, config, base.background, count)
+        recall.add_tools(MAP_TOOL_NAMES, tools.call, tools.describe)
+    return maps
 
 
 def _doctor(base: _Base, summarizer: Summarizer, compaction: Compaction) -> Doctor:

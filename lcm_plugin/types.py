@@ -261,7 +261,7 @@ class CompletionRequest:
     max_tokens: int
     temperature: float = 0.2
     model: str | None = None
-    purpose: Literal["summary", "file_summary", "expansion"] = "summary"
+    purpose: Literal["summary", "file_summary", "expansion", "map"] = "summary"
     timeout: float = 60.0
     tools: Sequence[Mapping[str, Any]] = ()
 

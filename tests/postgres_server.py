@@ -45,6 +45,8 @@ _EMPTYING = (
     "compaction_debt",
     "integrity_jobs",
     "pins",
+    "maps",
+    "map_items",
     "session_runs",
     "conversations",
     "guards",

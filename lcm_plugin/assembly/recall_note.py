@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from lcm_plugin.maps.schemas import MAP_TOOL, REDUCE_TOOL
 from lcm_plugin.recall.tools import PIN_TOOL
 
 _USES = (
@@ -31,6 +32,8 @@ def recall_note(tools: Collection[str]) -> str:
             "something was never mentioned, look it up:",
             *uses,
         ]
+    if MAP_TOOL in tools:
+        lines.append(f"To count or classify more than you can read, use {MAP_TOOL}, then {REDUCE_TOOL}.")
     if PIN_TOOL in tools:
         lines.append(f"What must not be lost to a summary, keep in view with {PIN_TOOL}.")
     return "\n".join(lines)

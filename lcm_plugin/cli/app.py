@@ -17,6 +17,7 @@ from lcm_plugin.cli.commands import (
     export,
     import_,
     install,
+    maps,
     mcp,
     migrate,
     pins,
@@ -65,6 +66,7 @@ _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
         *(browse.conversations, browse.messages, browse.summaries, browse.context, browse.tree, browse.show),
     ),
     "Find again": (recall.grep, recall.describe, recall.expand, recall.ask, mcp.mcp),
+    "Count": (maps.map_, maps.maps, maps.reduce),
     "Look after": (
         *(doctor.doctor, doctor.rescue, compact.compact, backup.backup, backup.restore),
         *(pins.pin, pins.pins, pins.unpin, worker.worker),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from lcm_plugin.assembly.notices import IGNORED
-from lcm_plugin.commands import actions, cleaning, doctor, pins, recall, resets, settings, status, tree
+from lcm_plugin.commands import actions, cleaning, doctor, maps, pins, recall, resets, settings, status, tree
 from lcm_plugin.commands.facade import EngineFacade
 from lcm_plugin.commands.texts import FAILED
 from lcm_plugin.errors import LcmError
@@ -61,6 +61,9 @@ COMMANDS: dict[str, Command] = {
     ),
     "pins": Command(pins.pins, "what is pinned"),
     "unpin": Command(pins.unpin, "take pins out of every context", "ID … | all", 1 << 10),
+    "maps": Command(
+        maps.maps, "maps of this session: how far they are, what they cost; stop ends one", "[stop ID]", 2
+    ),
     "new": Command(resets.preview_new, "what `/new` would keep and drop, without doing it", "[DEPTH]", 1),
     "reset": Command(resets.preview_reset, "what `/reset` would archive, without doing it"),
     "undo": Command(actions.undo, "bring back what the last `/new` or compaction took out of the context"),

@@ -15,6 +15,7 @@ from lcm_plugin.maintenance.jobs import IntegrityJobs
 from lcm_plugin.maintenance.prune import Retention
 from lcm_plugin.maintenance.recent_warnings import RecentWarnings
 from lcm_plugin.maintenance.recount import Recount
+from lcm_plugin.maps.service import Maps
 from lcm_plugin.recall.active.service import ActiveRecall
 from lcm_plugin.sessions.access import Access
 from lcm_plugin.sessions.conversations import SessionDirectory
@@ -41,6 +42,7 @@ class EngineFacade(Protocol):
     doctor: Doctor
     hook_health: HookHealth
     integrity_jobs: IntegrityJobs
+    maps: Maps
     pin_board: Pins
     recount: Recount
     retention: Retention

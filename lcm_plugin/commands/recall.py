@@ -38,7 +38,9 @@ def grep(engine: EngineFacade, session: Session, words: list[str]) -> CommandRes
     """Hits of a search in this session's history, best first."""
     if not words:
         return CommandResult("Search for what? `/lcm grep valve pressure`.", {"outcome": FAILED}, ok=False)
-    arguments = {"pattern": " ".join(words), "limit": _MOST_HITS, "context": 0}
+    # In a chat with several people no word of another chat is shown.
+    own = {"all_conversations": False}
+    arguments = {"pattern": " ".join(words), "limit": _MOST_HITS, "context": 0} | own
     found = engine.call_tool(session, "lcm_grep", arguments)
     if "error" in found:
         return CommandResult(f"{found['error']}.", {"outcome": FAILED, **found}, ok=False)

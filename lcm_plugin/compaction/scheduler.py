@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from lcm_plugin.background import Background
 from lcm_plugin.compaction.leases import CompactionLease
@@ -28,6 +29,7 @@ from lcm_plugin.types import CompactionDecision, CompactionResult, Reason
 _DRAIN_EVERY_S = 30.0
 _DRAINED_AT_ONCE = 4
 _PAGE = 200
+MAP_SECONDS = 30.0
 _AT_ONCE = 16
 _FIRST_LOOK_S, _SLOWEST_LOOK_S = 0.01, 0.25
 # Beyond so many times the room, no wait that a turn can bear would be long enough.
@@ -178,13 +180,14 @@ def call_of(debt: Debt) -> Call:
 
 @dataclass(slots=True)
 class WorkReport:
-    """What a worker did: how many compactions of which verdict, passes, tokens saved, and integrity checks."""
+    """What a worker did: how many compactions of which verdict, passes, tokens saved, integrity checks, and maps."""
 
     compactions: int = 0
     passes: int = 0
     tokens_saved: int = 0
     verdicts: dict[Reason, int] = field(default_factory=dict)
     integrity_checks: int = 0
+    maps: int = 0
 
     def add(self, result: CompactionResult) -> None:
         """Notes one compaction."""
@@ -194,11 +197,21 @@ class WorkReport:
         self.verdicts[result.reason] = self.verdicts.get(result.reason, 0) + 1
 
 
+# Does what is due until what it is given says stop, and returns how much that was.
+WorkOff: TypeAlias = Callable[[Callable[[], bool]], int]
+
+
+def _until(stop: threading.Event, seconds: float) -> Callable[[], bool]:
+    """Says stop when the event is set, and when the time is over."""
+    end = time.monotonic() + seconds
+    return lambda: stop.is_set() or time.monotonic() >= end
+
+
 class Worker:
     """Takes debts that are due, one at a time, until it is stopped.
 
     ``may_write`` answers for a session key; ignored and stateless lanes and archived conversations are let be.
-    ``check`` does the integrity jobs that are due, until what it is given says stop, and returns how many.
+    ``check`` does the integrity jobs that are due, ``map_items`` works on running maps, for `MAP_SECONDS` at a time.
     """
 
     def __init__(
@@ -207,10 +220,12 @@ class Worker:
         compactor: Compactor,
         clock: Callable[[], int],
         may_write: Callable[[str], bool] = lambda session_key: True,
-        check: Callable[[Callable[[], bool]], int] = lambda stop: 0,
+        check: WorkOff = lambda stop: 0,
+        map_items: WorkOff = lambda stop: 0,
     ) -> None:
         self._may_write = may_write
         self._check = check
+        self._map_items = map_items
         self._store = store
         self._compactor = compactor
         self._clock = clock
@@ -233,7 +248,9 @@ class Worker:
                 worked = self._round(stop, report)
                 checked = self._check(stop.is_set)
                 report.integrity_checks += checked
-                worked |= checked > 0
+                mapped = self._map_items(_until(stop, MAP_SECONDS))
+                report.maps += mapped
+                worked |= checked + mapped > 0
             except StoreBusy:
                 worked = False
             except ServerAway:

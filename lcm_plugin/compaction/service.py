@@ -13,7 +13,7 @@ from lcm_plugin.compaction.overflow import Refusal
 from lcm_plugin.compaction.passes import PassRunner
 from lcm_plugin.compaction.policy import Call, Limits
 from lcm_plugin.compaction.run import Compactor
-from lcm_plugin.compaction.scheduler import Scheduler, Worker, WorkReport, call_of
+from lcm_plugin.compaction.scheduler import Scheduler, Worker, WorkOff, WorkReport, call_of
 from lcm_plugin.compaction.sweep import Sweeper
 from lcm_plugin.compaction.undo import NEVER, LastCompaction
 from lcm_plugin.compaction.windows import Budgets, Windows
@@ -248,10 +248,11 @@ class Compaction:
         *,
         until_idle: bool,
         poll_seconds: float,
-        check: Callable[[Callable[[], bool]], int],
+        check: WorkOff,
+        map_items: WorkOff,
     ) -> WorkReport:
-        """Works off debts and integrity jobs of all conversations in this thread until it is stopped."""
-        worker = Worker(self._store, self._compactor, self._clock, self._may_write, check)
+        """Works off debts, integrity jobs and maps of all conversations in this thread until it is stopped."""
+        worker = Worker(self._store, self._compactor, self._clock, self._may_write, check, map_items)
         return worker.run(stop, until_idle=until_idle, poll_seconds=poll_seconds)
 
     def _find(self, session: Session, call: Call) -> Assessment | None:

@@ -13,7 +13,6 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from zoneinfo import ZoneInfo
 
 from annotated_types import Ge
 from pydantic import (
@@ -32,6 +31,7 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 from lcm_plugin.config.explain import AUTO, explain
 from lcm_plugin.config.overrides import Share, ThresholdOverride
 from lcm_plugin.config.sources import canonical, read_environment, spellings, split_text
+from lcm_plugin.config.values import Expressions, Zone
 from lcm_plugin.errors import ConfigError
 
 DEFAULT_BUDGET = 128_000
@@ -40,7 +40,6 @@ Policy = Literal["economy", "balanced", "faithful"]
 Patterns = Annotated[list[str], NoDecode]
 # A policy chooses the value; `compaction.policy.in_force` gives it for a call.
 Auto = Annotated[int | None, AUTO]
-_EXPRESSION_FIELDS = ("redact_patterns", "host_note_patterns", "control_message_patterns")
 INSTRUCTION_FILES = (
     "SKILL.md",
     "AGENTS.md",
@@ -179,12 +178,12 @@ class LcmConfig(BaseSettings):
     prune_heartbeat_ok: bool = Field(
         default=False, description="Drop heartbeat cycles in which nothing was done."
     )
-    control_message_patterns: Patterns = Field(
+    control_message_patterns: Expressions = Field(
         default_factory=list,
         description="Whole texts of standing user messages, such as polls, which leave the context when nothing "
         "was done about them; they stay stored.",
     )
-    host_note_patterns: Patterns = Field(
+    host_note_patterns: Expressions = Field(
         default_factory=list,
         description="Notes that a host adds to messages for itself: a message of nothing else is not stored, and "
         "one that comes again with another note is the same message.",
@@ -233,7 +232,7 @@ class LcmConfig(BaseSettings):
     )
     large_file_summary_model: str = Field(default="", description="Model that adds prose to file summaries.")
     large_file_summary_provider: str = Field(default="", description="Its provider.")
-    redact_patterns: Patterns = Field(
+    redact_patterns: Expressions = Field(
         default_factory=list, description="Regular expressions removed before anything is stored."
     )
 
@@ -265,13 +264,29 @@ class LcmConfig(BaseSettings):
         default_factory=list,
         description="Elements that a host injects, such as relevant-memories, hidden from summary models.",
     )
-    timezone: str = Field(default="UTC", description="IANA zone of times in summaries.")
+    timezone: Zone = Field(default="UTC", description="IANA zone of times in summaries.")
     expansion_model: str = Field(
         default="", description="Model of lcm_expand_query; empty means summaryModel."
     )
     expansion_provider: str = Field(default="", description="Its provider.")
     delegation_timeout_ms: int = Field(
         default=120_000, ge=1, le=LONGEST_MS, description="Longest time of one lcm_expand_query."
+    )
+    maps: bool = Field(
+        default=False,
+        description="Give agents the tools lcm_map and lcm_reduce, and work maps off in the background; needs the "
+        "extra maps.",
+    )
+    map_model: str = Field(
+        default="", description="Model of maps; empty means the host's, else summaryModel."
+    )
+    map_provider: str = Field(default="", description="Its provider.")
+    map_parallel: int = Field(default=8, ge=1, le=256, description="Calls of one map at a time.")
+    map_max_items: int = Field(default=10_000, ge=1, description="Most items of a map that an agent makes.")
+    map_max_tokens: int = Field(
+        default=1_000_000,
+        ge=1,
+        description="Most tokens that a map an agent makes may spend, prompts and answers.",
     )
 
     _sources: dict[str, Source] = PrivateAttr(default_factory=dict)
@@ -356,28 +371,6 @@ class LcmConfig(BaseSettings):
     def _split_list(cls, value: object) -> object:
         return split_text(value, ",")
 
-    @field_validator(*_EXPRESSION_FIELDS, mode="before")
-    @classmethod
-    def _split_expressions(cls, value: object) -> object:
-        return split_text(value, "\n")
-
-    @field_validator(*_EXPRESSION_FIELDS)
-    @classmethod
-    def _check_expressions(cls, value: list[str]) -> list[str]:
-        if value:
-            import re2
-
-            options = re2.Options()
-            options.log_errors = False
-            for expression in value:
-                try:
-                    re2.compile(expression, options)
-                except re2.error as error:
-                    reason = error.args[0] if error.args else error
-                    reason = reason.decode() if isinstance(reason, bytes) else reason
-                    raise ValueError(f"{expression!r} is not an RE2 regular expression: {reason}") from None
-        return value
-
     @field_validator("context_threshold_overrides", mode="before")
     @classmethod
     def _parse_overrides(cls, value: object) -> object:
@@ -387,15 +380,6 @@ class LcmConfig(BaseSettings):
             return json.loads(value or "[]")
         except ValueError as error:
             raise ValueError(f"must be a list of rules as JSON ({error})") from None
-
-    @field_validator("timezone")
-    @classmethod
-    def _known_zone(cls, value: str) -> str:
-        try:
-            ZoneInfo(value)
-        except (KeyError, ValueError, OSError) as error:
-            raise ValueError("must be an IANA time zone such as Europe/Berlin") from error
-        return value
 
     @model_validator(mode="after")
     def _hard_above_soft(self) -> LcmConfig:

@@ -1,4 +1,4 @@
-"""Work that waits until no turn needs the machine: indexing for search, counting again, checks that were asked for."""
+"""Work that waits until no turn needs the machine: indexing for search, counting again, checks, and maps."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from lcm_plugin.background import Background
 from lcm_plugin.maintenance.jobs import IntegrityJobs
 from lcm_plugin.maintenance.recount import Recount
+from lcm_plugin.maps.service import Maps
 
 CHECK_SECONDS = 60.0
 """The longest integrity check inside a host; the pauses for hooks count. What it found until then is its result."""
@@ -15,7 +16,7 @@ CHECK_SECONDS = 60.0
 class IdleWork:
     """Runs on background threads, and pauses while a hook is running.
 
-    ``catch_up`` indexes what is pending until what it is given says stop.
+    ``catch_up`` indexes what is pending until what it is given says stop. ``maps`` is None where hosts make none.
     """
 
     def __init__(
@@ -24,11 +25,13 @@ class IdleWork:
         catch_up: Callable[[Callable[[], bool]], None],
         recount: Recount,
         jobs: IntegrityJobs,
+        maps: Maps | None,
     ) -> None:
         self._background = background
         self._catch_up = catch_up
         self._recount = recount
         self._jobs = jobs
+        self._maps = maps
 
     def start(self) -> None:
         """Starts what is pending, unless it is running already."""
@@ -43,6 +46,12 @@ class IdleWork:
         self.finish(self._should_stop)
         if not self._background.closing and self._jobs.is_due():
             self._background.submit("integrity-jobs", self._check_one)
+        if self._maps is not None and not self._background.closing and self._maps.is_due():
+            self._background.submit("maps", self._work_maps)
+
+    def _work_maps(self) -> None:
+        if self._maps is not None:
+            self._maps.work_off(lambda: self._background.closing)
 
     def _check_one(self) -> None:
         self._jobs.work_off(self._should_stop, most=1, seconds=CHECK_SECONDS)

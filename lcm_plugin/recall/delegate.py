@@ -24,7 +24,6 @@ from lcm_plugin.recall.match import Matcher
 from lcm_plugin.recall.query import ParsedQuery, parse_query
 from lcm_plugin.recall.scope import Grant, Scope, parse_refs
 from lcm_plugin.recall.tools import LEAST_CAP, ExpandQueryArguments, tool_schemas
-from lcm_plugin.summarize.completers import Completions
 from lcm_plugin.types import CompletionRequest, CompletionResult, Message, Session
 
 MAX_ROUNDS = 8
@@ -58,8 +57,8 @@ When you are done, reply with one JSON object and nothing else:
 {"answer": "…", "cited_ids": ["msg_12", "sum_0123456789abcdef"]}
 Cite only ids whose text you have read."""
 
-FINAL_CALL = "That was the last tool call. Reply now with the JSON object."
-OUT_OF_TOKENS = "You have read as much as you may. Reply now with the JSON object, from what you have read."
+FINAL_CALL = "That was the last tool call. Reply now with the JSON."
+OUT_OF_TOKENS = "You have read as much as you may. Reply now with the JSON, from what you have read."
 
 
 class Reads(Protocol):
@@ -73,6 +72,18 @@ class Reads(Protocol):
 
     def read_texts(self, refs: Sequence[str], scope: Scope) -> dict[str, str]:
         """The texts behind ids in a scope, as they are stored."""
+        ...
+
+
+class Asks(Protocol):
+    """Who makes a delegate's model calls."""
+
+    def available(self, purpose: str) -> bool:
+        """Whether any model is set or given for a purpose."""
+        ...
+
+    def complete(self, request: CompletionRequest, deadline: float | None = None) -> CompletionResult:
+        """The answer; raises `ModelError`. ``deadline`` is a `time.monotonic` value."""
         ...
 
 
@@ -136,7 +147,7 @@ class Delegate:
         reads: Reads,
         session: Session,
         config: LcmConfig,
-        completions: Completions,
+        completions: Asks,
         count: Count,
     ) -> None:
         self._reads = reads
@@ -160,7 +171,11 @@ class Delegate:
         if not self._completions.available("expansion"):
             return self._extract(asked, reading, scope)
         try:
-            text = self._converse(asked, scope, reading, first)
+            messages: list[Message] = [
+                {"role": "system", "content": DELEGATE_RULES},
+                {"role": "user", "content": _opening(asked, first)},
+            ]
+            text = self._converse(messages, asked.max_tokens, scope, reading)
         except ModelError as error:
             code = "DELEGATE_TIMEOUT" if _is_timeout(error, reading) else "DELEGATE_FAILED"
             why = f"the delegate gave no answer: {error}"[:ERROR_CHARS]
@@ -170,6 +185,16 @@ class Delegate:
             why, code = "the delegate's reply was empty", "DELEGATE_REPLY_INVALID"
             return self._extract(asked, reading, scope, error=why, error_code=code)
         return self._result(answer, cited, reading, asked, scope)
+
+    def reply(
+        self, messages: Sequence[Message], scope: Scope, *, max_tokens: int, token_cap: int, seconds: float
+    ) -> str:
+        """What a model replies to messages of another task, for which it may read under the same bounds.
+
+        Raises `ModelError`.
+        """
+        reading = _Reading(token_cap, time.monotonic() + seconds)
+        return self._converse(list(messages), max_tokens, scope, reading)
 
     def _first_reads(self, asked: ExpandQueryArguments, scope: Scope, reading: _Reading) -> list[Any]:
         """What the question itself points to: the named summaries, or the best hits."""
@@ -188,20 +213,14 @@ class Delegate:
             answers.append(self._read("lcm_grep", arguments, scope, reading))
         return answers
 
-    def _converse(
-        self, asked: ExpandQueryArguments, scope: Scope, reading: _Reading, first: list[Any]
-    ) -> str:
-        messages: list[Message] = [
-            {"role": "system", "content": DELEGATE_RULES},
-            {"role": "user", "content": _opening(asked, first)},
-        ]
+    def _converse(self, messages: list[Message], max_tokens: int, scope: Scope, reading: _Reading) -> str:
         for turn in range(MAX_ROUNDS):
             spent = reading.tokens_left < SMALLEST_READ
             reading.cut = reading.cut or spent
             last = turn == MAX_ROUNDS - 1 or spent
             if last and turn:
                 messages.append({"role": "user", "content": OUT_OF_TOKENS if spent else FINAL_CALL})
-            result = self._complete(messages, asked.max_tokens, reading, with_tools=not last)
+            result = self._complete(messages, max_tokens, reading, with_tools=not last)
             if not result.tool_calls or last:
                 return result.text
             calls = list(result.tool_calls)[:MAX_CALLS_PER_ROUND]

@@ -255,9 +255,8 @@ class Grep:
         """The full names of the senders who are asked for: each holds all words that were given."""
         if not self.arguments.sender:
             return None
-        asked = set(WORD.findall(fold(self.arguments.sender)))
         known = self.reader.message_senders(self.scope.filter_ids)
-        names = tuple(name for name in known if asked <= set(WORD.findall(fold(name))))
+        names = senders_named(self.arguments.sender, known)
         if not names:
             self._note(
                 f"nobody named {self.arguments.sender!r} wrote here; known are {', '.join(known[:10]) or 'no names'}"
@@ -413,3 +412,9 @@ def _share_held(query: ParsedQuery, hit: Ranked) -> float:
 def _is_within(record: FileRecord, rows: Filter) -> bool:
     since_ok = rows.since is None or record.created_at >= rows.since
     return since_ok and (rows.before is None or record.created_at < rows.before)
+
+
+def senders_named(asked: str, known: Sequence[str]) -> tuple[str, ...]:
+    """The full names that hold all words of a name."""
+    words = set(WORD.findall(fold(asked)))
+    return tuple(name for name in known if words <= set(WORD.findall(fold(name))))

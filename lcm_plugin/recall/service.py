@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from lcm_plugin.characters import storable
 from lcm_plugin.config import LcmConfig
@@ -23,13 +23,11 @@ from lcm_plugin.recall.results import is_of_others
 from lcm_plugin.recall.scope import Grant, Scope, scope_of
 from lcm_plugin.recall.semantic import Semantics
 from lcm_plugin.recall.tools import (
-    PIN_TOOL,
     TOOL_NAMES,
     DescribeArguments,
     ExpandArguments,
     ExpandQueryArguments,
     GrepArguments,
-    PinArguments,
     check,
 )
 from lcm_plugin.sessions.access import Access, SessionGate
@@ -41,6 +39,8 @@ from lcm_plugin.types import Session
 MAX_ERROR_CHARS = 600
 # Of what is searched for, the share that a hit of the session must hold for other sessions to be left alone.
 ENOUGH = 0.5
+Tool: TypeAlias = Callable[[Session, str, Mapping[str, Any]], dict[str, Any]]
+DescribeMap: TypeAlias = Callable[[Session, str, int, int], dict[str, Any]]
 
 
 class Recall:
@@ -58,9 +58,7 @@ class Recall:
         clock: Callable[[], int],
         semantics: Semantics,
         granted: Callable[[str], frozenset[int]] = lambda session_key: frozenset(),
-        pin: Callable[[Session, PinArguments], dict[str, Any]] | None = None,
     ) -> None:
-        """``pin`` answers the tool that pins, where the settings give it to agents."""
         self._config = config
         self._store = store
         self._gate = gate
@@ -71,7 +69,8 @@ class Recall:
         self._clock = clock
         self.semantics = semantics
         self._granted = granted
-        self._pin = pin
+        self._more: dict[str, Tool] = {}
+        self._describe_map: DescribeMap | None = None
         self._delegations = Delegations()
 
     def call(
@@ -98,6 +97,11 @@ class Recall:
             ms=round((time.perf_counter() - started) * 1000, 3),
         )
         return answer
+
+    def add_tools(self, names: Iterable[str], answer: Tool, describe_map: DescribeMap | None = None) -> None:
+        """Adds tools that the settings give agents beside the four; ``describe_map`` lets maps be read as well."""
+        self._more |= dict.fromkeys(names, answer)
+        self._describe_map = describe_map or self._describe_map
 
     def catch_up(self, stop: Callable[[], bool]) -> None:
         """Indexes what is pending, and computes vectors where semantic search is on. Work for a thread off the turn."""
@@ -136,9 +140,9 @@ class Recall:
             return self._expand(session, check(ExpandArguments, name, arguments), grant)
         if name == "lcm_expand_query" and grant is None:
             return self._expand_query(session, check(ExpandQueryArguments, name, arguments))
-        if name == PIN_TOOL and grant is None and self._pin is not None:
-            return self._pin(session, check(PinArguments, name, arguments))
-        known = TOOL_NAMES if grant is None else TOOL_NAMES[:3]
+        if name in self._more and grant is None:
+            return self._more[name](session, name, arguments)
+        known = (*TOOL_NAMES, *self._more) if grant is None else TOOL_NAMES[:3]
         raise InputError(f"there is no tool {safe_repr(name, 80)}; the tools are {', '.join(known)}")
 
     def _grep(self, session: Session, asked: GrepArguments, grant: Grant | None) -> dict[str, Any]:
@@ -166,7 +170,7 @@ class Recall:
             granted_tokens=grant.token_cap if grant else None,
             semantics=self.semantics,
         )
-        scope = self._scope(reader, session, asked.all_conversations, asked.conversation_id, grant)
+        scope = self.scope(reader, session, asked.all_conversations, asked.conversation_id, grant)
         grep, goes_on = search(scope), is_of_others(asked.cursor)
         answer = {} if goes_on else grep.run()
         if not goes_on and (asked.cursor or grep.best_share >= ENOUGH):
@@ -187,14 +191,23 @@ class Recall:
         grant: Grant | None,
     ) -> Scope | None:
         """The scope with the other sessions within reach; None where a call names its scope, or when there are none."""
-        if grant is not None or asked.all_conversations or asked.conversation_id is not None:
+        is_named = "all_conversations" in asked.model_fields_set or asked.conversation_id is not None
+        if grant is not None or is_named:
             return None
-        others = self._scope(reader, session, False, None, None, with_others=True)
+        others = self.scope(reader, session, False, None, None, with_others=True)
         return others if others.conversation_ids != scope.conversation_ids else None
 
     def _describe(self, session: Session, asked: DescribeArguments, grant: Grant | None) -> dict[str, Any]:
+        if (
+            self._describe_map
+            and grant is None
+            and isinstance(asked.id, str)
+            and asked.id.strip().startswith("map_")
+        ):
+            cap = asked.token_cap or self._config.max_expand_tokens
+            return self._describe_map(session, asked.id, asked.offset, cap)
         with self._store.read() as reader:
-            scope = self._scope(reader, session, asked.all_conversations, asked.conversation_id, grant)
+            scope = self.scope(reader, session, asked.all_conversations, asked.conversation_id, grant)
             return Describer(reader, scope, self._payloads, self._count, self._config).describe(
                 asked, grant.token_cap if grant else None
             )
@@ -203,13 +216,13 @@ class Recall:
         if asked.query and not asked.summary_ids:
             index_all(self._store, self._events, SECONDS)
         with self._store.read() as reader:
-            scope = self._scope(reader, session, asked.all_conversations, asked.conversation_id, grant)
+            scope = self.scope(reader, session, asked.all_conversations, asked.conversation_id, grant)
             return Expander(reader, scope, self._payloads, self._count, self._config).expand(asked, grant)
 
     def _expand_query(self, session: Session, asked: ExpandQueryArguments) -> dict[str, Any]:
         index_all(self._store, self._events, SECONDS)
         with self._store.read() as reader:
-            scope = self._scope(reader, session, asked.all_conversations, asked.conversation_id, None)
+            scope = self.scope(reader, session, asked.all_conversations, asked.conversation_id, None)
             if not asked.summary_ids and self._with_others(reader, session, asked, scope, None) is not None:
                 first = GrepArguments(pattern=asked.query or asked.prompt, context=0)
                 scope = self._search(reader, session, first, None)[0].scope
@@ -219,17 +232,18 @@ class Recall:
 
     def own_scope(self, reader: Reader, session: Session) -> Scope:
         """What a session may look at by default."""
-        return self._scope(reader, session, False, None, None)
+        return self.scope(reader, session, False, None, None)
 
-    def _scope(
+    def scope(
         self,
         reader: Reader,
         session: Session,
         all_conversations: bool,
         conversation_id: int | None,
-        grant: Grant | None,
+        grant: Grant | None = None,
         with_others: bool = False,
     ) -> Scope:
+        """The conversations that a call of a session may look at; raises as `scope_of`."""
         key = self._gate.key_of(session, reader)
         if self._gate.access(session, reader) is Access.NONE:
             key = ""

@@ -11,11 +11,14 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic.alias_generators import to_camel
 
 from lcm_plugin.characters import storable
+from lcm_plugin.config import LcmConfig
 from lcm_plugin.errors import InputError
+from lcm_plugin.maps.schemas import MAP_TOOL_NAMES, map_schemas
 from lcm_plugin.messages.convert import safe_repr
 
 TOOL_NAMES = ("lcm_grep", "lcm_describe", "lcm_expand", "lcm_expand_query")
 PIN_TOOL = "lcm_pin"
+ALL_TOOL_NAMES = (*TOOL_NAMES, PIN_TOOL, *MAP_TOOL_NAMES)
 GREP_LIMIT, GREP_MAX_LIMIT, LEAST_CAP = 10, 200, 300
 MAX_IDS = 50
 MAX_TIMEOUT_MS = 600_000
@@ -142,14 +145,16 @@ def _searchable(value: object) -> object:
     return storable(value) if isinstance(value, str) else value
 
 
-def tool_schemas(*, pin: bool = False) -> list[dict[str, Any]]:
-    """The four recall tools; with ``pin`` the one that keeps a line in view, too."""
-    return [_grep(), _describe(), _expand(), _expand_query(), *([_pin()] if pin else [])]
+def tool_schemas(config: LcmConfig | None = None) -> list[dict[str, Any]]:
+    """The four recall tools, and what the settings give agents beside: the one that pins, and those of maps."""
+    pin = [_pin()] if config is not None and config.pin_tool else []
+    maps = map_schemas() if config is not None and config.maps else []
+    return [_grep(), _describe(), _expand(), _expand_query(), *pin, *maps]
 
 
-def tool_names(*, pin: bool) -> tuple[str, ...]:
+def tool_names(config: LcmConfig) -> tuple[str, ...]:
     """Their names."""
-    return (*TOOL_NAMES, PIN_TOOL) if pin else TOOL_NAMES
+    return tuple(schema["function"]["name"] for schema in tool_schemas(config))
 
 
 def _grep() -> dict[str, Any]:

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from lcm_plugin.store.integrity import AuditReader, JobReader, JobWriter, RepairWriter
+from lcm_plugin.store.maps.records import MapReader, MapWriter
 from lcm_plugin.store.records import (
     ArchiveCause,
     CallRow,
@@ -36,7 +37,7 @@ from lcm_plugin.store.transfer import TransferReader, TransferWriter
 from lcm_plugin.types import Pin, Session
 
 
-class Reader(SearchReader, AuditReader, TransferReader, RemovalReader, JobReader, Protocol):
+class Reader(SearchReader, AuditReader, TransferReader, RemovalReader, JobReader, MapReader, Protocol):
     """Queries within one read transaction. None of them costs more than what it returns."""
 
     # conversations
@@ -226,7 +227,9 @@ class Reader(SearchReader, AuditReader, TransferReader, RemovalReader, JobReader
         """How many summaries a conversation has, by depth."""
 
 
-class Writer(Reader, SearchWriter, RepairWriter, TransferWriter, RemovalWriter, JobWriter, Protocol):
+class Writer(
+    Reader, SearchWriter, RepairWriter, TransferWriter, RemovalWriter, JobWriter, MapWriter, Protocol
+):
     """Changes within one write transaction."""
 
     def open_conversation(self, session: Session, now: int) -> Conversation:

@@ -165,6 +165,18 @@ PINS = _table(
     integers="conversation_id tokens created_at message_id",
     texts="pin_id text pinned_by speaker",
 )
+MAPS = _table(
+    "maps",
+    "map_id",
+    integers="conversation_id created_at updated_at items done failed tokens_in tokens_out cost",
+    texts="map_id prompt answer_schema model options source state reason",
+)
+MAP_ITEMS = _table(
+    "map_items",
+    "map_id place",
+    integers="conversation_id place tokens attempts tokens_in tokens_out cost lease_until",
+    texts="map_id ref content item_key state answer error model owner",
+)
 COMPACTION_DEBT = _table(
     "compaction_debt",
     "conversation_id",
@@ -206,6 +218,8 @@ TABLES = (
     CONTEXT_SNAPSHOTS,
     LARGE_FILES,
     PINS,
+    MAPS,
+    MAP_ITEMS,
     COMPACTION_DEBT,
     REMOVED_MESSAGES,
 )

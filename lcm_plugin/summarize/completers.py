@@ -42,6 +42,10 @@ class NotAsked(ModelError):
     """No model was called: the host declined, or the spend limit is reached. No failure of the model."""
 
 
+class Paused(ModelUnavailable):
+    """No model was called: it failed before, and its pause is not over."""
+
+
 @dataclass(frozen=True, slots=True)
 class Route:
     """One way to a model. ``litellm`` is None for the host's completer, which may ignore ``model``."""
@@ -73,13 +77,18 @@ class Completions:
         self.breaker = CircuitBreaker(guards or MemoryGuards(), clock)
         self._cancelled = threading.Event()
 
-    def routes(self, purpose: str = "summary") -> tuple[Route, ...]:
-        """The ways to a model for a purpose, in the order in which they are tried."""
+    def routes(self, purpose: str = "summary", model: str = "") -> tuple[Route, ...]:
+        """The ways to a model for a purpose, in the order in which they are tried; a named ``model`` first."""
         config = self._config
-        own = {
-            "expansion": (config.expansion_provider, config.expansion_model),
-            "file_summary": (config.large_file_summary_provider, config.large_file_summary_model),
-        }.get(purpose, (config.summary_provider, config.summary_model))
+        own = (
+            ("", model)
+            if model
+            else {
+                "expansion": (config.expansion_provider, config.expansion_model),
+                "map": (config.map_provider, config.map_model),
+                "file_summary": (config.large_file_summary_provider, config.large_file_summary_model),
+            }.get(purpose, (config.summary_provider, config.summary_model))
+        )
         routes: list[Route] = []
         if own[1]:
             routes.append(self._litellm_route(*own))
@@ -101,7 +110,7 @@ class Completions:
         ``deadline`` is a `time.monotonic` value; ``request.timeout`` bounds each single call.
         """
         failure: ModelError = ModelUnavailable("no model is set and the host gives none")
-        for route in self.routes(request.purpose):
+        for route in self.routes(request.purpose, request.model or ""):
             try:
                 return self.call(route, request, deadline)
             except ModelError as error:
@@ -127,6 +136,16 @@ class Completions:
             reraise=True,
         )
         return retrying(self._attempt, route, request, deadline, before_each)
+
+    def price(self, model: str, purpose: str) -> tuple[float, float] | None:
+        """Dollars per million tokens of the first model for a purpose, prompts and answers; None when not known."""
+        routes = self.routes(purpose, model)
+        if not routes or routes[0].litellm is None:
+            return None
+        try:
+            return _on_worker(routes[0].litellm.price, _IMPORT_TIMEOUT, self._cancelled)
+        except ModelError:
+            return None
 
     def window(self, route: Route) -> int | None:
         """Most prompt tokens of a route's model, where that is known without asking anybody."""
@@ -161,7 +180,7 @@ class Completions:
         if left <= 0:
             raise ModelTimeout("the time for this work is over")
         if not self.breaker.allows(route.provider, route.model):
-            raise ModelUnavailable(f"{route.name} is paused after failures")
+            raise Paused(f"{route.name} is paused after failures")
         if before_each is not None:
             before_each()
         timed = replace(request, timeout=left, model=route.model or request.model)

@@ -49,12 +49,14 @@ class CircuitBreaker:
         self._guards = guards
         self._clock = clock
         self._lock = threading.Lock()
+        self._closed: set[str] = set()
 
     def allows(self, provider: str, model: str) -> bool:
         """Whether a call may be tried now; letting one through after a pause counts as its trial."""
         with self._lock:
             key, state = self._load(provider, model)
             if not state["open_until"]:
+                (self._closed.discard if state["failures"] else self._closed.add)(key)
                 return True
             now = self._clock()
             if now < state["open_until"]:
@@ -63,8 +65,10 @@ class CircuitBreaker:
             return True
 
     def succeeded(self, provider: str, model: str) -> None:
-        """Closes the breaker."""
+        """Closes the breaker; one that was closed and without failures before the call needs no look."""
         with self._lock:
+            if _breaker_key(provider, model) in self._closed:
+                return
             key, state = self._load(provider, model)
             if state["failures"] or state["open_until"]:
                 self._guards.save_guard(key, {"failures": 0, "open_until": 0, "pause": 0, "reason": ""})
@@ -73,6 +77,7 @@ class CircuitBreaker:
         """Counts a failure; returns whether the breaker is open now."""
         with self._lock:
             key, state = self._load(provider, model)
+            self._closed.discard(key)
             failures = state["failures"] + 1
             auth = isinstance(error, ModelAuthError)
             opens = auth or failures >= FAILURES_TO_OPEN or state["pause"] > 0
@@ -93,9 +98,13 @@ class CircuitBreaker:
         return self._load(provider, model)[1]
 
     def _load(self, provider: str, model: str) -> tuple[str, dict[str, Any]]:
-        key = f"breaker:{provider}:{model}"
+        key = _breaker_key(provider, model)
         empty = {"failures": 0, "open_until": 0, "pause": 0, "reason": ""}
         return key, empty | (self._guards.load_guard(key) or {})
+
+
+def _breaker_key(provider: str, model: str) -> str:
+    return f"breaker:{provider}:{model}"
 
 
 class SpendGuard:

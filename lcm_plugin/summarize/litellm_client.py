@@ -81,6 +81,16 @@ class LitellmModel:
             return None
         return int(window) if window else None
 
+    def price(self) -> tuple[float, float] | None:
+        """Dollars per million tokens of prompts and of answers, as litellm's table knows them; None when it does not."""
+        litellm = load()
+        try:
+            info = litellm.get_model_info(self.full_name)
+            both = info.get("input_cost_per_token"), info.get("output_cost_per_token")
+        except Exception:  # noqa: BLE001 - an unknown model raises a bare Exception
+            return None
+        return None if None in both else (both[0] * 1_000_000, both[1] * 1_000_000)
+
     def _reasons(self, litellm: Any) -> bool:
         """Whether the model spends output tokens on reasoning, as litellm's table knows it."""
         try:

@@ -39,6 +39,8 @@ VALUES: dict[str, tuple[Any, Any, str]] = {
     "recallScope": ("session", "all", "session"),
     "semanticSearch": (True, False, "on"),
     "pinTool": (True, False, "on"),
+    "maps": (True, False, "on"),
+    "mapParallel": (4, 16, "4"),
     "semanticModelDir": ("/opt/model", "/opt/other", "/opt/model"),
     "summaryMaxOverageFactor": (1.5, 2.5, "1.5"),
     "timezone": ("Europe/Berlin", "Asia/Tokyo", "Europe/Berlin"),
@@ -58,6 +60,8 @@ for _key in (
 ):
     VALUES[_key] = (["a:*", "b"], ["c"], "a:*, b")
 for _key in (
+    "mapModel",
+    "mapProvider",
     "summaryModel",
     "summaryProvider",
     "largeFileSummaryModel",

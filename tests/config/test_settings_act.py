@@ -49,6 +49,12 @@ ELSEWHERE = {
     "pin_tool": "sessions/test_pins.py",
     "active_recall": "recall/test_active.py",
     "recall_tokens": "recall/test_active.py",
+    "maps": "maps/test_map_tools.py",
+    "map_max_items": "maps/test_map_tools.py",
+    "map_max_tokens": "maps/test_map_settings.py",
+    "map_parallel": "maps/test_map_settings.py",
+    "map_model": "maps/test_map_settings.py",
+    "map_provider": "maps/test_map_settings.py",
     "semantic_search": "recall/test_semantic.py",
     "semantic_model_dir": "recall/test_semantic.py",
 }

@@ -11,7 +11,7 @@ from lcm_plugin.events import LOG_FIELDS, MEANINGS
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "observability.md").read_text(encoding="utf-8")
 AREAS = "|".join(sorted({name.partition(".")[0] for name in MEANINGS}))
-NO_EVENTS = {"model.onnx", "file.filename", "tokens.input", "tokens.output"}
+NO_EVENTS = {"map.js", "model.onnx", "file.filename", "tokens.input", "tokens.output"}
 NAME = re.compile(rf"(?:{AREAS})\.[a-z_]+")
 
 

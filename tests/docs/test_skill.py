@@ -45,7 +45,7 @@ def test_every_reference_is_linked_from_the_skill() -> None:
 
 
 def test_every_tool_named_exists_and_every_tool_is_named() -> None:
-    tools = {tool["function"]["name"] for tool in tool_schemas(pin=True)}
+    tools = {tool["function"]["name"] for tool in tool_schemas(LcmConfig(pin_tool=True, maps=True))}
     named = {word for _, code in spoken() for word in re.findall(r"\blcm_[a-z_]+", code)}
     assert named == tools
 

@@ -263,7 +263,7 @@ def test_an_agent_pins_and_unpins_its_own_lines_and_not_the_users(
 ) -> None:
     engine = open_engine(pin_tool=True)
     plugin = LcmPlugin(engine=engine)
-    assert plugin.lcm_tools() == tool_schemas(pin=True)
+    assert plugin.lcm_tools() == tool_schemas(LcmConfig(pin_tool=True))
     mine = engine.pin(session, "the user's")
     made = plugin.lcm_call_tool(session, "lcm_pin", {"text": "deploy only from main"})
     assert made is not None
@@ -303,7 +303,7 @@ def test_memory_pins_too(tmp_path: Path) -> None:
         pin = memory.pin(CODE)
         assert memory.pins() == [pin]
         assert any(CODE in str(one["content"]) for one in memory.context())
-        assert memory.tools == tool_schemas(pin=True)
+        assert memory.tools == tool_schemas(LcmConfig(pin_tool=True))
         function = {"name": "lcm_pin", "arguments": json.dumps({"text": "mine"})}
         memory.run_tools(
             {"role": "assistant", "tool_calls": [{"id": "c", "type": "function", "function": function}]},

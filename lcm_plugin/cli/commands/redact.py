@@ -160,6 +160,7 @@ def _print(
         "files": found.files,
         "notes": found.notes,
         "pins": found.pins,
+        "map_texts": found.map_texts,
         "places": found.places,
         "binary_files_untouched": found.untouched,
         "summaries_above": found.above,
@@ -180,7 +181,8 @@ def _print(
     verb = "redacted" if applied else "found in"
     say(
         f"{verb} {plural(found.messages, 'message')}, {plural(found.summaries, 'summary')}, "
-        f"{plural(found.files, 'payload')}, {plural(found.notes, 'note')} about them, {plural(found.pins, 'pin')}"
+        f"{plural(found.files, 'payload')}, {plural(found.notes, 'note')} about them, {plural(found.pins, 'pin')}, "
+        f"{plural(found.map_texts, 'text')} of maps"
     )
     if found.places:
         more = f" … and {len(found.places) - _MOST_PLACES:,} more" if len(found.places) > _MOST_PLACES else ""

@@ -150,7 +150,7 @@ class Core(FreshLocks):
 
     def tools(self) -> list[dict[str, Any]]:
         """Our tools as OpenAI function schemas."""
-        return tool_schemas(pin=self.config.pin_tool)
+        return tool_schemas(self.config)
 
     def call_tool(self, session: Session, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """A recall tool's result."""

@@ -271,7 +271,7 @@ class HermesEngine(Counters):
         from lcm_plugin.recall.tools import tool_schemas
 
         config = self.runtime.config
-        schemas = tool_schemas(pin=config is not None and config.pin_tool)
+        schemas = tool_schemas(config)
         return [dict(schema.get("function", schema)) for schema in schemas]
 
     def handle_tool_call(self, name: str, args: Mapping[str, Any], **context: Any) -> str:

@@ -34,7 +34,7 @@ def recall_tools(session: Callee | SessionOf) -> list[FunctionTool]:
 
     An agent that serves many sessions takes the function: ``recall_tools(lambda run: run.context.session)``.
     """
-    schemas = tool_schemas(pin=load_config().pin_tool) if callable(session) else session.tool_schemas()
+    schemas = tool_schemas(load_config()) if callable(session) else session.tool_schemas()
     return [_tool(schema["function"], session) for schema in schemas]
 
 

@@ -14,6 +14,7 @@ from lcm_plugin.ingest.host_noise import StandingTexts
 from lcm_plugin.ingest.redaction import MARK
 from lcm_plugin.ingest.rows import PreparedRow, RowMaker, incoming_of
 from lcm_plugin.ingest.shown import media_place, text_block
+from lcm_plugin.maintenance.redaction.maps import redact_maps
 from lcm_plugin.maintenance.redaction.targets import Target
 from lcm_plugin.messages.blocks import Call, calls_of
 from lcm_plugin.messages.markup import summary_tokens
@@ -45,6 +46,7 @@ class Redacted:
     files: int = 0
     notes: int = 0
     pins: int = 0
+    map_texts: int = 0
     places: list[str] = field(default_factory=list)
     untouched: list[str] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
@@ -53,7 +55,9 @@ class Redacted:
     @property
     def anything(self) -> bool:
         """Whether anything was found that can be redacted."""
-        return bool(self.messages or self.summaries or self.files or self.notes or self.pins)
+        return bool(
+            self.messages or self.summaries or self.files or self.notes or self.pins or self.map_texts
+        )
 
     def note(self, ref: str) -> None:
         """Remembers where something was found."""
@@ -112,6 +116,7 @@ class ConversationRedaction:
         self._redact_messages()
         self._redact_summaries()
         self._redact_pins()
+        self._redact_maps()
         self._redact_files()
         return self._dropped
 
@@ -174,6 +179,11 @@ class ConversationRedaction:
             if self._removal_id is not None:
                 with self._store.write() as writer:
                     writer.replace_pin(replace(new, tokens=pin_tokens(new, self._context.counter)))
+
+    def _redact_maps(self) -> None:
+        for place in redact_maps(self._store, self._id, self._target, write=self._removal_id is not None):
+            self._found.map_texts += 1
+            self._found.note(place)
 
     def _redact_files(self) -> None:
         """Payloads with their names and explorations, and the last error of a compaction."""

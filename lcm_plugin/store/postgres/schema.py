@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from lcm_plugin.errors import SchemaError, StoreUnavailable
 from lcm_plugin.store.dialect import PostgresDialect
+from lcm_plugin.store.maps.table import MAPS_SCHEMA
 from lcm_plugin.store.postgres.connection import Connection
 from lcm_plugin.store.postgres.trigrams import PENDING_KIB, add_trigrams
 from lcm_plugin.store.tables.messages import speaks_schema
@@ -378,6 +379,7 @@ MIGRATIONS: tuple[str, ...] = (
     _NAMES,
     speaks_schema(PostgresDialect()),
     FALLBACK_CAUSES_SCHEMA,
+    MAPS_SCHEMA,
 )
 
 

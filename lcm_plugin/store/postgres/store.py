@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 from lcm_plugin.errors import StoreUnavailable
+from lcm_plugin.store.maps.table import MapTable
 from lcm_plugin.store.postgres.audit import PostgresAudit
 from lcm_plugin.store.postgres.connection import Connections
 from lcm_plugin.store.postgres.messages import PostgresMessages
@@ -36,6 +37,7 @@ _GROWING = (
     "file_blobs",
     "compaction_debt",
     "removed_messages",
+    "map_items",
 )
 
 
@@ -49,6 +51,7 @@ class PostgresTransaction(
     DebtTable,
     FileTable,
     JobTable,
+    MapTable,
     RemovalTable,
     RewritingTable,
     StatusTable,

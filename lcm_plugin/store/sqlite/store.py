@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from lcm_plugin.errors import StoreBusy, StoreUnavailable
+from lcm_plugin.store.maps.table import MapTable
 from lcm_plugin.store.records import FileMoved
 from lcm_plugin.store.sqlite.audit import SqliteAudit
 from lcm_plugin.store.sqlite.connection import (
@@ -48,6 +49,7 @@ class SqliteTransaction(
     DebtTable,
     FileTable,
     JobTable,
+    MapTable,
     RemovalTable,
     RewritingTable,
     StatusTable,

@@ -9,6 +9,7 @@ from messages import assistant, call, result, user
 from small_talk import tool_turn, turns
 
 from lcm_plugin import Engine, LcmConfig, Session
+from lcm_plugin.maps.source import MapSource
 from lcm_plugin.store.transfer import REMOVALS, REMOVED_MESSAGES
 
 SETTINGS: dict[str, Any] = {
@@ -53,6 +54,7 @@ def fill(engine: Engine) -> None:
     engine.ingest(ODD, odd)
     engine.pin(LONG, "Prices are in euros.")
     engine.pin(LONG, "msg_2")
+    engine.maps.create(LONG, MapSource(ids=["msg_1-msg_3"]), "Is it a question?", {"type": "boolean"})
     with engine.store.write() as writer:
         conversation = writer.find_conversation(OTHER)
         assert conversation is not None

@@ -1,0 +1,201 @@
+"""``lcm_map`` and ``lcm_reduce``: what agents may ask of maps, in few tokens."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from lcm_plugin.background import Background
+from lcm_plugin.config import LcmConfig
+from lcm_plugin.errors import InputError
+from lcm_plugin.maps.options import MapOptions
+from lcm_plugin.maps.schemas import MAP_TOOL, REDUCE_TOOL
+from lcm_plugin.maps.service import Maps
+from lcm_plugin.maps.source import MapSource
+from lcm_plugin.recall.tools import MAX_IDS, Names, check
+from lcm_plugin.store.maps.records import ItemState, MapItem, MapRecord
+from lcm_plugin.types import Session
+
+WAIT_SECONDS = 30.0
+MAP_TOKENS = 300
+REDUCE_TOKENS = 1_000
+_SAMPLE = 5
+_ERRORS = 3
+_SHOWN_CHARACTERS = 200
+_MOST_ROWS = 200
+
+
+class MapArguments(BaseModel):
+    """What ``lcm_map`` takes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    prompt: str = ""
+    schema_: dict[str, Any] = Field(default_factory=dict, alias="schema")
+    ids: Names = Field(default_factory=list, max_length=MAX_IDS)
+    query: str = ""
+    roles: Names = Field(default_factory=list, max_length=20)
+    sender: str = ""
+    tool_name: str = ""
+    since: str = ""
+    before: str = ""
+    split: Literal["lines", "csv", "json", "markdown"] | None = None
+    agentic: bool = False
+    handle: str = ""
+
+
+class ReduceArguments(BaseModel):
+    """What ``lcm_reduce`` takes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    handles: Names = Field(min_length=1, max_length=10)
+    sql: str = Field(min_length=1)
+
+
+class MapTools:
+    """Answers the tools of maps."""
+
+    def __init__(
+        self, maps: Maps, config: LcmConfig, background: Background, count: Callable[[str], int]
+    ) -> None:
+        self._maps = maps
+        self._config = config
+        self._background = background
+        self._count = count
+
+    def call(self, session: Session, name: str, arguments: object) -> dict[str, Any]:
+        """A tool's answer. Raises `InputError` and `NotFound`."""
+        if name == MAP_TOOL:
+            return self._map(session, check(MapArguments, name, arguments))
+        asked = check(ReduceArguments, REDUCE_TOOL, arguments)
+        return self._reduce([self._maps.find(session, handle) for handle in asked.handles], asked.sql)
+
+    def describe(self, session: Session, map_id: str, offset: int, cap: int) -> dict[str, Any]:
+        """A map and its rows behind a place, as many as ``cap`` tokens hold."""
+        record = self._maps.find(session, map_id)
+        answer: dict[str, Any] = _sums(record) | {
+            "id": record.map_id,
+            "prompt": record.prompt,
+            "source": record.source,
+            "schema": json.loads(record.answer_schema),
+            "rows": [],
+        }
+        used = self._tokens(answer)
+        for item in self._maps.items(record.map_id, after=offset):
+            row = _row(item)
+            used += self._tokens(row) + 1
+            if used > cap and answer["rows"]:
+                return answer | {"read_on": {"id": record.map_id, "offset": item.place - 1}}
+            answer["rows"].append(row)
+        return answer
+
+    def _map(self, session: Session, asked: MapArguments) -> dict[str, Any]:
+        if asked.handle:
+            record = self._maps.find(session, asked.handle)
+        else:
+            record = self._created(session, asked)
+        if record.state == "running" and self._maps.is_answerable(record):
+            key = f"map {record.map_id}"
+            self._background.submit(key, lambda: self._work(record.map_id))
+            self._background.wait_for(key, WAIT_SECONDS)
+            record = self._maps.find(session, record.map_id)
+        return self._shown(record)
+
+    def _created(self, session: Session, asked: MapArguments) -> MapRecord:
+        if not asked.prompt or not asked.schema_:
+            raise InputError(f"{MAP_TOOL}: prompt and schema are needed, or the handle of an earlier map")
+        source = MapSource(
+            ids=asked.ids,
+            query=asked.query,
+            roles=asked.roles,
+            sender=asked.sender,
+            tool_name=asked.tool_name,
+            since=asked.since,
+            before=asked.before,
+            split=asked.split,
+        )
+        options = MapOptions(agentic=asked.agentic, budget_tokens=self._config.map_max_tokens)
+        return self._maps.create(
+            session, source, asked.prompt, asked.schema_, "", options, self._config.map_max_items
+        )
+
+    def _work(self, map_id: str) -> None:
+        self._maps.run(map_id, stop=lambda: self._background.closing)
+
+    def _shown(self, record: MapRecord) -> dict[str, Any]:
+        """Handle, sums, a sample and errors, in at most `MAP_TOKENS`."""
+        answer = {"handle": record.map_id} | _sums(record)
+        if record.state == "running":
+            here = self._maps.is_answerable(record)
+            waits = "Still running." if here else "It waits for a worker: no model answers maps here."
+            answer["note"] = f"{waits} Call {MAP_TOOL} with this handle to see how far it is."
+        elif record.done:
+            answer["note"] = f"Count with {REDUCE_TOOL}; read rows with lcm_describe."
+        kinds: tuple[tuple[str, ItemState, int], ...] = (
+            ("sample", "done", _SAMPLE),
+            ("errors", "failed", _ERRORS),
+        )
+        for name, state, most in kinds:
+            rows: list[dict[str, Any]] = []
+            for item in self._maps.first_items(record.map_id, state, most):
+                rows.append(_row(item))
+                if self._tokens(answer | {name: rows}) > MAP_TOKENS:
+                    rows.pop()
+                    break
+            if rows:
+                answer[name] = rows
+        return answer
+
+    def _reduce(self, records: list[MapRecord], sql: str) -> dict[str, Any]:
+        result = self._maps.reduce(records, sql, _MOST_ROWS)
+        unfinished = [one.map_id for one in records if one.left or one.failed]
+        answer: dict[str, Any] = {"columns": list(result.columns), "rows": []}
+        if unfinished:
+            answer["notices"] = [
+                f"{one.map_id}: {one.left:,} items without an answer, {one.failed:,} failed"
+                for one in records
+                if one.map_id in unfinished
+            ]
+        used = self._tokens(answer)
+        for number, row in enumerate(result.rows):
+            shown = [_short(value) for value in row]
+            used += self._tokens(shown) + 1
+            if used > REDUCE_TOKENS - 30:
+                answer["more"] = f"rows from {number + 1} on are left out: use LIMIT and OFFSET, or group"
+                break
+            answer["rows"].append(shown)
+        else:
+            if result.more:
+                answer["more"] = f"only the first {_MOST_ROWS} rows were read"
+        return answer
+
+    def _tokens(self, value: Any) -> int:
+        return self._count(json.dumps(value, ensure_ascii=False))
+
+
+def _sums(record: MapRecord) -> dict[str, Any]:
+    sums: dict[str, Any] = {
+        "state": record.state,
+        "items": record.items,
+        "done": record.done,
+        "failed": record.failed,
+        "tokens_spent": record.spent,
+    }
+    return sums | ({"reason": record.reason} if record.reason else {})
+
+
+def _row(item: MapItem) -> dict[str, Any]:
+    row: dict[str, Any] = {"place": item.place, "ref": item.ref}
+    if item.answer is not None:
+        return row | {"answer": _short(json.loads(item.answer))}
+    return row | ({"error": _short(item.error)} if item.error else {"state": item.state})
+
+
+def _short(value: Any) -> Any:
+    """Values as they are, long ones cut."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return value if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
