@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fakes.answers import is_summary_request
-from fakes.model_server import Failure, ModelRequest
+from fakes.model_server import Calls, Failure, ModelRequest, Outcome
 from fakes.speech import fact, turn
 from world import World, texts
 
@@ -53,6 +53,31 @@ def test_a_sub_agent_has_its_own_lane_and_leaves_its_owners_alone(world: Make) -
     lanes = {c.session_key: texts(home.stored(c.session_key), "user") for c in home.conversations()}
     assert lanes[f"agent:main:cli:{outcome['owner']}"] == ["owner asks", "owner goes on"]
     assert lanes[f"agent:main:subagent:{outcome['child']}"] == ["child works"]
+
+
+def test_the_hosts_own_delegation_gives_the_sub_agent_a_lane_and_ends(world: Make) -> None:
+    home = world()
+    delegate = Calls(("delegate_task", {"goal": "count the jars", "context": "in the cellar"}))
+
+    def answer(request: ModelRequest) -> Outcome | str | None:
+        if "ask somebody" not in str(request.messages):
+            return "There are nine jars."
+        asked = request.prompt.endswith("ask somebody") and request.messages[-1]["role"] == "user"
+        return delegate if asked and "delegate_task" in request.tools else None
+
+    home.server.add_rule(answer)
+    outcome = home.scenario(
+        "loop", turns=["ask somebody", "thank you"], enabled_toolsets=["context_engine", "delegation"]
+    )
+    assert outcome["answers"][1] == "Noted: thank you"
+    lanes = {c.session_key: home.stored(c.session_key) for c in home.conversations()}
+    (child,) = (key for key in lanes if ":subagent:" in key)
+    (owner,) = lanes.keys() - {child}
+    assert texts(lanes[owner], "user") == ["ask somebody", "thank you"]
+    assert [message["role"] for message in lanes[owner]][:4] == ["user", "assistant", "tool", "assistant"]
+    assert "count the jars" in str(lanes[child][0]["content"])
+    assert texts(lanes[child], "assistant") == ["There are nine jars."]
+    assert home.server.invalid == []
 
 
 def test_a_background_review_leaves_no_trace(world: Make) -> None:

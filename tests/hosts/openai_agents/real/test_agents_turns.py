@@ -249,3 +249,58 @@ def test_a_history_with_only_a_reply_can_be_read(tmp_path: Path) -> None:
     assert items == [reply]
     assert problems_in([{"role": "user", "content": "hi"}]) == []
     session.close()
+
+
+@pytest.mark.parametrize("remembers", [False, True])
+def test_an_agent_used_as_a_tool_leaves_the_coordinators_session_alone(
+    tmp_path: Path, remembers: bool
+) -> None:
+    session = LcmSession("talk", LcmConfig(database=str(tmp_path / "lcm.db")), window=WINDOW)
+    helpers = LcmSession("talk:subagent:helper", engine=session.engine) if remembers else None
+    looker = ScriptedModel(lambda items, number: [said(f"the gauge was read, answer {number}", number)], 100)
+    tool = Agent(name="looker", model=looker).as_tool("ask_looker", "Looks.", session=helpers)
+
+    def coordinate(items: list[Item], number: int) -> list[Any]:
+        if items[-1].get("role") == "user":
+            return [called("ask_looker", {"input": f"look for step {number}"}, number)]
+        return [said(f"it says: {items[-1]['output']}", number)]
+
+    model = ScriptedModel(coordinate)
+    agent = Agent(name="coordinator", model=model, tools=[tool, *session.tools])
+
+    async def ask() -> list[str]:
+        runs = [
+            await Runner.run(agent, f"question {n}", session=session, run_config=session.run_config())
+            for n in range(3)
+        ]
+        return [str(run.final_output) for run in runs]
+
+    answers = asyncio.run(ask())
+    assert answers == [f"it says: the gauge was read, answer {n}" for n in (101, 102, 103)]
+    record = json.dumps(asyncio.run(session.record()))
+    assert record.count('"question ') == 3
+    assert '"content": "look for step' not in record
+    assert [len(items) for items in looker.inputs] == ([1, 3, 5] if remembers else [1, 1, 1])
+    keys = sorted(one.session_key for one in session.engine.library.conversations())
+    assert keys == ["openai-agents:talk", "openai-agents:talk:subagent:helper"][: 1 + remembers]
+    assert model.problems == looker.problems == []
+    session.close()
+
+
+def test_an_agent_that_is_handed_the_talk_goes_on_in_its_session(tmp_path: Path) -> None:
+    session = LcmSession("talk", LcmConfig(database=str(tmp_path / "lcm.db")), window=WINDOW)
+    expert = ScriptedModel(lambda items, number: [said(f"I read {len(items)} items", number)], 100)
+    second = Agent(name="expert", model=expert)
+    model = ScriptedModel(lambda items, number: [called("transfer_to_expert", {}, number)])
+    first = Agent(name="desk", model=model, handoffs=[second])
+
+    async def ask() -> Any:
+        await Runner.run(first, "a question for an expert", session=session, run_config=session.run_config())
+        return await Runner.run(second, "and another", session=session, run_config=session.run_config())
+
+    assert asyncio.run(ask()).final_output == "I read 5 items"
+    assert expert.inputs[-1][0]["content"] == "a question for an expert"
+    kinds = [item.get("type") or item["role"] for item in asyncio.run(session.record())]
+    assert kinds == ["user", "function_call", "function_call_output", "message", "user", "message"]
+    assert expert.problems == []
+    session.close()
