@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
+from fuzz_hosts import watch
+
 from lcm_plugin import Engine
 
 WINDOW = 8_000
@@ -44,16 +46,8 @@ class Runs:
         """Its engine is everybody's."""
 
     def _watch(self, adapter: Any) -> None:
-        """Notes whether a call goes out with a context of ours."""
         self._adapter = adapter
-        assemble: Callable[[Any], Any] = adapter.plugin.before_turn
-
-        def watched(turn: Any) -> Any:
-            context = assemble(turn)
-            self._ours = context is not None and bool(context.prefix_epoch)
-            return context
-
-        adapter.plugin.before_turn = watched
+        watch(self, adapter.plugin)
 
     session: Any
     _made: Callable[[Any], Any]

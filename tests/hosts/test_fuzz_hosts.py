@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 from fuzzing import play
 
+from lcm_plugin.messages.validate import validate
+
 
 @pytest.mark.parametrize("host", ["plugin", "hermes", "bub"])
 def test_odd_messages_lose_double_and_stop_nothing(tmp_path: Path, host: str) -> None:
-    play(host, tmp_path)
+    play(host, tmp_path, validate)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from lcm_plugin.hosts.openai_agents.items import Item, StoredItems, assistant_message, stored_items
 from lcm_plugin.hosts.openai_agents.shown import shown_items
+from lcm_plugin.messages.blocks import is_instruction
 from lcm_plugin.messages.presentable import presentable
 from lcm_plugin.types import Message, Session
 
@@ -43,7 +44,8 @@ def live_rows(engine: Engine, session: Session) -> Iterator[LiveRow]:
         for row in reversed(page):
             message = engine.record.whole(row)
             shows_nothing = presentable(message) is None
-            if shows_nothing or not row.head.hidden:
+            # Instructions that later ones replaced are hidden, and are items of the session all the same.
+            if shows_nothing or not row.head.hidden or is_instruction(row.head.role):
                 yield LiveRow(row.head.message_id, message, _stored(message), shows_nothing)
         before = page[0].head.seq
 

@@ -243,7 +243,7 @@ class LcmSession(FreshLocks, SessionABC):  # type: ignore[misc, unused-ignore]
             if row.message["role"] != "assistant" or not belongs(row):
                 break
             if not row.shows_nothing:
-                found[:0] = row.stored.items
+                found[:0] = shown_items([row.message])
         return found
 
     def _add(self, items: list[Item]) -> None:

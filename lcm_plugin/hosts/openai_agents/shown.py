@@ -16,6 +16,8 @@ from lcm_plugin.types import HOST_DATA, Message
 
 # Elsewhere a reference to a file may stand where an API wants the bytes themselves.
 _MAY_REFER = ("function_call", "reasoning")
+_REPLIES = ("output_text", "refusal")
+_MESSAGE_KEYS = frozenset({"type", "id", "role", "status", "phase", "content"})
 
 
 def shown_items(messages: Sequence[Message]) -> list[Item]:
@@ -35,18 +37,22 @@ def _shown(message: Message, broken: set[str]) -> Iterator[Item]:
     elif isinstance(content, list) and any(_is_output_block(block) for block in content):
         yield from (block for block in content if _is_output_block(block))
     elif "frame" in data:
-        yield {**data["frame"], "content": content}
+        yield _message_item({**data["frame"], "role": role}, _input_blocks(content))
     else:
         yield {"role": role, "content": _input_blocks(content)}
 
 
 def _input_blocks(content: Any) -> Any:
-    """Content blocks of OpenAI's chat shape as the Responses API takes them."""
-    if not isinstance(content, list):
+    """Content as the Responses API takes it: blocks of OpenAI's chat shape become its own, what it has not, text."""
+    if isinstance(content, str):
         return content
+    if not isinstance(content, list):
+        return dumps(content)
     blocks: list[Item] = []
     for block in content:
-        if block.get("type") == "text":
+        if not isinstance(block, dict):
+            blocks.append({"type": "input_text", "text": block if isinstance(block, str) else dumps(block)})
+        elif block.get("type") == "text":
             blocks.append({"type": "input_text", "text": block["text"]})
         elif block.get("type") == "image_url":
             image = block["image_url"]
@@ -89,22 +95,38 @@ def _shown_response(
             texts = []
         if at >= 0:
             number = at
-            texts.append({key: value for key, value in block.items() if key != NUMBER})
+            texts.append(_output_block({key: value for key, value in block.items() if key != NUMBER}))
         elif block.get("type") in ("output_text", "text"):
             yield {"role": "assistant", "content": block["text"]}
         elif block and block.get("type") not in _MAY_REFER and MARK in dumps(block):
             yield {"role": "assistant", "content": dumps(block)}
         elif WRAPS in block and block["call_id"] not in broken:
             yield {**json.loads(block["arguments"]), "call_id": block["call_id"]}
+        elif block and not isinstance(block.get("type"), str):
+            yield {"role": "assistant", "content": dumps(block)}
         elif block:
             left_out = (WRAPS,) if frames is not None else (WRAPS, "id")
             yield {key: value for key, value in block.items() if key not in left_out}
 
 
+def _output_block(block: Item) -> Item:
+    """A block of a reply as the Responses API takes it."""
+    if block.get("type") in _REPLIES:
+        return block
+    text = block["text"] if block.get("type") == "text" and "text" in block else dumps(block)
+    return {"type": "output_text", "text": text, "annotations": []}
+
+
 def _shown_message(texts: list[Item], frame: Mapping[str, Any]) -> Item:
     if frame.get("as_text"):
-        return {**frame["frame"], "content": "".join(block["text"] for block in texts)}
-    return {**frame.get("frame", {"role": "assistant"}), "content": texts}
+        return _message_item(frame["frame"], "".join(block["text"] for block in texts))
+    return _message_item(frame.get("frame", {"role": "assistant"}), texts)
+
+
+def _message_item(frame: Mapping[str, Any], content: Any) -> Item:
+    """A message item without keys that no API knows: the SDK's own converter refuses the whole input for one."""
+    item = {**frame, "content": content}
+    return {key: value for key, value in item.items() if key in _MESSAGE_KEYS}
 
 
 def _shown_calls(message: Message) -> Iterator[Item]:

@@ -8,7 +8,7 @@ from fuzzing import play
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
-from scripted import ScriptedModel
+from scripted import ScriptedModel, problems_in
 from talk import answer
 
 from lcm_plugin import Engine, Session
@@ -56,4 +56,4 @@ def test_a_value_nested_too_deep_is_converted_and_its_neighbours_are_stored(engi
 
 
 def test_odd_messages_lose_double_and_stop_nothing(tmp_path: Path) -> None:
-    play("langchain", tmp_path)
+    play("langchain", tmp_path, problems_in)

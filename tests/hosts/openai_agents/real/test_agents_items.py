@@ -113,6 +113,13 @@ def shared_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
         yield opened
 
 
+def test_instructions_that_come_again_in_another_batch_are_items_too(engine: Engine) -> None:
+    session = LcmSession("kind", engine=engine)
+    session._add(EVERYTHING[:1] * 2)
+    session._add(EVERYTHING[:1])
+    assert session._items(limit=1000) == record_items(engine, session.core_session) == EVERYTHING[:1] * 3
+
+
 @given(st.lists(st.sampled_from(EVERYTHING), max_size=12), st.data())
 def test_any_order_and_any_batches_come_back(
     shared_engine: Engine, items: list[Any], data: st.DataObject

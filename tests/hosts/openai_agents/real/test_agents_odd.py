@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fuzzing import play
-from scripted import problems_in
+from scripted import Item, problems_in
 
 from lcm_plugin import Engine
 from lcm_plugin.hosts.openai_agents import LcmSession
@@ -27,5 +27,10 @@ def test_an_empty_output_is_recorded_as_it_is_and_shown_as_a_result(engine: Engi
     assert problems_in(session._items(None)) == []
 
 
+def asked_next(items: list[Item]) -> list[str]:
+    """What is wrong with a history when the user says something behind it."""
+    return problems_in([*items, {"role": "user", "content": "go on"}])
+
+
 def test_odd_messages_lose_double_and_stop_nothing(tmp_path: Path) -> None:
-    play("openai_agents", tmp_path)
+    play("openai_agents", tmp_path, asked_next)
