@@ -24,11 +24,11 @@ from lcm_plugin.events import Event, is_interrupt, log_failure
 from lcm_plugin.hookspecs import PROJECT, HostHooks, PluginHooks, hookimpl
 from lcm_plugin.ingest.recorder import Recorder
 from lcm_plugin.maintenance.hook_health import HookHealth
-from lcm_plugin.messages.convert import rough_size
 from lcm_plugin.sessions.access import Access
+from lcm_plugin.sessions.names import keep_names
 from lcm_plugin.sessions.subagents import PARENT_KEY
 from lcm_plugin.store.retry import retry_lost
-from lcm_plugin.turns import turn_budget, with_live_copies
+from lcm_plugin.turns import own_list, turn_budget, with_live_copies
 from lcm_plugin.types import (
     LIST_MODES,
     CommandResult,
@@ -39,7 +39,6 @@ from lcm_plugin.types import (
     Context,
     IngestMode,
     IngestReport,
-    Message,
     Reason,
     Reset,
     Session,
@@ -245,7 +244,7 @@ class LcmPlugin(forks.FreshLocks):
         self.engine.events.emit(
             "assembly.fallback", level=logging.DEBUG, session_key=turn.session.key, reason=reason
         )
-        return _own_list(turn)
+        return own_list(turn)
 
     def _after(self, turn: Turn) -> None:
         if not self._store(turn)[0] and self.engine.access(turn.session) is Access.FULL:
@@ -268,6 +267,8 @@ class LcmPlugin(forks.FreshLocks):
             return None if reason else engine
 
         report = self._recorder.store(opened, turn.session, turn.messages, turn.mode)
+        if report is not None and turn.metadata:
+            keep_names(self.engine.store, self.engine.sessions.keyed(turn.session), turn.metadata)
         return reason, report
 
     def _reset(self, reset: Reset) -> CommandResult:
@@ -301,7 +302,7 @@ class LcmPlugin(forks.FreshLocks):
 
     def _own(self, turn: Turn) -> Context | None:
         """The host's own list, with what its user is to be told once."""
-        own = _own_list(turn)
+        own = own_list(turn)
         if own is None:
             return None
         news = self.health.take_news(turn.session)
@@ -437,14 +438,6 @@ def _begin(engine: Engine, turn: Turn) -> None:
     parent = turn.metadata.get(PARENT_KEY)
     if isinstance(parent, str) and parent:
         engine.bootstrap_session(turn.session, Session(parent))
-
-
-def _own_list(turn: Turn) -> Context | None:
-    """The host's own list; None for a delta, which is no context: the host goes on with what it has."""
-    if turn.mode not in LIST_MODES:
-        return None
-    own: list[Message] = list(turn.messages)
-    return Context(own, rough_size(own) // 4)
 
 
 plugin = LcmPlugin()

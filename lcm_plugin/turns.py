@@ -10,7 +10,7 @@ from itertools import takewhile
 from typing import Any
 
 from lcm_plugin.messages.blocks import calls_answered, calls_made, is_instruction, text_of, user_speaks
-from lcm_plugin.messages.convert import as_message
+from lcm_plugin.messages.convert import as_message, rough_size
 from lcm_plugin.messages.identity import identity_of
 from lcm_plugin.messages.markup import is_own, plain_text
 from lcm_plugin.messages.validate import validate
@@ -20,6 +20,14 @@ from lcm_plugin.types import LIST_MODES, Context, Message, Turn
 def turn_budget(turn: Turn) -> int | None:
     """The token budget that a host gives: the model's window, when it says so."""
     return turn.window if turn.window and turn.window > 0 else None
+
+
+def own_list(turn: Turn) -> Context | None:
+    """The host's own list; None for a delta, which is no context: the host goes on with what it has."""
+    if turn.mode not in LIST_MODES:
+        return None
+    own: list[Message] = list(turn.messages)
+    return Context(own, rough_size(own) // 4)
 
 
 def with_live_copies(context: Context, turn: Turn, count: Callable[[Any], int], limit: int) -> Context:

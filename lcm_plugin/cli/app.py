@@ -63,7 +63,15 @@ def root(
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Look": (
         status.status,
-        *(browse.conversations, browse.messages, browse.summaries, browse.context, browse.tree, browse.show),
+        *(
+            browse.conversations,
+            browse.rename,
+            browse.messages,
+            browse.summaries,
+            browse.context,
+            browse.tree,
+            browse.show,
+        ),
     ),
     "Find again": (recall.grep, recall.describe, recall.expand, recall.ask, mcp.mcp),
     "Count": (maps.map_, maps.maps, maps.reduce),

@@ -11,6 +11,7 @@ from lcm_plugin.commands.health import Pairs, Quote, health, health_pairs
 from lcm_plugin.commands.texts import depths, moment
 from lcm_plugin.sessions.access import Access
 from lcm_plugin.sessions.kinds import find_conversation
+from lcm_plugin.sessions.names import talk_count
 from lcm_plugin.sessions.pins import pins_of
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Conversation, message_ref
@@ -99,7 +100,7 @@ def _history(engine: EngineFacade, reader: Reader, conversation: Conversation) -
     causes = reader.fallback_causes(number)
     return {
         "conversation_id": number,
-        "messages": conversation.message_count,
+        "messages": talk_count(reader, conversation),
         "summaries_by_depth": reader.summary_counts(number),
         "fallback_summaries": sum(causes.values()),
         "fallback_causes": causes,

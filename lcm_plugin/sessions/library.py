@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from lcm_plugin.errors import InputError, NotFound
 from lcm_plugin.messages.parts import rebuild
-from lcm_plugin.sessions.globs import matches
+from lcm_plugin.sessions.names import fits, named
 from lcm_plugin.store.protocol import Reader, Store
 from lcm_plugin.store.records import (
     Conversation,
@@ -27,6 +28,7 @@ from lcm_plugin.store.records import (
 from lcm_plugin.types import Message
 
 PAGE = 500
+EVERYTHING = "**"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,20 +69,39 @@ class Library:
             return reader.status()
 
     def conversation(self, selector: str) -> Conversation:
-        """The conversation that a person means: a number, a session key, a session id, or a glob.
+        """The conversation that a person means: a number, a session key or id, a title, a project, or a glob of these.
 
-        Of several with one key the active one, else the newest. Raises `NotFound`, and `InputError` for a
-        glob that matches more than one key.
+        Of several with one key the active one, else the newest. Raises `NotFound`, and `InputError` where the words
+        fit more than one key.
         """
-        if "*" in selector:
-            selector = self._only_key(selector)
-        with self._store.read() as reader:
-            found = self._by_number(reader, selector) or _newest(reader.lane(selector))
-            if found is None and (key := reader.session_key_of(selector)) is not None:
-                found = _newest(reader.lane(key))
-        if found is None:
+        found = self.matching(selector)
+        keys = {row.session_key for row in found}
+        if len(keys) > 1:
+            some = ", ".join(sorted(keys)[:5])
+            raise InputError(
+                f"{selector!r} matches {len(keys)} session keys ({some}{', …' if len(keys) > 5 else ''})"
+            )
+        chosen = _newest(found)
+        assert chosen is not None
+        return chosen
+
+    def matching(self, selector: str) -> list[Conversation]:
+        """The conversations that a person means, see `conversation`: one by number, else all that fit.
+
+        Raises `NotFound` when there is none.
+        """
+        if "*" not in selector:
+            with self._store.read() as reader:
+                if (one := self._by_number(reader, selector)) is not None:
+                    return [one]
+                key = selector if reader.lane(selector) else reader.session_key_of(selector)
+                if key is not None and (lane := reader.lane(key)):
+                    # Conversations without a key have nothing to do with each other.
+                    return lane if key else lane[-1:]
+        found = self._that_fit(selector)
+        if not found:
             raise NotFound(
-                f"no conversation {selector!r}: no number, session key or session id of this database"
+                f"no conversation {selector!r}: no number, session key or id, title or project of this database"
             )
         return found
 
@@ -167,16 +188,13 @@ class Library:
             else:
                 yield from self._walk_down(str(item.summary_id), ())
 
-    def _only_key(self, glob: str) -> str:
-        keys = {row.session_key for row in self.conversations() if matches(glob, row.session_key)}
-        if not keys:
-            raise NotFound(f"no session key matches {glob!r}")
-        if len(keys) > 1:
-            some = ", ".join(sorted(keys)[:5])
-            raise InputError(
-                f"{glob!r} matches {len(keys)} session keys ({some}{', …' if len(keys) > 5 else ''})"
-            )
-        return keys.pop()
+    def _that_fit(self, selector: str) -> list[Conversation]:
+        rows = self.conversations()
+        found: list[Conversation] = []
+        while page := list(islice(rows, PAGE)):
+            with self._store.read() as reader:
+                found += [one.row for one in named(reader, page) if fits(selector, one)]
+        return found
 
     def _walk_down(self, summary_id: str, way: Sequence[str]) -> Iterator[Walked]:
         with self._store.read() as reader:

@@ -67,6 +67,9 @@ class Reader(SearchReader, AuditReader, TransferReader, RemovalReader, JobReader
     def conversation_holding(self, session_key: str, host_id: str) -> Conversation | None:
         """The newest conversation of a key that holds the message with a host's own id."""
 
+    def openings(self, conversation_ids: Sequence[int]) -> dict[int, tuple[int, int | None]]:
+        """How many messages conversations have, records beside the talk apart, and a person's first one (its id)."""
+
     def session_key_of(self, session_id: str) -> str | None:
         """The key under which a session id was last seen."""
 
@@ -244,6 +247,9 @@ class Writer(
         Each becomes a context item. Host ids that are already stored in the conversation are
         stored without the id, so that no row is ever refused.
         """
+
+    def name_conversation(self, conversation_id: int, names: Mapping[str, str | bool]) -> None:
+        """Sets any of ``title``, ``project``, ``source`` and ``by_person``."""
 
     def set_instructions(self, conversation_id: int, seqs: Sequence[int], now: int) -> None:
         """Makes messages the host's instructions in force, in this order."""

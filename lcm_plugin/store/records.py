@@ -69,6 +69,8 @@ class Conversation:
     ``revision`` counts structural changes of the context (not appends): compare-and-swap uses it.
     ``raw_*`` and ``summary_*`` are totals over the context items. ``restart_seq`` is the seq from which
     on the conversation goes on after its last ``/new``. ``plan_id`` is the compacted message whose plan stays in view.
+    ``title`` is the name that a person, the host or an imported file gave it, ``project`` the folder or repository that
+    it is about, ``source`` the tool and version that held it; empty where nobody said. A title ``by_person`` is kept.
     """
 
     conversation_id: int
@@ -89,6 +91,10 @@ class Conversation:
     restart_seq: int = 1
     instructions: str | None = ""
     plan_id: int | None = None
+    title: str = ""
+    project: str = ""
+    source: str = ""
+    by_person: bool = False
 
     @property
     def instruction_seqs(self) -> tuple[int, ...]:

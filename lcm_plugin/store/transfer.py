@@ -91,8 +91,8 @@ CONVERSATIONS = _table(
     "conversation_id",
     integers="conversation_id created_at updated_at archived_at revision next_seq message_count raw_items raw_tokens "
     "summary_items summary_tokens restart_seq plan_id",
-    texts="session_key session_id title archive_cause instructions",
-    booleans="active",
+    texts="session_key session_id title archive_cause instructions project source",
+    booleans="active by_person",
 )
 SESSION_RUNS = _table(
     "session_runs",

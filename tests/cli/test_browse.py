@@ -165,7 +165,7 @@ def test_a_reader_that_closes_the_pipe_early_is_no_error(database: Path) -> None
         (("show", "msg_99999"), 3, "no message msg_99999"),
         (("show", "sum_0000000000000000"), 3, "no summary sum_0000000000000000"),
         (("messages", "agent:nobody"), 3, "no conversation 'agent:nobody'"),
-        (("messages", "agent:x*"), 3, "no session key matches"),
+        (("messages", "agent:x*"), 3, "no conversation"),
         (("messages", KEY, "--since", "yesterday-ish"), 2, "is no time"),
         (("messages", KEY, "--limit", "0"), 2, "--limit"),
         (("messages",), 2, "CONVERSATION"),

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from lcm_plugin.cli.open_engine import reading
+from lcm_plugin.cli.open_engine import reading, writing
 from lcm_plugin.cli.options import AsJson, ConversationName, Database, Limit, parse_moment
 from lcm_plugin.cli.output import console, moment, print_json, print_table, print_text, say
 from lcm_plugin.errors import NotFound
 
 if TYPE_CHECKING:
+    from lcm_plugin.sessions.names import NamedConversation
     from lcm_plugin.store.records import Conversation
 
 Row = TypeVar("Row")
@@ -30,7 +31,7 @@ def conversations(
         str,
         typer.Argument(
             metavar="[SESSIONS]",
-            help="A session key or a glob (* without, ** with colons), a session id, or a number.",
+            help="A session key, title, project or a glob of these (* without, ** with colons), a session id, or a number.",
         ),
     ] = "**",
     database: Database = None,
@@ -41,52 +42,94 @@ def conversations(
     limit: Limit = 100,
     as_json: AsJson = False,
 ) -> None:
-    """List conversations.
+    """List conversations, the last used first.
 
-    --since and --until look at when a conversation was last used.
+    --since and --until look at when a conversation was last used. The title is the one that it was given (`lcm rename`,
+    the host, an imported file), else its first words; records beside the talk do not count as messages.
 
-    Examples: `lcm conversations` · `lcm conversations 'agent:main:**' --active` · `lcm conversations --since 7d`
+    Examples: `lcm conversations` · `lcm conversations 'agent:main:**' --active` · `lcm conversations ~/work/app` ·
+    `lcm conversations --since 7d`
     """
-    from lcm_plugin.interchange.export.selection import EVERYTHING, chosen_conversations
+    from lcm_plugin.sessions.library import EVERYTHING
+    from lcm_plugin.sessions.names import named, newest_first
 
     first, end = parse_moment(since), parse_moment(until)
 
     with reading(database) as engine:
         library = engine.library
-        named: Iterable[Conversation] = ()
+        fitting: Iterable[Conversation] = ()
         if sessions == EVERYTHING:
-            named = library.conversations(after_id=after, active_only=active)
+            fitting = library.conversations(active_only=active)
         else:
             with suppress(NotFound) if "*" in sessions else nullcontext():  # a list may be empty
-                named = chosen_conversations(library, sessions)
-        found = (
+                fitting = library.matching(sessions)
+        found = newest_first(
             row
-            for row in named
-            if row.conversation_id > after
-            and (row.active or not active)
+            for row in fitting
+            if (row.active or not active)
             and (first is None or row.updated_at >= first)
             and (end is None or row.updated_at < end)
         )
+        if after:
+            found = found[next((at for at, row in enumerate(found, 1) if row.conversation_id == after), 0) :]
         rows, following = _page(found, limit)
+        with engine.store.read() as reader:
+            shown = named(reader, rows)
     last = rows[-1].conversation_id if following and rows else None
     if as_json:
-        print_json({"conversations": [asdict(row) for row in rows], "next": last})
-        return
+        print_json({"conversations": [asdict(one.row) | one.as_dict() for one in shown], "next": last})
+    else:
+        _print_named(shown)
+        _hint(last, "--after")
+
+
+def _print_named(shown: Iterable[NamedConversation]) -> None:
     print_table(
-        ("number", "state", "messages", "context tokens", "last used", "session"),
+        (
+            "number",
+            "state",
+            "messages",
+            "context tokens",
+            "last used",
+            "session",
+            "source",
+            "project",
+            "title",
+        ),
         [
             (
-                row.conversation_id,
-                "active" if row.active else row.archive_cause or "archived",
-                row.message_count,
-                row.context_tokens,
-                moment(row.updated_at),
-                row.session_key,
+                one.row.conversation_id,
+                "active" if one.row.active else one.row.archive_cause or "archived",
+                one.messages,
+                one.row.context_tokens,
+                moment(one.row.updated_at),
+                one.row.session_key,
+                one.row.source,
+                one.row.project,
+                one.title,
             )
-            for row in rows
+            for one in shown
         ],
+        yields="title",
     )
-    _hint(last, "--after")
+
+
+def rename(
+    conversation: ConversationName,
+    title: Annotated[str, typer.Argument(help="Its title; an empty one takes it away.")],
+    database: Database = None,
+) -> None:
+    """Give a conversation a title; the host and later imports leave it as it is.
+
+    Examples: `lcm rename 3 'Harbour map'` · `lcm rename agent:main:main 'Daily talk'`
+    """
+    from lcm_plugin.sessions.names import rename as give_title
+
+    with writing(database) as engine:
+        chosen = engine.library.conversation(conversation)
+        with engine.store.write() as writer:
+            give_title(writer, chosen, title)
+    say(f"conversation {chosen.conversation_id}: {title or 'no title'}")
 
 
 def messages(
@@ -97,9 +140,12 @@ def messages(
     since: _Since = None,
     until: _Until = None,
     role: Annotated[str | None, typer.Option(help="Only messages of this role.")] = None,
+    records: Annotated[bool, typer.Option("--records", help="Also what no model is shown.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """List a conversation's messages, oldest first.
+
+    Records beside the talk (settings, events and the like of an imported session) are left out without --records.
 
     Examples: `lcm messages agent:main:main` · `lcm messages 3 --role user --since 2d` ·
     `lcm messages 3 --json | jq '.messages[].message'`
@@ -113,6 +159,7 @@ def messages(
             row
             for row in library.messages(chosen.conversation_id, after_seq=after)
             if (role is None or row.head.role == role)
+            and (records or not row.head.hidden)
             and (first is None or row.head.created_at >= first)
             and (end is None or row.head.created_at < end)
         )

@@ -102,10 +102,9 @@ def _format_of(output: str) -> Format:
 
 def _chosen(engine: Engine, sessions: str, active: bool) -> list[Conversation]:
     from lcm_plugin.errors import NotFound
-    from lcm_plugin.interchange.export.selection import chosen_conversations
 
     if sessions:
-        found = chosen_conversations(engine.library, sessions)
+        found = engine.library.matching(sessions)
     else:
         found = list(engine.library.conversations())
     found = [row for row in found if row.active or not active]

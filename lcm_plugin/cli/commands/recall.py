@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Annotated, Any
 
 import typer
@@ -12,8 +14,14 @@ from lcm_plugin.cli.output import print_json, print_table, print_text, say
 from lcm_plugin.errors import InputError, LcmError, ModelError, NotFound
 
 _In = Annotated[
-    str | None, typer.Option("--in", metavar="CONVERSATION", help="Only this conversation; all if not given.")
+    str | None,
+    typer.Option(
+        "--in",
+        metavar="CONVERSATION",
+        help="Only these: a number, session key or id, title, project, or a glob of these; all if not given.",
+    ),
 ]
+_MOST_SEARCHED = 100
 _Since = Annotated[str | None, typer.Option(help="Only from this time on: ISO 8601, or an age (2h, 3d).")]
 _Before = Annotated[str | None, typer.Option(help="Only before this time.")]
 _Cap = Annotated[int | None, typer.Option(min=100, help="Most tokens to print.")]
@@ -130,20 +138,37 @@ def _call(
     tool: str, arguments: dict[str, Any], database: str | None, conversation: str | None, writes: bool = False
 ) -> dict[str, Any]:
     """A tool's answer over the whole database: who may run this command may read all of it."""
+    from lcm_plugin.sessions.names import newest_first
     from lcm_plugin.types import Session
 
     opening = writing if writes else reading
     with opening(database, recall_scope="all", ignore_session_patterns=[]) as engine:
         if conversation is None:
-            key, arguments = "lcm", arguments | {"all_conversations": True}
+            calls = [("lcm", arguments | {"all_conversations": True})]
         else:
-            chosen = engine.library.conversation(conversation)
-            key = chosen.session_key or "lcm"
-            arguments = arguments | {"conversation_id": chosen.conversation_id}
-        answer = engine.call_tool(Session(key), tool, arguments)
-    if "error" in answer:
-        raise _error(answer)
-    return answer
+            rows = newest_first(engine.library.matching(conversation))
+            if tool != "lcm_grep":
+                rows = [engine.library.conversation(conversation)]
+            calls = [
+                (row.session_key or "lcm", arguments | {"conversation_id": row.conversation_id})
+                for row in rows[:_MOST_SEARCHED]
+            ]
+            if len(rows) > _MOST_SEARCHED:
+                say(f"note: only the {_MOST_SEARCHED} last used of {len(rows)} are searched", error=True)
+        answers = [engine.call_tool(Session(key), tool, given) for key, given in calls]
+    for answer in answers:
+        if "error" in answer:
+            raise _error(answer)
+    return answers[0] if len(answers) == 1 else _merged(answers, arguments)
+
+
+def _merged(answers: Sequence[dict[str, Any]], arguments: dict[str, Any]) -> dict[str, Any]:
+    """The hits of several conversations: by time where that is asked for, else the best of each first."""
+    ranks = zip_longest(*(answer["hits"] for answer in answers))
+    hits = [hit for rank in ranks for hit in rank if hit is not None]
+    if arguments.get("sort") == "recency":
+        hits.sort(key=lambda hit: str(hit["time"]), reverse=True)
+    return {"hits": hits[: arguments["limit"]]}
 
 
 def _error(answer: dict[str, Any]) -> LcmError:

@@ -20,6 +20,7 @@ from lcm_plugin.config import LcmConfig
 from lcm_plugin.files.externalise import PayloadStore
 from lcm_plugin.interchange.export.pictures import Pictures
 from lcm_plugin.interchange.export.views import Block, blocks_of, summaries_of
+from lcm_plugin.sessions.names import talk_count
 from lcm_plugin.store.protocol import Reader, iterate_items, iterate_messages
 from lcm_plugin.store.records import Conversation, StoredMessage, Summary
 from lcm_plugin.text import harmless
@@ -55,7 +56,7 @@ def write_page(
         "soft": config.context_threshold,
         "hard": config.hard_threshold,
         "timezone": config.timezone,
-        "conversations": [_about(conversation) for conversation in conversations],
+        "conversations": [_about(reader, conversation) for conversation in conversations],
     }
     _write_data(write, "about", [json.dumps(about)])
     done = 0
@@ -133,14 +134,14 @@ def _compact(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
-def _about(conversation: Conversation) -> dict[str, Any]:
+def _about(reader: Reader, conversation: Conversation) -> dict[str, Any]:
     return {
         "id": conversation.conversation_id,
         "key": conversation.session_key,
         "run": conversation.session_id,
         "active": conversation.active,
         "ended": conversation.archive_cause,
-        "messages": conversation.message_count,
+        "messages": talk_count(reader, conversation),
         "from": conversation.created_at,
         "to": conversation.updated_at,
         "restart": conversation.restart_seq,

@@ -19,6 +19,7 @@ from lcm_plugin.interchange.export.views import (
     indented_json,
     summaries_of,
 )
+from lcm_plugin.sessions.names import talk_count
 from lcm_plugin.store.protocol import Reader, iterate_items, iterate_messages
 from lcm_plugin.store.records import Conversation, Item, StoredMessage
 from lcm_plugin.text import fenced, harmless, inline
@@ -80,7 +81,7 @@ def _conversation(reader: Reader, row: Conversation, clock: _Clock, now: int) ->
     state = "in use" if row.active else f"archived ({row.archive_cause or 'ended'})"
     yield f"# {inline(row.session_key or f'Conversation {number}')}\n\n"
     yield (
-        f"| | |\n|---|---|\n| conversation | {number}, {state} |\n| messages | {row.message_count:,} |\n"
+        f"| | |\n|---|---|\n| conversation | {number}, {state} |\n| messages | {talk_count(reader, row):,} |\n"
         f"| context | {row.context_tokens:,} tokens in {row.raw_items + row.summary_items:,} items |\n"
         f"| from | {clock.moment(row.created_at)} |\n| last used | {clock.moment(row.updated_at)} |\n"
         f"| times | {clock.name}; written {clock.moment(now)} |\n\n"
@@ -91,6 +92,8 @@ def _conversation(reader: Reader, row: Conversation, clock: _Clock, now: int) ->
     yield "## Messages\n\n"
     day = ""
     for stored in iterate_messages(reader, number):
+        if _is_record(stored):
+            continue
         date = f"{clock.at(stored.head.created_at):%A, %d %B %Y}"
         if date != day:
             yield f"**{date}**\n\n"
@@ -154,6 +157,12 @@ def _summary(view: SummaryView, clock: _Clock) -> str:
         f"{summary.message_tokens:,} → {summary.tokens:,} tokens\n\n{prose(summary.content)}\n\n"
         f"<details><summary>Made from {len(view.sources):,}</summary>\n\n{sources}\n\n</details>\n\n"
     )
+
+
+def _is_record(stored: StoredMessage) -> bool:
+    """Whether a row is a record beside the talk: hidden, and not for want of words."""
+    says = any(part.text.strip() or part.metadata for part in stored.parts)
+    return stored.head.hidden and stored.head.withdrawn_at is None and says
 
 
 def _message(stored: StoredMessage, clock: _Clock) -> str:

@@ -27,6 +27,7 @@ from lcm_plugin.interchange.importers.records import (
 )
 from lcm_plugin.interchange.importers.report import ConversationReport
 from lcm_plugin.interchange.importers.summaries import SummaryImporter, compactable
+from lcm_plugin.sessions.names import give_names
 from lcm_plugin.store.protocol import Reader, Writer
 from lcm_plugin.store.records import ArchiveCause, Conversation, Item
 from lcm_plugin.text import plural
@@ -60,6 +61,7 @@ class ConversationWriter:
         self._main = main if source.branch else None
         self._rows = EntryRows(engine, report.key)
         self._head = head_entry(format_name, source, report)
+        self._tool = f"{format_name} {source.version}".strip()
         self._summaries = SummaryImporter(engine, format_name, source.source_id, report, self._rows)
         self._at = default_at if source.started_at is None else source.started_at
         self._timed = source.started_at is not None
@@ -193,10 +195,22 @@ class ConversationWriter:
         if self._has_hidden_branch:
             self._restore_branch()
         found = self._conversation
+        if found is not None and not self._source.branch:
+            self._give_names(found)
         if found is not None and found.active and not self._source.live and not self._source.branch:
             with self._writing() as writer:
                 writer.archive(found.conversation_id, _EARLIER, self._at)
         self._report.conversation_id = self.conversation_id
+
+    def _give_names(self, found: Conversation) -> None:
+        """Title, project and source, as far as they are new."""
+        source = self._source
+        names = {"title": source.title, "project": source.project, "source": self._tool}
+        with self._reading() as reader:
+            row = reader.conversation(found.conversation_id)
+        if row is not None and any(value and value != getattr(row, name) for name, value in names.items()):
+            with self._writing() as writer:
+                give_names(writer, row, {name: self._rows.text(value) for name, value in names.items()})
 
     def _unknown(self, reader: Reader, entries: list[Entry]) -> list[Entry]:
         """The entries that are not stored yet; remembers which of a branch's are in the live conversation."""

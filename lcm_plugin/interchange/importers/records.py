@@ -28,6 +28,7 @@ class SourceConversation:
     ``parent`` is the session that a sub-agent worked for, as name or key. ``forked_from`` names the session that it
     began as a copy of, or all that begin as it does where the source does not say which is the copy. Only one
     conversation of a key is ``live``. ``whole`` asks for one transaction, since summaries with their sources follow.
+    ``project`` is the folder or repository that it is about, ``version`` that of the tool.
     """
 
     name: str
@@ -35,6 +36,8 @@ class SourceConversation:
     branch: str = ""
     key: str = ""
     title: str = ""
+    project: str = ""
+    version: str = ""
     started_at: int | None = None
     parent: str = ""
     forked_from: tuple[str, ...] = ()

@@ -21,6 +21,7 @@ from lcm_plugin.messages.markup import summary_tokens
 from lcm_plugin.messages.parts import rebuild
 from lcm_plugin.messages.paths import get_at, put_at
 from lcm_plugin.messages.tokens import TokenCounter
+from lcm_plugin.sessions.names import NAMES
 from lcm_plugin.sessions.pins import pin_tokens
 from lcm_plugin.store.protocol import Reader, Store
 from lcm_plugin.store.records import Conversation, FileRecord, Part, StoredMessage, Summary
@@ -117,6 +118,7 @@ class ConversationRedaction:
         self._redact_summaries()
         self._redact_pins()
         self._redact_maps()
+        self._redact_names()
         self._redact_files()
         return self._dropped
 
@@ -184,6 +186,17 @@ class ConversationRedaction:
         for place in redact_maps(self._store, self._id, self._target, write=self._removal_id is not None):
             self._found.map_texts += 1
             self._found.note(place)
+
+    def _redact_names(self) -> None:
+        """The title and what else says where the conversation is from."""
+        held = {name: str(getattr(self._conversation, name)) for name in NAMES}
+        changed = {name: new for name, text in held.items() if (new := self._target.words(text)) != text}
+        if changed:
+            self._found.notes += 1
+            self._found.note(f"conversation {self._id}")
+            if self._removal_id is not None:
+                with self._store.write() as writer:
+                    writer.name_conversation(self._id, changed)
 
     def _redact_files(self) -> None:
         """Payloads with their names and explorations, and the last error of a compaction."""

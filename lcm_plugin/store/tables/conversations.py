@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lcm_plugin.store.records import FAMILY_CAUSES, ArchiveCause, Conversation
@@ -12,8 +12,10 @@ from lcm_plugin.types import Session
 _COLUMNS = (
     "conversation_id, session_key, session_id, active, created_at, updated_at, archived_at, archive_cause, "
     "revision, next_seq, message_count, raw_items, raw_tokens, summary_items, summary_tokens, restart_seq, "
-    "instructions, plan_id"
+    "instructions, plan_id, coalesce(title, '') AS title, project, source, by_person"
 )
+# Which of them are true or false; SQLite has numbers there.
+_TRUTH = (3, -1)
 SELECT = f"SELECT {_COLUMNS} FROM conversations"
 _CAUSES = ", ".join(f"'{cause}'" for cause in sorted(FAMILY_CAUSES))
 _ENDED_BY_RESET = f"NOT active AND coalesce(archive_cause, '') NOT IN ({_CAUSES})"
@@ -22,6 +24,13 @@ SINCE_RESET = (
     "session_key = :key AND conversation_id > coalesce((SELECT max(conversation_id) FROM conversations WHERE "
     f"session_key = :key AND {_ENDED_BY_RESET}), 0)"
 )
+# Where a conversation is from; the records among its messages are counted by the index.
+NAMES_SCHEMA = """
+ALTER TABLE conversations ADD COLUMN project text NOT NULL DEFAULT '';
+ALTER TABLE conversations ADD COLUMN source text NOT NULL DEFAULT '';
+ALTER TABLE conversations ADD COLUMN by_person boolean NOT NULL DEFAULT false;
+CREATE INDEX messages_hidden ON messages (conversation_id) WHERE hidden;
+"""
 
 
 class ConversationTable(Transaction):
@@ -123,6 +132,27 @@ class ConversationTable(Transaction):
         )
         return _conversation(row)
 
+    def name_conversation(self, conversation_id: int, names: Mapping[str, str | bool]) -> None:
+        columns = [name for name in ("title", "project", "source", "by_person") if name in names]
+        changes = ", ".join(f"{name} = :{name}" for name in columns)
+        if changes:
+            self.run(
+                f"UPDATE conversations SET {changes} WHERE conversation_id = :here",
+                here=conversation_id,
+                **{name: names[name] for name in columns},
+            )
+
+    def openings(self, conversation_ids: Sequence[int]) -> dict[int, tuple[int, int | None]]:
+        chosen = f"c.conversation_id {self.sql.any_of('ids')}"
+        rows = self.all(
+            "SELECT c.conversation_id, c.message_count - (SELECT count(*) FROM messages m WHERE "
+            "m.conversation_id = c.conversation_id AND m.hidden), (SELECT m.message_id FROM messages m WHERE "
+            "m.conversation_id = c.conversation_id AND m.speaks AND NOT m.hidden ORDER BY m.seq LIMIT 1) "
+            f"FROM conversations c WHERE {chosen}",
+            ids=self.sql.array(conversation_ids),
+        )
+        return {row[0]: (int(row[1]), row[2]) for row in rows}
+
     def set_instructions(self, conversation_id: int, seqs: Sequence[int], now: int) -> None:
         self.run(
             "UPDATE conversations SET instructions = :seqs, updated_at = :now WHERE conversation_id = :here",
@@ -168,5 +198,7 @@ class ConversationTable(Transaction):
 
 
 def _conversation(row: Any) -> Conversation:
-    conversation_id, key, session_id, active, *rest = row
-    return Conversation(conversation_id, key, session_id, bool(active), *rest)
+    values = list(row)
+    for column in _TRUTH:
+        values[column] = bool(values[column])
+    return Conversation(*values)

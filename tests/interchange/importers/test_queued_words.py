@@ -9,6 +9,7 @@ from imported_store import Imported, asides, words
 from session_logs import ClaudeLog
 
 from lcm_plugin.messages.parts import rebuild
+from lcm_plugin.sessions.names import named
 
 KEY = "agent:claude-code:s1"
 WORDS = "stop, use host pine-42"
@@ -141,3 +142,18 @@ def test_a_title_that_a_person_gave_comes_before_one_that_a_model_made(
     log.add({"type": "ai-title", "aiTitle": "A look around", "sessionId": "s1"})
     log.add({"type": "custom-title", "customTitle": "Harbour", "sessionId": "s1"})
     assert imported.bring(log.path).conversations[0].title == "Harbour"
+
+
+def test_an_imported_session_has_names_and_its_first_words(imported: Imported, tmp_path: Path) -> None:
+    log = ClaudeLog(tmp_path / "s1.jsonl")
+    log.user("Move the tables", cwd="/work/app", version="2.1.332")
+    log.add({"type": "ai-title", "aiTitle": "Tables", "sessionId": "s1"})
+    imported.bring(log.path)
+    (row,) = imported.lane(KEY)
+    assert (row.title, row.project, row.source) == ("Tables", "/work/app", "claude-code 2.1.332")
+    with imported.engine.store.read() as reader:
+        (shown,) = named(reader, [row])
+    assert (shown.messages, shown.begins) == (1, "Move the tables")
+    log.add({"type": "custom-title", "customTitle": "Harbour tables", "sessionId": "s1"})
+    imported.bring(log.path)
+    assert imported.lane(KEY)[0].title == "Harbour tables"

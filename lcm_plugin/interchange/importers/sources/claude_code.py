@@ -93,6 +93,8 @@ class _Index:
     held: set[int] = field(default_factory=set)
     answered_at: list[int] = field(default_factory=list)
     session: str = ""
+    project: str = ""
+    version: str = ""
     copied_from: str = ""
     shared: int = 0
     absorbed: list[tuple[int, int, int]] = field(default_factory=list)
@@ -111,14 +113,21 @@ def read(path: Path) -> Iterator[Record]:
         shown, branches = index.tree.split(live, set(index.main), index.speaks)
         if index.main or index.loose:
             yield SourceConversation(
-                name, title=_title(index, live), started_at=index.started_at, forked_from=origins
+                name,
+                title=_title(index, live),
+                project=index.project,
+                version=index.version,
+                started_at=index.started_at,
+                forked_from=origins,
             )
             yield from _records(lines, index, shown, index.loose)
         for members in branches:
             yield index.tree.branch_of(members[0], name)
             yield from _records(lines, index, members, ())
         for agent, members in index.agents.items():
-            yield SourceConversation(name, sub=agent, parent=name)
+            yield SourceConversation(
+                name, sub=agent, parent=name, project=index.project, version=index.version
+            )
             yield from _records(lines, index, members, ())
 
 
@@ -129,6 +138,8 @@ def _first_pass(lines: LineFile, index: _Index) -> Iterator[Record]:
             yield fault_of(line)
             continue
         index.session = index.session or str(record.get("sessionId") or "")
+        index.project = index.project or str(record.get("cwd") or "")
+        index.version = str(record.get("version") or index.version)
         if index.started_at is None:
             index.started_at = told_time(record)
         uuid = record.get("uuid")

@@ -130,6 +130,8 @@ def read(path: Path) -> Iterator[Record]:
         yield SourceConversation(
             newest.thread,
             title=index.title,
+            project=str(newest.meta.get("cwd") or ""),
+            version=str(newest.meta.get("cli_version") or ""),
             started_at=index.started_at,
             parent=_parent_of(newest.meta),
             forked_from=thread.forked_from,

@@ -126,7 +126,8 @@ def read(path: Path) -> Iterator[Record]:
     started = told_time({"time": chat.about.get("startTime")})
     about = {**rest_of(chat.about, "messages", "memoryScratchpad"), **({"cwd": folder} if folder else {})}
     title = str(chat.about.get("summary") or "")
-    yield SourceConversation(name, title=title, started_at=started, about=about)
+    project = folder or (path.parents[1].name if path.parent.name == "chats" else "")
+    yield SourceConversation(name, title=title, project=project, started_at=started, about=about)
     taken_back = {one for branch in chat.branches.values() for one in branch}
     yield from _records(chat, [one for one in chat.order if one not in taken_back])
     for first, members in chat.branches.items():

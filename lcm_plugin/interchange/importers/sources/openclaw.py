@@ -76,6 +76,7 @@ def read(path: Path) -> Iterator[Record]:
             name,
             key=_key_of(path, name),
             started_at=told_time(header),
+            project=str(header.get("cwd") or ""),
             parent=Path(parent_session).stem if parent_session else "",
             about=rest_of(header, "type", "id", "timestamp"),
         )

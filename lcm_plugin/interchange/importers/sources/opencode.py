@@ -174,6 +174,8 @@ def _session(session: _Session, others: Iterable[_Session]) -> Iterator[Record]:
     yield SourceConversation(
         session.name,
         title=session.title,
+        project=str(session.about.get("cwd") or ""),
+        version=str(session.about.get("version") or ""),
         started_at=session.started_at,
         parent=session.parent,
         forked_from=(origin.name,) if origin else (),

@@ -85,6 +85,8 @@ def read(path: Path) -> Iterator[Record]:
             yield SourceConversation(
                 name,
                 title=index.title,
+                project=str(index.about.get("cwd") or ""),
+                version=str(index.about.get("version") or ""),
                 started_at=index.started_at,
                 parent=index.parent,
                 forked_from=(index.copied_from,) if index.copied_from not in ("", name) else (),
