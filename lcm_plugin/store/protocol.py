@@ -278,8 +278,7 @@ class Writer(
     def take_place(self, conversation_id: int, message_id: int, instead_of: int, now: int) -> None:
         """Puts a message at the place of an earlier one, which is withdrawn and gets this one's place.
 
-        Both are raw items, if they are in the context at all. The revision changes. What `/new` pruned can still
-        be undone.
+        Both are raw items, if in the context at all. The revision changes; what `/new` pruned can still be undone.
         """
 
     def name_messages(self, conversation_id: int, names: Mapping[int, str]) -> None:
