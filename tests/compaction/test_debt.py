@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -73,11 +72,20 @@ def test_a_live_holder_keeps_its_lease_through_a_call_longer_than_the_lease(
 def test_a_holder_that_lost_its_lease_stops(open_engine: Open, session: Session, monkeypatch: Any) -> None:
     monkeypatch.setattr("lcm_plugin.compaction.leases.LEASE_MS", 60)
     engine_box: list[Engine] = []
+    leases: list[CompactionLease] = []
+    take = CompactionLease.of
+
+    def taking(*given: Any) -> CompactionLease | None:
+        if lease := take(*given):
+            leases.append(lease)
+        return lease
+
+    monkeypatch.setattr(CompactionLease, "of", taking)
 
     def robbed(request: CompletionRequest) -> str:
         with engine_box[0].store.write() as writer:
             writer.db.execute("UPDATE compaction_debt SET owner = 'somebody else'")  # type: ignore[attr-defined]
-        time.sleep(0.3)
+        eventually(lambda: not leases[-1].held)
         return Model().answer(request, 1)
 
     engine_box.append(open_engine(robbed, **SMALL))

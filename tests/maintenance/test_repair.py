@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -161,11 +160,18 @@ def test_what_a_turn_stores_while_its_conversation_is_mended_is_counted(
     damage.change("UPDATE conversations SET raw_tokens = raw_tokens + 1")
     plan, holds = engine.plan_repairs(engine.check()), host.payloads.holds
     mending = threading.Thread(target=engine.repair, args=(plan,), kwargs={"backup": False})
+    about_to_write, write = threading.Event(), engine.store.write
+
+    def writing(*given: Any, **more: Any) -> Any:
+        about_to_write.set()
+        return write(*given, **more)
 
     def mended_within_the_turn(records: Sequence[FileRecord]) -> bool:
         mending.start()
-        time.sleep(0.3)
+        assert about_to_write.wait(60)
         return holds(records)
+
+    monkeypatch.setattr(engine.store, "write", writing)
 
     monkeypatch.setattr(host.payloads, "holds", mended_within_the_turn)
     host.ingest(session, [user("one more bed")])

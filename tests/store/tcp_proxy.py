@@ -33,6 +33,7 @@ class TcpProxy:
         self.commits = 0
         self.fates = 0
         self.requests = 0
+        self.refused = 0
         self._cut_at: tuple[int, bool] | None = None
         self._silent: set[socket.socket] = set()
         self._skip = 0
@@ -98,6 +99,7 @@ class TcpProxy:
             while True:
                 client, _ = self._listener.accept()
                 if self._refusing:
+                    self.refused += 1
                     client.close()
                     continue
                 server = socket.create_connection(self._target)
