@@ -177,15 +177,31 @@ def _embedded_blobs(steps: Steps, value: str) -> list[Payload]:
 
 
 def _has_long_run(value: str) -> bool:
-    """Whether a blob may be in a text: one holds no blanks, and looking for blanks is far cheaper than searching."""
+    """Whether a blob may be in a text: one is ASCII without blanks, and looking for others is far cheaper than searching."""
     start = 0
     while start + _EMBEDDED_MIN_CHARS <= len(value):
         end = start + _EMBEDDED_MIN_CHARS
+        window = value[start:end]
+        if not window.isascii():
+            start += _ascii_tail(window)
+            continue
         blank = next((at for sign in " \n\t\r" if (at := value.rfind(sign, start, end)) >= 0), None)
         if blank is None:
             return True
         start = blank + 1
     return False
+
+
+def _ascii_tail(text: str) -> int:
+    """Where the ASCII characters at the end of a text begin that has others."""
+    low, high = 0, len(text)
+    while high - low > 1 and text[high - 1].isascii():
+        middle = (low + high) // 2
+        if text[middle:].isascii():
+            high = middle
+        else:
+            low = middle
+    return high
 
 
 def _looks_encoded(text: str) -> bool:

@@ -16,12 +16,13 @@ from lcm_plugin.files.explore.base import HEAD_BYTES, TAIL_BYTES
 TEXTS = {
     "prose": " the amber lantern hangs in the shed\nand 42 more; ",
     "umlauts": "die alte Lampe hängt über der Tür\n",
+    "emoji": "😀🚢",
     "lone surrogates": "amber \ud83d lantern\n",
 }
 
 
 @pytest.mark.sqlite_only
-@pytest.mark.parametrize("name", ["prose", pytest.param("lone surrogates", marks=pytest.mark.long)])
+@pytest.mark.parametrize("name", ["prose", "emoji", pytest.param("lone surrogates", marks=pytest.mark.long)])
 def test_storing_a_large_text_takes_far_less_memory_than_the_text(tmp_path: Path, name: str) -> None:
     text = TEXTS[name] * (40_000_000 // len(TEXTS[name]))
     session = Session("large")

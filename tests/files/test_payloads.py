@@ -158,6 +158,12 @@ def test_a_long_run_that_is_no_base64_stays_text(text: str) -> None:
     assert found({"role": "user", "content": text}, threshold=100_000) == []
 
 
+@pytest.mark.parametrize("before", [0, 1, 511, 512, 513, 1_023])
+def test_a_blob_is_found_wherever_it_stands_among_emoji(before: int) -> None:
+    text = "😀" * before + f"data:image/png;base64,{BLOB}" + "🚢" * (before // 2)
+    assert [item.content.whole() for item in found({"role": "user", "content": text})] == [NOISE]
+
+
 def test_a_short_data_url_in_prose_stays() -> None:
     assert (
         found({"role": "user", "content": "why does data:image/gif;base64,R0lGODlhAQ== show nothing?"}) == []
