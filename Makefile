@@ -73,5 +73,5 @@ $(VENV)/.core: pyproject.toml | $(BIN)/python
 $(VENV)/.dev: pyproject.toml | $(VENV)/.core
 	@echo "Installing what the tests need …"
 	@$(PIP) install --upgrade pip
-	@$(PIP) install --editable '.[litellm,postgres,semantic,zstd]' --group dev
+	@$(PIP) install --editable '.[litellm,postgres,semantic,semantic-multilingual,zstd]' --group dev
 	@touch $@

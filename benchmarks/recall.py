@@ -199,10 +199,11 @@ class Tool:
         with self._engine.store.read() as reader:
             conversation = reader.find_conversation(Session(question.chat))
             assert conversation is not None
-            found = self._engine.recall.semantics.nearest(
-                reader, question.text, [conversation.conversation_id], 10
+            meaning = self._engine.recall.semantics.meaning(
+                reader, question.text, [conversation.conversation_id], []
             )
-        return [self._places[question.chat][f"msg_{row_id}"] for row_id in found]
+        assert meaning is not None
+        return [self._places[question.chat][f"msg_{row_id}"] for row_id in meaning.nearest(10)]
 
     def compact(self) -> None:
         """Compacts every chat as far as it goes."""
@@ -298,15 +299,17 @@ def run(arguments: argparse.Namespace) -> list[Score]:
                 scores.append(measure(f"lcm_grep, {name}", changed, tool))
         tool.compact()
         scores.append(measure("lcm_grep, after compaction", questions, tool))
-    return scores + (run_semantic(chats, questions, arguments.limit) if arguments.semantic else [])
+    return scores + (run_semantic(chats, questions, arguments) if arguments.semantic else [])
 
 
-def run_semantic(chats: Sequence[Chat], questions: Sequence[Question], limit: int) -> list[Score]:
+def run_semantic(
+    chats: Sequence[Chat], questions: Sequence[Question], arguments: argparse.Namespace
+) -> list[Score]:
     """The same questions with vectors, and what the vectors find without the words."""
     with tempfile.TemporaryDirectory() as folder:
-        config = LcmConfig(database=f"{folder}/lcm.db", semantic_search=True)
+        config = LcmConfig(database=f"{folder}/lcm.db", semantic_search=True, semantic_model=arguments.model)
         with Engine.open(config) as engine:
-            tool = Tool(engine, chats, limit)
+            tool = Tool(engine, chats, arguments.limit)
             started = time.process_time()
             engine.recall.catch_up(lambda: False)
             seconds = time.process_time() - started
@@ -327,6 +330,7 @@ def main() -> None:
     parser.add_argument("--dressed", action="store_true", help="also ask in other forms")
     parser.add_argument("--long", action="store_true", help="join turns into long messages")
     parser.add_argument("--semantic", action="store_true", help="also with a sentence model's vectors")
+    parser.add_argument("--model", default="minilm", help="the sentence model (default minilm)")
     parser.add_argument("--gold", action="store_true", help="how often one call shows the gold answer")
     parser.add_argument("--limit", type=int, default=10, help="hits per question (default 10)")
     arguments = parser.parse_args()

@@ -574,12 +574,16 @@ def run(arguments: argparse.Namespace) -> list[Score]:
     planted = list(dict.fromkeys(planted))
     plain = Plain(planted, arguments.others, arguments.seed)
     with tempfile.TemporaryDirectory() as folder:
-        config = LcmConfig(database=f"{folder}/lcm.db", semantic_search=arguments.semantic, timezone="UTC")
+        config = LcmConfig(
+            database=f"{folder}/lcm.db",
+            semantic_search=arguments.semantic,
+            semantic_model=arguments.model,
+            timezone="UTC",
+        )
         with Engine.open(config, clock=lambda: int(NOW.timestamp() * 1000)) as engine:
             started = time.process_time()
             ids = _store(engine, planted, arguments.others, arguments.seed)
-            if arguments.semantic:
-                engine.recall.catch_up(lambda: False)
+            engine.recall.catch_up(lambda: False)
             print(f"stored in {time.process_time() - started:.0f} s of CPU time", file=sys.stderr)
             return [_measure(engine, name, queries[name], ids, plain, arguments.misses) for name in chosen]
 
@@ -626,6 +630,7 @@ def main() -> None:
     parser.add_argument("--kinds", default="", help="only these, with commas between them")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--semantic", action="store_true", help="with a sentence model's vectors")
+    parser.add_argument("--model", default="minilm", help="the sentence model (default minilm)")
     parser.add_argument("--misses", action="store_true", help="print each query whose passage was not found")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     arguments = parser.parse_args()

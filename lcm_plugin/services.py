@@ -44,7 +44,7 @@ from lcm_plugin.maps.source import Sources
 from lcm_plugin.maps.tools import MapTools
 from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.recall.active.service import ActiveRecall
-from lcm_plugin.recall.semantic import Semantics
+from lcm_plugin.recall.semantic.meaning import Semantics
 from lcm_plugin.recall.service import Recall
 from lcm_plugin.recall.tools import PIN_TOOL
 from lcm_plugin.sessions.access import SessionGate
@@ -173,7 +173,7 @@ def build_services(
         clock,
     )
     pins = _pins(base, compaction)
-    semantics = Semantics(store, events, enabled=config.semantic_search, folder=config.semantic_model_dir)
+    semantics = _semantics(base)
     recall = _recall(base, summarizer, subagents, pins, semantics)
     active_recall = ActiveRecall(config, counter, events, semantics, recall.own_scope, clock)
     contexts = _contexts(base, active_recall, budgets, calibration, compaction)
@@ -290,6 +290,17 @@ def _pins(base: _Base, compaction: Compaction) -> Pins:
         return compaction.known_limits(reader, conversation).room
 
     return Pins(base.config, base.store, base.sessions, base.counter, room, base.events, base.clock)
+
+
+def _semantics(base: _Base) -> Semantics:
+    config = base.config
+    return Semantics(
+        base.store,
+        base.events,
+        enabled=config.semantic_search,
+        model=config.semantic_model,
+        folder=config.semantic_model_dir,
+    )
 
 
 def _contexts(

@@ -217,10 +217,14 @@ class LcmConfig(BaseSettings):
         description="Let a small sentence model on this machine lift search results that mean what was asked; "
         "needs the extra semantic.",
     )
+    semantic_model: Literal["minilm", "multilingual-e5"] = Field(
+        default="minilm",
+        description="Which model: minilm for English, multilingual-e5 for other languages and several; the latter "
+        "needs the extra semantic-multilingual and some six times the time for each message.",
+    )
     semantic_model_dir: str = Field(
         default="",
-        description="Folder with model.onnx and tokenizer.json of a sentence model; default: the one that the "
-        "extra installs.",
+        description="Folder with model.onnx and tokenizer.json of another sentence model, in place of semanticModel.",
     )
 
     large_file_token_threshold: int = Field(

@@ -25,7 +25,7 @@ from lcm_plugin.recall.results import (
     of_others,
 )
 from lcm_plugin.recall.scope import LeftOut, Scope, not_found, parse_refs, unanswered_request
-from lcm_plugin.recall.semantic import Semantics
+from lcm_plugin.recall.semantic.meaning import Semantics
 from lcm_plugin.recall.textsearch import TextSearch
 from lcm_plugin.recall.times import format_instant, named_periods, parse_time
 from lcm_plugin.recall.tools import LARGEST, GrepArguments

@@ -129,6 +129,13 @@ class ParsedQuery:
         return len(self.plain) >= 2
 
     @property
+    def is_prose(self) -> bool:
+        """Whether it is language throughout: no quoted phrase, no identifier or other thing to be found as written."""
+        return self.is_phrase_like and all(
+            unit.kind in ("word", "sender") or unit.inside for unit in self.units
+        )
+
+    @property
     def is_question(self) -> bool:
         """Whether it asks something, so that the answer may stand beside the words."""
         return self.is_phrase_like and (self.asks or not _INTERROGATIVES.isdisjoint(self.words))

@@ -13,7 +13,8 @@ conversation, with no weight learned from data:
 - *when*: a question for a time is answered by turns that hold one, a question with a date by turns of that time;
 - *echoes*: what only repeats the question hardly counts;
 - *which one*: an identifier names its thing, so rows that hold it beat those beside them;
-- *meaning*, where vectors are stored: a row that is close to a question counts up to twice.
+- *meaning*, where vectors are stored: how close a row comes to what is asked is added, at most half of what the best row
+  has for its words.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ LONG_REPLIES = 2.0
 SPEAKER_SHARE = 0.1
 EXPANDED = 60
 HYBRID_HALF_DAYS = 30.0
-MEANING = 1.0
+MEANING = 0.5
 ECHO = 0.1
 
 _TIME_WORDS = re.compile(
@@ -95,13 +96,13 @@ def rank(
     corpus: Corpus,
     around: Around,
     find: Callable[[SearchRow], Matches],
-    closeness: Closeness = lambda row_ids: {},
+    closeness: Closeness | None = None,
     expanded: int = EXPANDED,
 ) -> list[Ranked]:
     """Candidates best first; a question also gets the turns round the ``expanded`` best ones.
 
     ``around`` gives the messages of some stretches of conversations, ``find`` the matches in a row,
-    ``closeness`` how near rows come to what the query means, 0 to 1, as far as it is known.
+    ``closeness`` how near rows come to what the query means, 0 to 1, as far as it is known; None without vectors.
     """
     if not candidates:
         return []
@@ -116,13 +117,14 @@ def rank(
             if row.row_id not in own:
                 added = Candidate(row, find(row))
                 own[row.row_id] = (added, scorer.own(added))
-    meaning = _meaning(own, closeness) if query.is_question else {}
+    if closeness is not None:
+        own = _with_meaning(scorer, own, closeness)
     placed = _Placed((c.row.conversation_id, c.row.position, score) for c, score in own.values())
     ranked = [
         Ranked(
             c.row,
             c.matches,
-            _in_context(c.row, score, placed) * scorer.shape(c) * meaning.get(c.row.row_id, 1.0),
+            _in_context(c.row, score, placed) * scorer.shape(c),
             nearby=not c.matches,
         )
         for c, score in own.values()
@@ -171,13 +173,16 @@ class _Scorer:
                 score += idf * len(spans) * (K1 + 1) / (len(spans) + length)
                 covered += idf
         score *= 1 - COVERAGE + COVERAGE * covered / self._idf_sum
-        if candidate.matches.all_units and self._only_repeats(candidate.row):
-            score *= ECHO
+        score *= self.novelty(candidate)
         return score * (1 + CLOSE_WORDS) ** _close_pairs(candidate.matches)
 
-    def _only_repeats(self, row: SearchRow) -> bool:
-        asked = self._query.words if self._query.is_question else ()
-        return bool(asked) and len(row.text) <= MAX_CHARS and tuple(WORD.findall(fold(row.text))) == asked
+    def novelty(self, candidate: Candidate) -> float:
+        """1, or little for a row that only repeats the question."""
+        if not self._query.is_question or not candidate.matches.all_units:
+            return 1.0
+        row = candidate.row
+        repeats = len(row.text) <= MAX_CHARS and tuple(WORD.findall(fold(row.text))) == self._query.words
+        return ECHO if repeats else 1.0
 
     def shape(self, candidate: Candidate) -> float:
         """The factor that a row's speaker and kind give."""
@@ -304,12 +309,18 @@ def _share(row: SearchRow) -> float:
     return min(1.0, SELF_CONTAINED_TOKENS / max(row.tokens, 1))
 
 
-def _meaning(row_ids: Iterable[int], closeness: Closeness) -> dict[int, float]:
-    """A factor for each row; one whose meaning is not known yet gets the mean of the others."""
-    wanted = list(row_ids)
-    known = {row_id: 1 + MEANING * max(0.0, near) for row_id, near in closeness(wanted).items()}
-    usual = sum(known.values()) / len(known) if known else 1.0
-    return {row_id: known.get(row_id, usual) for row_id in wanted}
+def _with_meaning(
+    scorer: _Scorer, own: Mapping[int, tuple[Candidate, float]], closeness: Closeness
+) -> dict[int, tuple[Candidate, float]]:
+    """The scores with the rows' closeness added; a row whose meaning is not known yet gets the mean of the others."""
+    near = closeness(list(own))
+    usual = sum(near.values()) / len(near) if near else 0.0
+    # What a repetition of the question lost is no measure for the others.
+    most = MEANING * (max(score / scorer.novelty(c) for c, score in own.values()) or 1.0)
+    return {
+        row_id: (c, score + most * near.get(row_id, usual) * scorer.novelty(c))
+        for row_id, (c, score) in own.items()
+    }
 
 
 def _best_first(one: Ranked) -> tuple[float, int]:

@@ -21,7 +21,7 @@ from lcm_plugin.recall.filesearch import decode_text
 from lcm_plugin.recall.grep import Clockwork, Grep
 from lcm_plugin.recall.results import is_of_others
 from lcm_plugin.recall.scope import Grant, Scope, scope_of
-from lcm_plugin.recall.semantic import Semantics
+from lcm_plugin.recall.semantic.meaning import Semantics
 from lcm_plugin.recall.tools import (
     TOOL_NAMES,
     DescribeArguments,

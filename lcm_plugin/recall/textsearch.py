@@ -7,7 +7,7 @@ is checked here against its text, so that all stores agree on what a match is.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
@@ -16,7 +16,7 @@ from lcm_plugin.recall.match import Matcher, Matches
 from lcm_plugin.recall.query import WORD, ParsedQuery, Unit
 from lcm_plugin.recall.rank import EXPANDED, Candidate, Corpus, Ranked, by_recency_too, rank, unit_weights
 from lcm_plugin.recall.scope import LeftOut
-from lcm_plugin.recall.semantic import Semantics
+from lcm_plugin.recall.semantic.meaning import Meaning, Semantics
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.search import (
     Clause,
@@ -32,6 +32,8 @@ from lcm_plugin.store.search import (
 
 COUNTED, FREQUENT = 1_200, 0.2
 MAX_POOL, UNINDEXED_POOL = 3_000, 500
+# How many rows are proposed by their meaning alone.
+NEAREST = 50
 COUNT_CAP = 1_000
 SCAN_SECONDS = 5.0
 MIN_SUBSTRING = 3
@@ -102,7 +104,7 @@ class TextSearch:
         self._reader = reader
         self._periods = periods
         self._left_out = left_out
-        self._semantics = semantics if kind == "message" and query.is_question else None
+        self._semantics = semantics if kind == "message" and query.is_prose else None
         self._kind: RowKind = kind
         self._query = query
         self._rows = rows
@@ -119,21 +121,21 @@ class TextSearch:
     def by_relevance(self, wanted: int, hybrid: bool = False) -> Found:
         """The best rows, at least ``wanted`` when there are as many."""
         gathered = self._gather("relevance", wanted)
+        meaning = self._meaning(gathered)
         best = list(gathered.candidates.values())
         ranked: list[Ranked] = []
         weights: list[float] = []
         if best:
             corpus = self._corpus(best)
             weights = unit_weights(self._query, corpus)
+            closeness = meaning.of if meaning else None
             expanded = self._effort.expanded
-            ranked = rank(self._query, best, corpus, self._neighbours, self._find, self._closeness, expanded)
+            ranked = rank(self._query, best, corpus, self._neighbours, self._find, closeness, expanded)
         ranked = by_recency_too(ranked) if hybrid else ranked
         # Past the pool the store's own order holds, so that a later page never reorders an earlier one.
         shown = {one.row.row_id for one in ranked}
         late = (c for row_id, c in gathered.late.items() if row_id not in shown)
         ranked += [Ranked(c.row, c.matches, 0.0) for c in late]
-        if len(ranked) < wanted and gathered.exhausted:
-            ranked += self._same_meaning(ranked, wanted - len(ranked))
         return self._found(ranked, gathered, weights)
 
     def by_recency(self, wanted: int) -> Found:
@@ -265,21 +267,18 @@ class TextSearch:
             return []
         return self._reader.message_senders(self._rows.conversation_ids)
 
-    def _closeness(self, row_ids: Sequence[int]) -> Mapping[int, float]:
+    def _meaning(self, gathered: _Gathered) -> Meaning | None:
+        """How close rows come to what is asked; the closest become candidates."""
         if self._semantics is None:
-            return {}
-        return self._semantics.closeness(self._reader, self._question, row_ids)
-
-    def _same_meaning(self, ranked: Sequence[Ranked], wanted: int) -> list[Ranked]:
-        """Rows without any word of the question that come closest to its meaning."""
-        if self._semantics is None:
-            return []
-        shown = {one.row.row_id for one in ranked}
+            return None
         scope = self._rows.conversation_ids
-        near = self._semantics.nearest(self._reader, self._question, scope, len(shown) + 2 * wanted)
-        rows = self._in_order([row_id for row_id in near if row_id not in shown])
-        found = [Ranked(row, self._find(row), 0.0, nearby=True) for row in rows if self._passes(row)]
-        return found[:wanted]
+        meaning = self._semantics.meaning(self._reader, self._question, scope, list(gathered.candidates))
+        if meaning is not None:
+            known = gathered.candidates.keys() | gathered.late.keys()
+            near = [row_id for row_id in meaning.nearest(NEAREST) if row_id not in known]
+            for row in filter(self._passes, self._in_order(near)):
+                gathered.candidates[row.row_id] = Candidate(row, self._find(row))
+        return meaning
 
     @property
     def _question(self) -> str:

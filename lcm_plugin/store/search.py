@@ -172,8 +172,11 @@ class VectorReader(Protocol):
     def vectors(self, message_ids: Sequence[int]) -> dict[int, bytes]:
         """The vectors of messages by id; those that have none yet are left out."""
 
-    def vectors_within(self, conversation_ids: Sequence[int] | None) -> Iterator[list[tuple[int, bytes]]]:
-        """All vectors of some conversations, streamed in batches; of all with None."""
+    def vector_count(self) -> int:
+        """How many messages have vectors."""
+
+    def vectors_after(self, message_id: int) -> Iterator[list[tuple[int, int, bytes]]]:
+        """The messages after one that have vectors, in order, in batches: id, conversation and vectors."""
 
     def messages_without_vectors(self, model: str, limit: int) -> list[int]:
         """The oldest messages that this model has not seen, in order."""

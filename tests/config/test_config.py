@@ -38,6 +38,7 @@ VALUES: dict[str, tuple[Any, Any, str]] = {
     "activeRecall": ("off", "on", "off"),
     "recallScope": ("session", "all", "session"),
     "semanticSearch": (True, False, "on"),
+    "semanticModel": ("multilingual-e5", "minilm", "multilingual-e5"),
     "pinTool": (True, False, "on"),
     "maps": (True, False, "on"),
     "mapParallel": (4, 16, "4"),

@@ -56,6 +56,7 @@ ELSEWHERE = {
     "map_model": "maps/test_map_settings.py",
     "map_provider": "maps/test_map_settings.py",
     "semantic_search": "recall/test_semantic.py",
+    "semantic_model": "recall/test_semantic.py",
     "semantic_model_dir": "recall/test_semantic.py",
 }
 HERE: set[str] = set()

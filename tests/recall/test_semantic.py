@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from messages import assistant, user
 
 from lcm_plugin import Engine, LcmConfig, Session
 from lcm_plugin.errors import ConfigError
-from lcm_plugin.recall.semantic import PIECE_CHARS, Embedder, find_model, split
+from lcm_plugin.recall.semantic.models import PIECE_CHARS, embedder_of, find_model, split
+from lcm_plugin.recall.semantic.vectors import VectorCache, largest_cosines
 
 KEY = Session("agent:main:main")
 TALK = [
@@ -109,14 +113,71 @@ def test_another_folder_with_the_same_files_is_another_model(tmp_path: Path) -> 
 
 
 def test_a_long_text_is_found_by_any_part_of_it() -> None:
-    embedder = Embedder(find_model())
+    embedder = embedder_of("minilm")
     filler = "The quarterly report lists the usual figures for every branch office. " * 15
     long = filler + "Grandmother's apple pie needs cinnamon. " + filler
     asked = embedder.question("How do I bake a pie?")
-    [(_, whole)] = asked.similarities([(1, embedder.embed([long])[0])])
-    [(_, without)] = asked.similarities([(1, embedder.embed([filler])[0])])
+    _, [whole, without] = largest_cosines(list(enumerate(embedder.embed([long, filler]))), asked)
     assert whole > without + 0.1
     assert embedder.embed(["", "  "]) == [b"", b""]
+
+
+def test_the_other_model_finds_across_languages(talk: Callable[..., Engine]) -> None:
+    with talk(semantic_search=True, semantic_model="multilingual-e5") as engine:
+        assert hits(engine, "Welches Musikinstrument lernt das Kind?", limit=2)[0] == "msg_1"
+        with engine.store.read() as reader:
+            assert reader.vector_model() == "multilingual-e5-small-q4"
+
+
+def test_a_model_that_is_not_installed_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lcm_plugin.recall.semantic.models.find_spec", lambda name: None)
+    for model, extra in (("multilingual-e5", r"\[semantic-multilingual\]"), ("minilm", r"\[semantic\]")):
+        with pytest.raises(ConfigError, match=extra):
+            embedder_of(model)  # type: ignore[arg-type]
+
+
+def test_a_question_word_for_word_is_no_answer_to_itself(talk: Callable[..., Engine]) -> None:
+    question = "Which musical instrument does the kid practise?"
+    with talk(semantic_search=True) as engine:
+        engine.ingest(KEY, [user(f"The train to town {n} leaves at {n % 24} o'clock.") for n in range(40)])
+        engine.ingest(KEY, [user(question), assistant("I do not know."), user("Never mind.")])
+        engine.recall.catch_up(lambda: False)
+        assert set(hits(engine, question)[:2]) == {"msg_1", "msg_2"}
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(1, 12)), min_size=1, max_size=12))
+def test_vectors_in_memory_are_those_that_are_stored(steps: list[tuple[bool, int]]) -> None:
+    """Whatever is added, forgotten and stored again between questions, each answer is that of a fresh reading."""
+    width, rng = 8, np.random.default_rng(1)
+    asked = rng.random(width, dtype=np.float32)
+    stored: dict[int, tuple[int, bytes]] = {}
+
+    class Reader:
+        def vector_model(self) -> str:
+            return "mini"
+
+        def vector_count(self) -> int:
+            return len(stored)
+
+        def vectors_after(self, after: int) -> Iterator[list[tuple[int, int, bytes]]]:
+            yield from ([(one, *stored[one])] for one in sorted(stored) if one > after)
+
+    cache = VectorCache()
+    for adds, number in steps:
+        if adds:
+            pieces = rng.integers(-127, 128, (number % 3, width), dtype=np.int8)
+            stored[number] = (number % 2, pieces.tobytes())
+            cache.forget([number])
+        else:
+            stored.pop(number, None)
+        for within in (None, [1]):
+            found = cache.cosines(Reader(), asked, within)  # type: ignore[arg-type]
+            assert found is not None
+            kept = [(one, data) for one, (at, data) in stored.items() if within is None or at in within]
+            ids, cosines = largest_cosines(sorted(kept), asked)
+            assert dict(zip(*map(np.ndarray.tolist, found), strict=True)) == pytest.approx(
+                dict(zip(ids.tolist(), cosines.tolist(), strict=True))
+            )
 
 
 def test_pieces_hold_the_whole_text_and_end_between_words() -> None:

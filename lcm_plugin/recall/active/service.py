@@ -31,7 +31,7 @@ from lcm_plugin.recall.match import Matcher, cut_around
 from lcm_plugin.recall.query import parse_query
 from lcm_plugin.recall.rank import Ranked
 from lcm_plugin.recall.scope import Scope
-from lcm_plugin.recall.semantic import Semantics
+from lcm_plugin.recall.semantic.meaning import Semantics
 from lcm_plugin.recall.textsearch import Effort, TextSearch
 from lcm_plugin.recall.times import named_periods
 from lcm_plugin.store.protocol import Reader

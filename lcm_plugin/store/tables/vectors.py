@@ -34,17 +34,21 @@ class VectorTable(Transaction):
         )
         return {message_id: bytes(data) for message_id, data in rows}
 
-    def vectors_within(self, conversation_ids: Sequence[int] | None) -> Iterator[list[tuple[int, bytes]]]:
+    def vector_count(self) -> int:
+        if self._vector_state() is None:
+            return 0
+        row = self.one("SELECT count(*) FROM message_vectors")
+        return int(row[0]) if row else 0
+
+    def vectors_after(self, message_id: int) -> Iterator[list[tuple[int, int, bytes]]]:
         if self._vector_state() is None:
             return
-        query = "SELECT message_id, vectors FROM message_vectors"
-        if conversation_ids is None:
-            batches = self.batches(query, _BATCH)
-        else:
-            within = f"{query} WHERE conversation_id {self.sql.any_of('ids')}"
-            batches = self.batches(within, _BATCH, ids=self.sql.array(conversation_ids))
-        for batch in batches:
-            yield [(message_id, bytes(data)) for message_id, data in batch]
+        query = (
+            "SELECT message_id, conversation_id, vectors FROM message_vectors WHERE message_id > :after "
+            "ORDER BY message_id"
+        )
+        for batch in self.batches(query, _BATCH, after=message_id):
+            yield [(row[0], row[1], bytes(row[2])) for row in batch]
 
     def messages_without_vectors(self, model: str, limit: int) -> list[int]:
         state = self._vector_state()
