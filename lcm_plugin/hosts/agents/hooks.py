@@ -15,6 +15,7 @@ from lcm_plugin.engine import Engine
 from lcm_plugin.events import log_failure, logger
 from lcm_plugin.hosts.agents.calls import HookCall
 from lcm_plugin.hosts.agents.capture import Capture
+from lcm_plugin.hosts.agents.passages import Passages
 from lcm_plugin.hosts.agents.resume import resume_pack
 from lcm_plugin.types import Session
 
@@ -34,9 +35,12 @@ class Hooks:
         self._host = host
         self._open = open_engine
         self._capture: Capture | None = None
+        self._passages = Passages(host, open_engine)
         self._newest: HookCall | None = None
         self._closed = False
         self.warm = False
+        # A prompt must not wait behind a log that is being read.
+        self._quotes = ThreadPoolExecutor(1, "lcm-quotes")
         self._work = ThreadPoolExecutor(1, "lcm-hook")
         self._work.submit(self._warm_up)
 
@@ -46,13 +50,18 @@ class Hooks:
             return {}
         if call.session:
             self._newest = call
-        work = self._work.submit(self._handle, call)
+        if call.event == "UserPromptSubmit":
+            work = self._quotes.submit(self._handle, call, self._passages.for_prompt)
+            work.add_done_callback(lambda _: self._store_later(call))
+        else:
+            work = self._work.submit(self._handle, call, self._stored)
         if call.event in _STORING:
             return {}
         try:
             text = work.result(self._allowed(call))
         except Late:
             return {}
+        self._passages.delivered(call.session, text)
         return _added(call.event, text) if text else {}
 
     def close(self) -> None:
@@ -62,8 +71,9 @@ class Hooks:
         self._closed = True
         newest = self._newest
         if newest is not None:
-            last = self._work.submit(self._handle, HookCall("PostCompact", transcript=newest.transcript))
-            _wait(last, _CLOSING_SECONDS)
+            last = HookCall("PostCompact", transcript=newest.transcript)
+            _wait(self._work.submit(self._handle, last, self._stored), _CLOSING_SECONDS)
+        self._quotes.shutdown(wait=False, cancel_futures=True)
         self._work.shutdown(wait=False, cancel_futures=True)
 
     def _allowed(self, call: HookCall) -> float:
@@ -88,24 +98,30 @@ class Hooks:
             capture = self._captures()
             capture.warm_up()
             self.warm = True
+            self._passages.warm_up()
             capture.finish()
         except Exception as error:  # noqa: BLE001 - the first hook tries again
             log_failure(logger, "the start was not whole", error=error)
 
-    def _handle(self, call: HookCall) -> str:
+    def _handle(self, call: HookCall, work: Callable[[HookCall], str]) -> str:
         try:
-            return self._handled(call)
+            return work(call)
         except Exception as error:  # noqa: BLE001 - the host's turn goes on
             log_failure(logger, "the hook %s failed", call.event, error=error)
             return ""
 
-    def _handled(self, call: HookCall) -> str:
-        capture = self._captures()
+    def _store_later(self, call: HookCall) -> None:
+        """What the log gained since the last turn is read when the prompt has its answer."""
+        if not self._closed:
+            self._work.submit(self._handle, call, self._stored)
+
+    def _stored(self, call: HookCall) -> str:
         seconds = _FLUSH_SECONDS if call.event in _ENDS_TURN else 0.0
-        capture.store(call.logs, call.last, seconds)
-        if call.event == "SessionStart" and call.source == "compact":
-            return resume_pack(self._open(), Session(f"agent:{self._host}:{call.session}"))
-        return ""
+        self._captures().store(call.logs, call.last, seconds)
+        if call.event != "SessionStart" or call.source != "compact":
+            return ""
+        self._passages.compacted(call.session)
+        return resume_pack(self._open(), Session(f"agent:{self._host}:{call.session}"))
 
 
 def _added(event: str, text: str) -> dict[str, Any]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -67,6 +69,27 @@ class Agent:
             raise AssertionError(f"{self.name} hangs: {running.communicate()[0]}") from None
         assert running.returncode == 0, output
         return output
+
+    def kill_server(self) -> None:
+        """Kills the server of the running session, as soon as a turn runs that calls a tool."""
+        deadline = time.monotonic() + _SECONDS
+        while not (found := self._servers()) or not self.models.talk("Wait."):
+            assert time.monotonic() < deadline, "no server runs"
+            time.sleep(0.05)
+        for process in found:
+            os.kill(process, signal.SIGKILL)
+
+    def _servers(self) -> list[int]:
+        wanted = [b"lcm_plugin.hosts.agents", self.name.encode(), b"--database", str(self.database).encode()]
+        found = []
+        for place in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                words = place.read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if words[3:7] == wanted:
+                found.append(int(place.parent.name))
+        return found
 
     def lcm(self, *arguments: str, check: bool = True) -> str:
         """Runs an lcm command as its user would; its output."""

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+import uuid
+from itertools import pairwise
+from typing import Any
 
 from real_agents import ClaudeCode
 from stored import rows_of, said_in, talk_of, twice
@@ -60,3 +64,108 @@ def test_after_a_compaction_a_resume_pack_stands_in_the_context(claude: ClaudeCo
     assert all("lcm-resume" not in row.whole for row in rows_of(claude.database))
     said = [text for _, text in said_in(claude.database, claude.key(session))]
     assert [text for text in said if text.startswith("Never touch")] == [said[0]]
+
+
+def test_what_another_session_said_is_in_view_before_the_model_answers(claude: ClaudeCode) -> None:
+    claude.say("The gate code of the north pumping station is HERON-4417. [[say Noted.]]")
+    session = claude.say("What is the gate code of the north pumping station? [[say It is in the quote.]]")
+    request = claude.models.talk("It is in the quote.")[-1]
+    [quote] = re.findall(r"<recalled>.*?</recalled>", request.text)
+    assert "HERON-4417" in quote
+    assert len(quote) <= 1_600
+    claude.say("Thanks! [[say You are welcome.]]", session)
+    later = claude.models.talk("You are welcome.")[-1]
+    assert later.text.count("<recalled>") == 1
+    assert all("<recalled>" not in row.whole for row in rows_of(claude.database))
+
+
+def test_each_request_extends_the_one_before(claude: ClaudeCode) -> None:
+    claude.say("The gate code of the north pumping station is HERON-4417. [[say Noted.]]")
+    session = claude.say("What is the gate code of the north pumping station? [[say Quoted.]]")
+    claude.say(f"Run both. {BOTH} [[say Both ran.]]", session)
+    claude.say("Which station was the gate code for? [[say The north one.]]", session)
+    requests = [one.turns for one in claude.models.talk("What is the gate code of the north")]
+    assert len(requests) >= 4
+    for before, after in pairwise(requests):
+        assert [plain(one) for one in after[: len(before)]] == [plain(one) for one in before]
+
+
+def test_small_talk_and_notices_get_no_quotes(claude: ClaudeCode) -> None:
+    claude.say("The gate code of the north pumping station is HERON-4417. [[say Noted.]]")
+    given = {"description": "look", "prompt": "What is the gate code of the north pumping station?"}
+    session = claude.say(
+        f"Hi there! [[call Agent {json.dumps(given | {'subagent_type': 'general-purpose'})}]] [[say Hello.]]"
+    )
+    claude.say("Thank you, that is great. [[say Good.]]", session)
+    assert all("<recalled>" not in one.text for one in claude.models.requests)
+
+
+def test_a_fork_holds_what_it_copied_once(claude: ClaudeCode) -> None:
+    session = claude.say("The gate code is HERON-4417. [[say Noted.]]")
+    claude.say("Try it the other way. [[say The other way.]]", session, "--fork-session")
+    assert twice(rows_of(claude.database)) == []
+    keys = {row.key for row in rows_of(claude.database) if row.said == "The other way."}
+    assert keys
+    assert keys != {claude.key(session)}
+
+
+def test_a_server_that_is_killed_costs_no_turn_and_the_rest_is_read_by_the_next(claude: ClaudeCode) -> None:
+    session = str(uuid.uuid4())
+    call = '[[call Bash {"command":"sleep 4","description":"x"}]]'
+    running = claude.start(*claude.turn(f"Wait. {call} [[say It was killed.]]", session, new=True))
+    claude.kill_server()
+    output = running.communicate(timeout=90)[0]
+    assert running.returncode == 0, output
+    claude.say("Go on. [[say Going on.]]", session)
+    assert said_in(claude.database, claude.key(session))[-3:] == [
+        ("assistant", "It was killed."),
+        ("user", "Go on. [[say Going on.]]"),
+        ("assistant", "Going on."),
+    ]
+    assert twice(rows_of(claude.database)) == []
+
+
+def test_two_at_once_store_each_their_own(claude: ClaudeCode) -> None:
+    sessions = [str(uuid.uuid4()) for _ in range(2)]
+    turns = [
+        claude.start(*claude.turn(f"I am number {number}. [[say You are {number}.]]", session, new=True))
+        for number, session in enumerate(sessions)
+    ]
+    outputs = [one.communicate(timeout=90)[0] for one in turns]
+    assert [one.returncode for one in turns] == [0, 0], outputs
+    for number, session in enumerate(sessions):
+        assert said_in(claude.database, claude.key(session)) == [
+            ("user", f"I am number {number}. [[say You are {number}.]]"),
+            ("assistant", f"You are {number}."),
+        ]
+
+
+def test_the_doctor_proves_the_last_turn_and_finds_hooks_that_are_off(claude: ClaudeCode) -> None:
+    claude.say("The gate code is HERON-4417. [[say Noted.]]")
+    assert "claude-code.last_turn: the last turn is stored: all 2 messages" in claude.lcm(
+        "doctor", "--host", "claude-code"
+    )
+    (claude.home / ".claude/settings.json").write_text(
+        json.dumps(
+            json.loads((claude.home / ".claude/settings.json").read_text()) | {"disableAllHooks": True}
+        )
+    )
+    claude.say("Nobody stores this. [[say Right.]]")
+    said = claude.lcm("doctor", "--host", "claude-code", check=False)
+    assert "ERROR claude-code.hooks_off" in said
+    assert "ERROR claude-code.last_turn" in said
+
+
+def test_leaving_takes_the_hooks_out_and_keeps_what_is_stored(claude: ClaudeCode) -> None:
+    session = claude.say("The gate code is HERON-4417. [[say Noted.]]")
+    claude.lcm("install", "claude-code", "--uninstall")
+    claude.say("Nobody stores this. [[say Right.]]", session)
+    assert len(said_in(claude.database, claude.key(session))) == 2
+    assert "claude-code.not_installed" in claude.lcm("doctor", "--host", "claude-code", check=False)
+
+
+def plain(turn: Any) -> Any:
+    """A message without the marks that say up to where the provider caches, which move on with each request."""
+    if isinstance(turn, dict):
+        return {key: plain(value) for key, value in turn.items() if key != "cache_control"}
+    return [plain(one) for one in turn] if isinstance(turn, list) else turn

@@ -1,0 +1,115 @@
+"""What was said earlier and fits a prompt: quotes from this and other sessions of the project, before the model answers.
+
+Active recall decides whether and what (`recall.active`). Here is decided where it looks, and what the host's model can still
+read: what was said in this session since its last compaction, and what was quoted since then.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from lcm_plugin.assembly.recalled import InView, Recalled
+from lcm_plugin.engine import Engine
+from lcm_plugin.hosts.agents.calls import HookCall
+from lcm_plugin.hosts.agents.projects import Projects
+from lcm_plugin.messages.markup import recalled_ids_of
+from lcm_plugin.recall.scope import Scope
+from lcm_plugin.sessions.access import Access
+from lcm_plugin.store.protocol import Reader, iterate_items
+from lcm_plugin.store.records import message_ref
+from lcm_plugin.types import Session
+
+MOST_TOKENS = 370
+"""About 1,500 characters: they are paid for again in each request until the next compaction."""
+_PROJECT_SECONDS = 0.05
+_COMMAND = re.compile(r"/[\w:.-]+(?:\s|\Z)")
+_BY_PROGRAM = (
+    "<task-notification>",
+    "<local-command-",
+    "<command-",
+    "<system-reminder>",
+    "<bash-",
+    "Caveat: ",
+)
+
+
+class Passages:
+    """The quotes of one server's sessions. Prompts come one after the other."""
+
+    def __init__(self, host: str, open_engine: Callable[[], Engine]) -> None:
+        self._host = host
+        self._open = open_engine
+        self._projects = Projects()
+        self._quoted: dict[str, set[str]] = {}
+        self._compacted: dict[str, int] = {}
+
+    def warm_up(self) -> None:
+        """Looks for the project of each stored conversation."""
+        with self._open().store.read() as reader:
+            self._projects.conversations(reader, str(Path.cwd()), self._is_hidden)
+
+    def compacted(self, session: str) -> None:
+        """The host took all that was stored of a session, and all that was quoted in it, out of its context."""
+        self._quoted.pop(session, None)
+        with self._open().store.read() as reader:
+            self._compacted[session] = reader.newest_row("message")
+
+    def for_prompt(self, call: HookCall) -> str:
+        """The block of quotes for a prompt, or an empty text."""
+        if not is_persons(call):
+            return ""
+        key = f"agent:{self._host}:{call.session}"
+        if self._is_hidden(key):
+            return ""
+        with self._open().store.read() as reader:
+            own = reader.find_conversation(Session(key))
+            among = set(self._projects.conversations(reader, call.cwd, self._is_hidden, _PROJECT_SECONDS))
+            among |= {one.conversation_id for one in reader.family(key)}
+            if not among:
+                return ""
+            seen = self._visible(reader, own.conversation_id, call.session) if own else set()
+            view = InView(frozenset(seen | self._quoted.get(call.session, set())), left_out=True, room=10 * MOST_TOKENS, free=MOST_TOKENS)
+            found: Recalled | None = self._open().active_recall.within(
+                reader, Scope(tuple(sorted(among))), call.prompt, view
+            )
+        return str(found.message["content"]) if found else ""
+
+    def delivered(self, session: str, text: str) -> None:
+        """What the host was given stands in its context: it is not quoted again before the next compaction."""
+        if numbers := recalled_ids_of(text):
+            self._quoted.setdefault(session, set()).update(map(message_ref, numbers))
+
+    def _visible(self, reader: Reader, conversation_id: int, session: str) -> set[str]:
+        """The messages of a session that its host has not compacted."""
+        gone = self._compacted.get(session, 0)
+        items = iterate_items(reader, conversation_id, raw=True)
+        return {one.message.ref for one in items if one.message is not None and one.message.message_id > gone}
+
+    def _is_hidden(self, key: str) -> bool:
+        return self._open().sessions.access_of_key(key) is Access.NONE
+
+
+def is_persons(call: HookCall) -> bool:
+    """Whether a person wrote a prompt, to the session itself: no notice of a program, no command, no sub-agent's order."""
+    prompt = call.prompt.strip()
+    if not prompt or call.agent or prompt.startswith(_BY_PROGRAM) or _COMMAND.match(prompt):
+        return False
+    return not _is_sub_agents(call.transcript)
+
+
+def _is_sub_agents(log: str) -> bool:
+    """Whether a log of Codex is that of a sub-agent, which its first line says."""
+    if not Path(log).name.startswith("rollout-"):
+        return False
+    try:
+        with Path(log).open("rb") as file:
+            first = json.loads(file.readline())
+    except (OSError, ValueError):
+        return False
+    about = first.get("payload") if isinstance(first, dict) else None
+    return isinstance(about, dict) and (
+        about.get("thread_source") == "subagent" or bool(about.get("parent_thread_id"))
+    )
