@@ -209,7 +209,7 @@ def _last_turn(agent: Agent, logs: Path) -> Iterator[Finding]:
 
 
 def _stored_of(agent: Agent, path: Path) -> _Turn:
-    kind = FORMATS[agent.value]
+    kind = FORMATS[KITS[agent].log]
     key, ids = "", []
     for record in SourceFile(path, kind).records():
         if isinstance(record, SourceConversation):

@@ -62,7 +62,7 @@ class Hooks:
         except Late:
             return {}
         self._passages.delivered(call.session, text)
-        return _added(call.event, text) if text else {}
+        return added(call.event, text) if text else {}
 
     def close(self) -> None:
         """Reads on what waits, for a short time; then the work ends. A second call does nothing."""
@@ -124,7 +124,8 @@ class Hooks:
         return resume_pack(self._open(), Session(f"agent:{self._host}:{call.session}"))
 
 
-def _added(event: str, text: str) -> dict[str, Any]:
+def added(event: str, text: str) -> dict[str, Any]:
+    """The output of a hook that adds a text to the context."""
     return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}}
 
 

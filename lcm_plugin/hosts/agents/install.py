@@ -12,7 +12,13 @@ from pathlib import Path
 
 from lcm_plugin.config.file import PATH_VARIABLE, load_config
 from lcm_plugin.errors import InputError
-from lcm_plugin.hosts.agents.plugin_files import MARKETPLACE, PLUGIN, claude_code_files, codex_files
+from lcm_plugin.hosts.agents.plugin_files import (
+    MARKETPLACE,
+    PLUGIN,
+    claude_code_files,
+    codex_files,
+    gemini_files,
+)
 from lcm_plugin.store.open import is_server
 
 _SECONDS = 120
@@ -25,6 +31,7 @@ class Agent(StrEnum):
 
     CLAUDE_CODE = "claude-code"
     CODEX = "codex"
+    GEMINI = "gemini"
 
 
 class Extent(StrEnum):
@@ -34,51 +41,64 @@ class Extent(StrEnum):
     PROJECT = "project"
 
 
+_SCOPES = {Extent.USER: "user", Extent.PROJECT: "local"}
+
+
 @dataclass(frozen=True, slots=True)
 class Kit:
-    """How one agent takes a plugin. ``begin`` may fail: it takes away what an earlier installation left."""
+    """How one agent takes a plugin.
+
+    ``log`` is the importers' name of its logs. ``replace`` are commands that take an earlier version out and may fail,
+    ``add`` and ``remove`` put this one in and take it out. ``{folder}`` and ``{scope}`` in them are filled in.
+    """
 
     program: str
+    log: str
     files: Callable[[str | None, Mapping[str, str]], dict[str, str]]
+    replace: tuple[tuple[str, ...], ...]
+    add: tuple[tuple[str, ...], ...]
+    remove: tuple[tuple[str, ...], ...]
     left_to_do: str
-    per_project: bool
-
-    def begin(self) -> list[list[str]]:
-        """Commands that take an earlier version out."""
-        if self.per_project:
-            return []
-        return [["plugin", "remove", _NAME], ["plugin", "marketplace", "remove", MARKETPLACE]]
-
-    def install(self, folder: Path, extent: Extent) -> list[list[str]]:
-        """Commands that put it in."""
-        if not self.per_project:
-            return [["plugin", "marketplace", "add", str(folder)], ["plugin", "add", _NAME]]
-        scope = ["--scope", "local" if extent is Extent.PROJECT else "user"]
-        add = ["plugin", "marketplace", "add", str(folder), *scope]
-        return [add, ["plugin", "install", _NAME, *scope]]
-
-    def uninstall(self, extent: Extent) -> list[list[str]]:
-        """Commands that take it out."""
-        if not self.per_project:
-            return self.begin()
-        scope = ["--scope", "local" if extent is Extent.PROJECT else "user"]
-        remove = ["plugin", "marketplace", "remove", MARKETPLACE]
-        return [["plugin", "uninstall", _NAME, *scope], [*remove, *scope]]
+    per_project: bool = False
 
 
+_FORGET_CODEX = (("plugin", "remove", _NAME), ("plugin", "marketplace", "remove", MARKETPLACE))
+_FORGET_GEMINI = (("extensions", "uninstall", PLUGIN),)
 KITS = {
     Agent.CLAUDE_CODE: Kit(
         "claude",
+        "claude-code",
         claude_code_files,
+        (),
+        (
+            ("plugin", "marketplace", "add", "{folder}", "--scope", "{scope}"),
+            ("plugin", "install", _NAME, "--scope", "{scope}"),
+        ),
+        (
+            ("plugin", "uninstall", _NAME, "--scope", "{scope}"),
+            ("plugin", "marketplace", "remove", MARKETPLACE, "--scope", "{scope}"),
+        ),
         "Start a new session, or /reload-plugins in a running one. `lcm doctor --host claude-code` checks it after a turn.",
         per_project=True,
     ),
     Agent.CODEX: Kit(
         "codex",
+        "codex",
         codex_files,
+        _FORGET_CODEX,
+        (("plugin", "marketplace", "add", "{folder}"), ("plugin", "add", _NAME)),
+        _FORGET_CODEX,
         "Start codex, type /hooks and trust the hooks of lcm: untrusted hooks are skipped without a word. "
         "`lcm doctor --host codex` checks it after a turn.",
-        per_project=False,
+    ),
+    Agent.GEMINI: Kit(
+        "gemini",
+        "gemini-cli",
+        gemini_files,
+        _FORGET_GEMINI,
+        (("extensions", "install", "{folder}/lcm", "--consent", "--skip-settings"),),
+        _FORGET_GEMINI,
+        "Start a new session. `lcm doctor --host gemini` checks it after a turn.",
     ),
 }
 
@@ -107,8 +127,8 @@ def install(agent: Agent, extent: Extent, database: str | None, *, dry_run: bool
         if not dry_run:
             _write(folder / name, text)
     if not dry_run:
-        _run(kit.program, kit.begin(), None)
-    _run(kit.program, kit.install(folder, extent), done, dry_run=dry_run)
+        _run(kit.program, _filled(kit.replace, folder, extent), None)
+    _run(kit.program, _filled(kit.add, folder, extent), done, dry_run=dry_run)
     done.left_to_do.append(kit.left_to_do)
     return done
 
@@ -119,7 +139,7 @@ def uninstall(agent: Agent, extent: Extent, *, dry_run: bool = False) -> Install
     _check_extent(agent, kit, extent)
     folder = plugin_folder(agent)
     done = Installed(agent.value, str(folder))
-    _run(kit.program, kit.uninstall(extent), done, dry_run=dry_run)
+    _run(kit.program, _filled(kit.remove, folder, extent), done, dry_run=dry_run)
     if not dry_run and not done.failed:
         shutil.rmtree(folder, ignore_errors=True)
     return done
@@ -130,6 +150,10 @@ def plugin_folder(agent: Agent) -> Path:
     import platformdirs
 
     return Path(platformdirs.user_data_dir("lcm", appauthor=False)) / "agents" / agent.value
+
+
+def _filled(commands: Sequence[Sequence[str]], folder: Path, extent: Extent) -> list[list[str]]:
+    return [[word.format(folder=folder, scope=_SCOPES[extent]) for word in command] for command in commands]
 
 
 def _check_extent(agent: Agent, kit: Kit, extent: Extent) -> None:

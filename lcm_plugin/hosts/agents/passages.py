@@ -25,6 +25,9 @@ from lcm_plugin.types import Session
 MOST_TOKENS = 370
 """About 1,500 characters: they are paid for again in each request until the next compaction."""
 _PROJECT_SECONDS = 0.05
+_COMPACTIONS = (b'"isCompactSummary":true', b'"type":"compacted"', b'{"$set":{"messages"')
+_BLOCK = re.compile(r"<recalled>.*?</recalled>", re.DOTALL)
+_QUOTED = re.compile(r"(msg_\d+) \u00b7")
 _COMMAND = re.compile(r"/[\w:.-]+(?:\s|\Z)")
 _BY_PROGRAM = (
     "<task-notification>",
@@ -53,7 +56,7 @@ class Passages:
 
     def compacted(self, session: str) -> None:
         """The host took all that was stored of a session, and all that was quoted in it, out of its context."""
-        self._quoted.pop(session, None)
+        self._quoted[session] = set()
         with self._open().store.read() as reader:
             self._compacted[session] = reader.newest_row("message")
 
@@ -71,7 +74,14 @@ class Passages:
             if not among:
                 return ""
             seen = self._visible(reader, own.conversation_id, call.session) if own else set()
-            view = InView(frozenset(seen | self._quoted.get(call.session, set())), left_out=True, room=10 * MOST_TOKENS, free=MOST_TOKENS)
+            if call.session not in self._quoted:
+                self._quoted[call.session] = quoted_in(call.transcript)
+            view = InView(
+                frozenset(seen | self._quoted[call.session]),
+                left_out=True,
+                room=10 * MOST_TOKENS,
+                free=MOST_TOKENS,
+            )
             found: Recalled | None = self._open().active_recall.within(
                 reader, Scope(tuple(sorted(among))), call.prompt, view
             )
@@ -90,6 +100,27 @@ class Passages:
 
     def _is_hidden(self, key: str) -> bool:
         return self._open().sessions.access_of_key(key) is Access.NONE
+
+
+def quoted_in(log: str) -> set[str]:
+    """The ids of messages that were quoted in a log since the last compaction that it tells of."""
+    text = _since_compaction(log)
+    blocks = (match.group() for match in _BLOCK.finditer(text))
+    return {ref for block in blocks for ref in _QUOTED.findall(block)}
+
+
+def pack_is_due(log: str) -> bool:
+    """Whether a chat of Gemini CLI was compressed and nothing was said of it since."""
+    text = _since_compaction(log)
+    return "<state_snapshot>" in text and "<lcm-resume>" not in text
+
+
+def _since_compaction(log: str) -> str:
+    try:
+        data = Path(log).read_bytes()
+    except OSError:
+        return ""
+    return data[max(0, *map(data.rfind, _COMPACTIONS)) :].decode("utf-8", "replace")
 
 
 def is_persons(call: HookCall) -> bool:

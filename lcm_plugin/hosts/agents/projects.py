@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from lcm_plugin.hosts.agents.install import Agent
+from lcm_plugin.hosts.agents.install import KITS
 from lcm_plugin.store.protocol import Reader
 
 _LOOK_AT = 8
@@ -38,7 +38,9 @@ class Projects:
         root, found = project_root(cwd), []
         deadline = None if seconds is None else time.monotonic() + seconds
         keys = {
-            number: key for agent in Agent for number, key in reader.session_keys(f"agent:{agent}:").items()
+            number: key
+            for kit in KITS.values()
+            for number, key in reader.session_keys(f"agent:{kit.log}:").items()
         }
         for number in sorted(keys, reverse=True):
             if number not in self._roots:

@@ -1,0 +1,29 @@
+"""Gemini CLI with lcm: every turn is stored once, and nothing of ours is."""
+
+from __future__ import annotations
+
+from real_agents import Gemini
+from stored import rows_of, said_in, talk_of, twice
+
+BOTH = '[[call run_shell_command {"command":"echo one"}]] [[call run_shell_command {"command":"echo two"}]]'
+
+
+def test_two_turns_are_stored_word_for_word_as_they_end(gemini: Gemini) -> None:
+    session = gemini.say("The gate code is HERON-4417. [[say Noted.]]")
+    assert said_in(gemini.database, gemini.key(session)) == [
+        ("user", "The gate code is HERON-4417. [[say Noted.]]"),
+        ("assistant", "Noted."),
+    ]
+    gemini.say("And the garage? [[say Nobody told me.]]", session)
+    assert said_in(gemini.database, gemini.key(session))[2:] == [
+        ("user", "And the garage? [[say Nobody told me.]]"),
+        ("assistant", "Nobody told me."),
+    ]
+
+
+def test_calls_made_at_once_are_stored_with_their_results(gemini: Gemini) -> None:
+    session = gemini.say(f"Run both. {BOTH} [[say Both ran.]]")
+    talk = talk_of(gemini.database, gemini.key(session))
+    assert [name for row in talk for name in row.calls] == ["run_shell_command", "run_shell_command"]
+    assert talk[-1].said == "Both ran."
+    assert twice(rows_of(gemini.database)) == []
