@@ -40,7 +40,9 @@ _STANDING = re.compile(
 )
 _NOTICE = re.compile(r"\s*<lcm-notice>\n[^<]*\n</lcm-notice>\s*")
 _RESUME = re.compile(rf"\s*<lcm-resume>\n{re.escape(HISTORY_LABEL)}\n.*\n</lcm-resume>\s*", re.DOTALL)
-_ADDED = re.compile(rf"<lcm-resume>(?:\n|\\n){re.escape(HISTORY_LABEL)}")
+_ADDED = re.compile(
+    rf"<lcm-resume>(?:\n|\\n){re.escape(HISTORY_LABEL)}|<recalled>(?:\n|\\n){re.escape(RECALLED_LABEL)}"
+)
 _RECALLED = re.compile(rf"\s*<recalled>\n{re.escape(RECALLED_LABEL)}\n(.*)\n</recalled>\s*", re.DOTALL)
 _RECALLED_LINE = re.compile(r"(?m)^(msg_\d+) · ")
 _IMITATED_LINE = re.compile(r"(msg_\d+) ·")
@@ -178,7 +180,9 @@ def recalled_ids_of(text: str) -> list[int]:
 
 def is_own(text: str) -> bool:
     """Whether a text is as a whole one that we put into a context beside the talk."""
-    return summary_id_of(text) is not None or is_notice(text) or bool(recalled_ids_of(text))
+    return (
+        summary_id_of(text) is not None or is_notice(text) or is_resume(text) or bool(recalled_ids_of(text))
+    )
 
 
 def stub_id_of(text: str) -> str | None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lcm_plugin.errors import InputError, NotFound
-from lcm_plugin.recall.tools import TOOL_NAMES
+from lcm_plugin.recall.tools import is_recall_tool
 from lcm_plugin.sessions.kinds import find_conversation
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Conversation, MessageHead
@@ -70,7 +70,7 @@ class LeftOut:
     def __contains__(self, row: object) -> bool:
         if not isinstance(row, SearchRow) or not row.is_message:
             return False
-        if self.recall_answers and row.tool_name in TOOL_NAMES:
+        if self.recall_answers and is_recall_tool(row.tool_name):
             return True
         if self.running is None:
             return False

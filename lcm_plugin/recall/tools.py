@@ -157,6 +157,11 @@ def tool_names(config: LcmConfig) -> tuple[str, ...]:
     return tuple(schema["function"]["name"] for schema in tool_schemas(config))
 
 
+def is_recall_tool(name: str | None) -> bool:
+    """Whether a tool is one of these, also under the longer name that a host gives it: ``mcp__lcm__lcm_grep``."""
+    return name is not None and name.endswith(TOOL_NAMES)
+
+
 def _grep() -> dict[str, Any]:
     return _tool(
         "lcm_grep",

@@ -147,6 +147,11 @@ class SearchRow:
         """Whether it is a message, not a summary."""
         return self.depth < 0
 
+    @property
+    def is_tool_output(self) -> bool:
+        """Whether a tool speaks: some providers have its results under the user's role."""
+        return self.role == "tool" or (self.role == "user" and self.tool_name is not None)
+
 
 @dataclass(frozen=True, slots=True)
 class IndexState:

@@ -27,7 +27,7 @@ MOST_TOKENS = 370
 _PROJECT_SECONDS = 0.05
 _COMPACTIONS = (b'"isCompactSummary":true', b'"type":"compacted"', b'{"$set":{"messages"')
 _BLOCK = re.compile(r"<recalled>.*?</recalled>", re.DOTALL)
-_QUOTED = re.compile(r"(msg_\d+) \u00b7")
+_QUOTED = re.compile(r"(msg_\d+) (?:·|\\u00b7)")
 _COMMAND = re.compile(r"/[\w:.-]+(?:\s|\Z)")
 _BY_PROGRAM = (
     "<task-notification>",
@@ -83,7 +83,7 @@ class Passages:
                 free=MOST_TOKENS,
             )
             found: Recalled | None = self._open().active_recall.within(
-                reader, Scope(tuple(sorted(among))), call.prompt, view
+                reader, key, Scope(tuple(sorted(among))), call.prompt, view
             )
         return str(found.message["content"]) if found else ""
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from lcm_plugin.interchange.importers.records import Entry
-from lcm_plugin.messages.markup import holds_added, is_resume, plain_text
+from lcm_plugin.messages.markup import holds_added, is_own, plain_text
 
 
 def is_injected(entry: Entry) -> bool:
@@ -17,7 +17,7 @@ def is_injected(entry: Entry) -> bool:
     if entry.hidden:
         return any(holds_added(text) for text in _texts([entry.message.get("content"), *entry.extras]))
     text = plain_text(entry.message)
-    return text is not None and is_resume(text)
+    return text is not None and is_own(text)
 
 
 def _texts(value: Any) -> Iterator[str]:

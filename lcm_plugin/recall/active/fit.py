@@ -8,7 +8,7 @@ from lcm_plugin.messages.blocks import is_instruction
 from lcm_plugin.recall.query import WORD, ParsedQuery, fold
 from lcm_plugin.recall.rank import Ranked
 from lcm_plugin.recall.textsearch import Found
-from lcm_plugin.recall.tools import TOOL_NAMES
+from lcm_plugin.recall.tools import is_recall_tool
 from lcm_plugin.store.search import SearchRow
 from lcm_plugin.summarize.directives import is_directive
 
@@ -43,11 +43,11 @@ def names_it(query: ParsedQuery, one: Ranked) -> bool:
 
 def gives_orders(row: SearchRow) -> bool:
     """Whether it is a tool's output that orders its reader about."""
-    return row.role == "tool" and is_directive(row.text)
+    return row.is_tool_output and is_directive(row.text)
 
 
 def may_be_quoted(row: SearchRow, query: ParsedQuery) -> bool:
     """Whether a message says more than the request itself, and is neither an instruction nor a recall tool's answer."""
-    if is_instruction(row.role) or row.tool_name in TOOL_NAMES:
+    if is_instruction(row.role) or is_recall_tool(row.tool_name):
         return False
     return len(set(WORD.findall(fold(row.text))).difference(query.words)) >= NEW_WORDS

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from lcm_plugin.assembly.recalled import InView, Recalled
 from lcm_plugin.assembly.render import Rendered
@@ -112,7 +113,9 @@ class ActiveRecall:
         """The passages for a request that is stored, from what came before it."""
         newest = int(request.ref.removeprefix("msg_")) - 1
         asked = text_of(request.message)
-        decision, recalled = self._decided(reader, conversation, asked, newest, view)
+        where = (conversation.conversation_id, conversation.session_key)
+        scope = partial(self._reach, reader, conversation, view)
+        decision, recalled = self._decided(reader, where, scope, asked, newest, view)
         key = (request.ref, request.version, conversation.revision)
         self._keep(conversation.conversation_id, key, decision, request.ordinal if recalled else 0)
         return recalled
@@ -124,9 +127,20 @@ class ActiveRecall:
         if not self.wants(conversation):
             return None
         newest = reader.newest_row("message")
-        decision, recalled = self._decided(reader, conversation, asked, newest, view)
+        where = (conversation.conversation_id, conversation.session_key)
+        scope = partial(self._reach, reader, conversation, view)
+        decision, recalled = self._decided(reader, where, scope, asked, newest, view)
         self._keep(conversation.conversation_id, ("next", newest, conversation.revision), decision, 0)
         return recalled
+
+    def within(
+        self, reader: Reader, session_key: str, scope: Scope, asked: str, view: InView
+    ) -> Recalled | None:
+        """The passages for a request from the conversations of a scope: for a host that says itself where to look."""
+        if self._config.active_recall != "on":
+            return None
+        newest = reader.newest_row("message")
+        return self._decided(reader, (None, session_key), lambda: scope, asked, newest, view)[1]
 
     def taken_out(self, conversation_id: int, place: int) -> int:
         """The seq of the newest request before ``place`` whose passages are gone since; 0 for none."""
@@ -140,14 +154,25 @@ class ActiveRecall:
             known = self._known.get(conversation_id)
             return known.newest if known else None
 
+    def _reach(self, reader: Reader, conversation: Conversation, view: InView) -> Scope | None:
+        """Where a conversation's session may look; None when nothing of it is out of view."""
+        scope = self._scope(reader, Session(conversation.session_key, conversation.session_id))
+        return scope if view.left_out or _may_hold_more(conversation, scope) else None
+
     def _decided(
-        self, reader: Reader, conversation: Conversation, asked: str, newest: int, view: InView
+        self,
+        reader: Reader,
+        where: tuple[int | None, str],
+        reach: Callable[[], Scope | None],
+        asked: str,
+        newest: int,
+        view: InView,
     ) -> tuple[Decision, Recalled | None]:
         started = time.perf_counter()
         budget = min(self._config.recall_tokens, view.room // SHARE_OF_ROOM, view.free)
         recalled = None
         try:
-            decision = self._choose(reader, conversation, asked, newest, view, budget)
+            decision = self._choose(reader, reach, asked, newest, view, budget)
             if decision.rows:
                 recalled = self._quoted(reader, decision)
                 refs = recalled.refs if recalled else ()
@@ -158,8 +183,8 @@ class ActiveRecall:
         self._events.emit(
             "recall.decided",
             level=logging.DEBUG,
-            conversation_id=conversation.conversation_id,
-            session_key=conversation.session_key,
+            conversation_id=where[0],
+            session_key=where[1],
             passages=len(recalled.refs) if recalled else 0,
             tokens=recalled.tokens if recalled else 0,
             sure=round(decision.sure, 2),
@@ -169,7 +194,13 @@ class ActiveRecall:
         return decision, recalled
 
     def _choose(
-        self, reader: Reader, conversation: Conversation, asked: str, newest: int, view: InView, budget: int
+        self,
+        reader: Reader,
+        reach: Callable[[], Scope | None],
+        asked: str,
+        newest: int,
+        view: InView,
+        budget: int,
     ) -> Decision:
         question = what_is_asked(asked)
         query = parse_query(question)
@@ -177,8 +208,8 @@ class ActiveRecall:
             return Decision(question, reason="there is no room")
         if not asks_enough(query):
             return Decision(question, reason="the message asks for nothing that can be looked for")
-        scope = self._scope(reader, Session(conversation.session_key, conversation.session_id))
-        if not (view.left_out or _may_hold_more(conversation, scope)):
+        scope = reach()
+        if scope is None:
             return Decision(question, reason="nothing was compacted yet")
         index = reader.index_state()
         if not index.available or index.message_lag > MOST_LAG:
@@ -262,7 +293,7 @@ def _may_hold_more(conversation: Conversation, scope: Scope) -> bool:
 
 
 def _who(row: SearchRow) -> str:
-    if row.role == "tool":
+    if row.is_tool_output:
         name = f"tool {row.tool_name}" if row.tool_name else "tool"
         return f"{name}, unverified" if gives_orders(row) else name
     return row.sender or row.role

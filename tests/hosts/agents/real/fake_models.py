@@ -76,7 +76,11 @@ class FakeModels:
                 used, self.use_once = self.use_once, 0
         said = _SAY.findall(prompt)
         text = said[-1] if said else "A summary of the talk." if not body.get("tools") else "Understood."
-        calls = [] if answered else [(name, json.loads(given)) for name, given in _CALL.findall(prompt)]
+        calls = (
+            []
+            if answered or not body.get("tools")
+            else [(name, json.loads(given)) for name, given in _CALL.findall(prompt)]
+        )
         return Answer(text, calls, used)
 
     def number(self) -> int:
@@ -264,7 +268,7 @@ def _gemini(models: FakeModels, answer: Answer, body: dict[str, Any]) -> Iterato
     ]
     if not parts:
         asks_json = "responseMimeType" in json.dumps(body.get("generationConfig", {}))
-        routed = '{"reasoning": "simple", "model_choice": "flash"}'
+        routed = '{"complexity_reasoning": "simple", "complexity_score": 1, "reasoning": "simple", "model_choice": "flash"}'
         parts = [{"text": routed if asks_json else answer.text}]
     usage = {"promptTokenCount": answer.used, "candidatesTokenCount": 7, "totalTokenCount": answer.used + 7}
     one = {"content": {"role": "model", "parts": parts}, "finishReason": "STOP", "index": 0}

@@ -27,3 +27,15 @@ def test_calls_made_at_once_are_stored_with_their_results(gemini: Gemini) -> Non
     assert [name for row in talk for name in row.calls] == ["run_shell_command", "run_shell_command"]
     assert talk[-1].said == "Both ran."
     assert twice(rows_of(gemini.database)) == []
+
+
+def test_what_another_session_said_is_in_view_and_does_not_come_back_as_history(gemini: Gemini) -> None:
+    gemini.say("The gate code of the north pumping station is HERON-4417. [[say Noted.]]")
+    gemini.say("What is the gate code of the north pumping station? [[say It is in the quote.]]")
+    asked = [one for one in gemini.models.talk("What is the gate code") if "<recalled>" in one.text]
+    assert asked
+    assert "HERON-4417" in asked[-1].text
+    assert all("<recalled>" not in row.whole for row in rows_of(gemini.database))
+    assert "gemini.last_turn: the last turn is stored: all 2 messages" in gemini.lcm(
+        "doctor", "--host", "gemini"
+    )
