@@ -17,7 +17,6 @@ from lcm_plugin.hosts.agents.plugin_files import (
     PLUGIN,
     claude_code_files,
     codex_files,
-    gemini_files,
 )
 from lcm_plugin.store.open import is_server
 
@@ -31,7 +30,6 @@ class Agent(StrEnum):
 
     CLAUDE_CODE = "claude-code"
     CODEX = "codex"
-    GEMINI = "gemini"
 
 
 class Extent(StrEnum):
@@ -63,7 +61,6 @@ class Kit:
 
 
 _FORGET_CODEX = (("plugin", "remove", _NAME), ("plugin", "marketplace", "remove", MARKETPLACE))
-_FORGET_GEMINI = (("extensions", "uninstall", PLUGIN),)
 KITS = {
     Agent.CLAUDE_CODE: Kit(
         "claude",
@@ -90,15 +87,6 @@ KITS = {
         _FORGET_CODEX,
         "Start codex, type /hooks and trust the hooks of lcm: untrusted hooks are skipped without a word. "
         "`lcm doctor --host codex` checks it after a turn.",
-    ),
-    Agent.GEMINI: Kit(
-        "gemini",
-        "gemini-cli",
-        gemini_files,
-        _FORGET_GEMINI,
-        (("extensions", "install", "{folder}/lcm", "--consent", "--skip-settings"),),
-        _FORGET_GEMINI,
-        "Start a new session. `lcm doctor --host gemini` checks it after a turn.",
     ),
 }
 

@@ -18,8 +18,6 @@ from lcm_plugin.hosts.mcp.tools import ASKING, Offered
 from lcm_plugin.types import Session
 
 HOOK = "lcm_hook"
-CALLING = frozenset({"claude-code", "codex"})
-"""The hosts whose hooks call a tool of the server."""
 INSTRUCTIONS = (
     "All that was said in this and earlier sessions of this person's agents, word for word, also what compaction took "
     "out of your context. Call lcm_grep before you answer that you do not know or remember something, before you ask the "
@@ -48,19 +46,17 @@ class AgentSession:
     def __init__(self, config: LcmConfig, host: str) -> None:
         self._host = host
         self._history = History(config, write=True)
-        # Other hosts start a process for each hook, and show their model every tool of a server.
-        self._hooks = Hooks(host, self._history.engine) if host in CALLING else None
+        self._hooks = Hooks(host, self._history.engine)
         self._closing = threading.Lock()
 
     @property
     def tools(self) -> list[Offered]:
         """The recall tools, and the hooks."""
-        tools = [tool for tool in self._history.tools if tool.name != ASKING]
-        return [*tools, _HOOK_TOOL] if self._hooks is not None else tools
+        return [*(tool for tool in self._history.tools if tool.name != ASKING), _HOOK_TOOL]
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """A tool's answer, or what the host adds to its context; raises as `History.call` does, hooks never."""
-        if name != HOOK or self._hooks is None:
+        if name != HOOK:
             return self._history.call(name, arguments)
         call = HookCall.of(arguments)
         if call.session and not call.agent:
@@ -71,6 +67,5 @@ class AgentSession:
     def close(self) -> None:
         """Stores what waits, and closes the database."""
         with self._closing:
-            if self._hooks is not None:
-                self._hooks.close()
+            self._hooks.close()
             self._history.close()
