@@ -63,7 +63,7 @@ FORMATS = {
         Format(hermes_lcm.NAME, "hermes-lcm database", hermes_lcm.read),
     )
 }
-_DATABASES = (hermes_lcm, lossless_claw, hermes, opencode, cursor)
+_DATABASES = (hermes_lcm, lossless_claw, hermes, openclaw, opencode, cursor)
 # The first that recognises a file has it: OpenAI's messages have the least to be known by.
 _LINES = (openclaw, codex, gemini_cli, qwen_code, chatgpt, librechat, opencode, claude_code, cursor, openai)
 _DOCUMENTS = (gemini_cli, chatgpt, librechat, opencode, openai)

@@ -74,6 +74,16 @@ def _zstd_pieces(path: Path) -> Iterator[bytes]:
         raise InputError(f"{path}: cannot be unpacked: it ends in the middle")
 
 
+def unpacked_bytes(data: bytes, place: Path) -> bytes:
+    """The contents of one Zstandard frame; ``place`` names it in errors. Raises `InputError`."""
+    try:
+        return bytes(_new_frame(place).decompress(data))
+    except InputError:
+        raise
+    except Exception as error:  # the two modules have no error class in common
+        raise InputError(f"{place}: cannot be unpacked: {error}") from error
+
+
 def _new_frame(path: Path) -> Any:
     """An unpacker of one frame, of Python's own module (from 3.14 on) or of the package."""
     try:

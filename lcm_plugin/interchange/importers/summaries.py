@@ -1,8 +1,9 @@
 """Summaries of a source over messages that were just stored: those of its compactions, and those of its DAG.
 
 Leaves come first, each level over the one below. A summary takes its place only where this package's own could stand:
-over neighbours in the context, of one depth. Hidden messages between a leaf's sources go with them. Any other
-summary is kept as a record of its own.
+over neighbours in the context. Hidden messages between a leaf's sources go with them. Sources of a lower depth than the
+others are lifted by summaries of the same words over one source each; these and the summary above are marked to be
+written again. Any other summary is kept as a record of its own.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
 from lcm_plugin.engine import Engine
@@ -99,7 +100,7 @@ class SummaryImporter:
         set_aside = {asides[host_id] for host_id in kept}
         context = _Context.read(writer, conversation.conversation_id)
         by_summary = {item.summary_id: item for item in context.items.values() if item.summary_id}
-        depths = {node.id: node.depth for node in nodes}
+        by_id = {node.id: node for node in nodes}
         left: list[Entry] = []
         for node in sorted(nodes, key=lambda one: one.depth):
             summary_id = self._summary_id(node.id)
@@ -107,12 +108,22 @@ class SummaryImporter:
                 if summary_id in by_summary:
                     context.placed[node.id] = by_summary[summary_id]
                 continue
-            items, why_not = _place(node, context, depths)
+            items, why_not = _place(node, context)
             if why_not:
                 self._report.note(f"summary {node.id}: {why_not}; kept as a record")
                 left.append(self._aside(node, why_not))
                 continue
             at = default_at if node.at is None else node.at
+            if node.depth and any(by_id[source].depth < node.depth - 1 for source in node.sources):
+                lifted = [
+                    self._lift(writer, conversation, by_id[one], node.depth, context, at)
+                    for one in node.sources
+                ]
+                node = replace(node, sources=tuple(lifted), fallback=True)
+                items, _ = _place(node, context)
+                self._report.note(
+                    f"summary {node.id} was made over several depths: it is to be written again"
+                )
             publication = self.publication(writer, conversation, node, items, at)
             if publication.summary.tokens >= publication.summary.source_tokens:
                 self._report.note(f"summary {node.id} is not smaller than what it was made from")
@@ -120,6 +131,28 @@ class SummaryImporter:
             context.replace(items, item)
             context.placed[node.id] = item
         return left
+
+    def _lift(
+        self,
+        writer: Writer,
+        conversation: Conversation,
+        source: SummaryNode,
+        below: int,
+        context: _Context,
+        at: int,
+    ) -> str:
+        """Puts summaries of the same words over a source until it lies right below a depth; returns the topmost's id."""
+        top = source.id
+        for depth in range(source.depth + 1, below):
+            node = replace(
+                source, id=f"{source.id}@{depth}", depth=depth, sources=(top,), fallback=True, at=at
+            )
+            items, _ = _place(node, context)
+            item = self.publish(writer, self.publication(writer, conversation, node, items, at))
+            context.replace(items, item)
+            context.placed[node.id] = item
+            top = node.id
+        return top
 
     def prune(
         self, writer: Writer, conversation: Conversation, contexts: Iterable[ActiveContext], now: int
@@ -213,15 +246,13 @@ class SummaryImporter:
         return aside(f"node:{node.id}", "compaction", {**record, **node.about}, node.at)
 
 
-def _place(node: SummaryNode, context: _Context, depths: Mapping[str, int]) -> tuple[list[Item], str]:
+def _place(node: SummaryNode, context: _Context) -> tuple[list[Item], str]:
     """The items that a node replaces, or why it cannot stand in the context."""
     if not node.sources:
         return [], "its sources are not named"
     if not node.text.strip():
         return [], "it says nothing"
     over_nodes = node.depth > 0
-    if over_nodes and {depths.get(source) for source in node.sources} != {node.depth - 1}:
-        return [], "its sources have different depths"
     among = context.placed if over_nodes else context.raw
     sources = [among[source] for source in node.sources if source in among]
     sources = [item for item in sources if context.items.get(item.ordinal) is item]

@@ -104,9 +104,42 @@ def test_summaries_that_cannot_stand_are_kept_as_records(imported: Imported, tmp
     assert set(kept) == {"sum_d", "sum_e", "sum_f"}
     assert "under another summary" in kept["sum_d"]
     assert "not named" in kept["sum_e"]
-    assert "different depths" in kept["sum_f"]
+    assert "are gone" in kept["sum_f"]
     assert any("sum_d" in note for note in report.conversations[0].notes)
     assert imported.troubles() == []
+
+
+def test_a_summary_over_several_depths_keeps_its_lineage_and_is_to_be_written_again(
+    imported: Imported, tmp_path: Path
+) -> None:
+    claw_database(tmp_path / "claw.db", messages=10)
+    with sqlite3.connect(tmp_path / "claw.db") as db:
+        for summary_id, kind in (("sum_leaf", "leaf"), ("sum_mixed", "condensed")):
+            db.execute(
+                "INSERT INTO summaries (summary_id, conversation_id, kind, content, created_at) "
+                "VALUES (?, 1, ?, ?, '2026-01-05 11:00:00')",
+                (summary_id, kind, f"Notes of {summary_id}"),
+            )
+        db.execute("INSERT INTO summary_messages VALUES ('sum_leaf', 7, 0), ('sum_leaf', 8, 1)")
+        db.execute(
+            "INSERT INTO summary_parents VALUES ('sum_mixed', 'sum_cccccccccccccccc', 0), ('sum_mixed', 'sum_leaf', 1)"
+        )
+        db.execute("DELETE FROM context_items")
+    db.close()
+    imported.bring(tmp_path / "claw.db")
+    top, *raw = imported.context(KEY)
+    assert len(raw) == 2
+    with imported.engine.store.read() as reader:
+        summary = reader.summaries([top])[top]
+        below = reader.summaries(reader.source_summaries(top))
+    assert (summary.depth, summary.content, summary.fallback) == (2, "Notes of sum_mixed", True)
+    assert summary.message_count == 8
+    assert sorted((one.depth, one.content) for one in below.values()) == [
+        (1, "Notes of sum_leaf"),
+        (1, "The harbour office moved"),
+    ]
+    assert set(imported.troubles()) <= {"summary_fallback"}
+    assert imported.bring(tmp_path / "claw.db").total("new") == 0
 
 
 def test_a_summary_that_is_not_smaller_stands_and_is_told(imported: Imported, tmp_path: Path) -> None:

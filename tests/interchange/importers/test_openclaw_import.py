@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import zstandard
 from imported_store import Imported, asides, words
 
 from lcm_plugin import Session
@@ -90,3 +93,94 @@ def test_an_entry_whose_parent_is_lost_goes_on_from_the_one_before(
     spoken = words(imported.active(KEY))
     assert spoken[0].startswith("When does the invoice go out?")
     assert spoken[-1] == "$ date\nThu"
+
+
+def entry(name: str, parent: str | None, text: str, role: str = "user") -> dict[str, Any]:
+    message = {"role": role, "content": [{"type": "text", "text": text}]}
+    return {
+        "type": "message",
+        "id": name,
+        "parentId": parent,
+        "timestamp": "2026-09-01T00:00:00Z",
+        "message": message,
+    }
+
+
+def agent_database(path: Path) -> Path:
+    """Two sessions of one key, a larger event compressed, and a fork."""
+    header = {"type": "session", "version": 4, "timestamp": "2026-09-01T00:00:00Z", "cwd": "/work"}
+    first = [
+        {**header, "id": "s1"},
+        entry("a", None, "map the harbour"),
+        entry("b", "a", "Mapped.", "assistant"),
+    ]
+    second = [{**header, "id": "s2"}, entry("c", None, "mark the cranes")]
+    fork = [{**header, "id": "s3"}, *first[1:], entry("d", "b", "mark the ships")]
+    with sqlite3.connect(path) as db:
+        db.execute(
+            "CREATE TABLE session_windows (session_id, session_key, created_at, display_name, spawned_by)"
+        )
+        db.execute(
+            "CREATE TABLE session_nodes (session_key, current_session_id, display_name, label, "
+            "fork_source_session_key, fork_source_entry_id)"
+        )
+        db.execute(
+            "CREATE TABLE transcript_events (session_id, seq, event_json TEXT, created_at, event_zstd BLOB)"
+        )
+        key, other = "agent:main:main", "agent:main:fork"
+        db.execute(
+            "INSERT INTO session_windows VALUES ('s1', ?, 1, NULL, NULL), ('s2', ?, 2, NULL, NULL)",
+            (key, key),
+        )
+        db.execute("INSERT INTO session_windows VALUES ('s3', ?, 3, 'Ships', NULL)", (other,))
+        db.execute("INSERT INTO session_nodes VALUES (?, 's2', 'Harbour', NULL, NULL, NULL)", (key,))
+        db.execute("INSERT INTO session_nodes VALUES (?, 's3', NULL, NULL, ?, 'b')", (other, key))
+        for name, events in (("s1", first), ("s2", second), ("s3", fork)):
+            for seq, event in enumerate(events):
+                text = json.dumps(event)
+                packed = zstandard.compress(text.encode()) if seq == 1 else None
+                row = (name, seq, None if packed else text, seq, packed)
+                db.execute("INSERT INTO transcript_events VALUES (?, ?, ?, ?, ?)", row)
+    db.close()
+    return path
+
+
+def test_an_agents_database_is_read_as_its_files_were(imported: Imported, tmp_path: Path) -> None:
+    (report,) = imported.bring_all(agent_database(tmp_path / "openclaw-agent.sqlite"))
+    assert imported.context("agent:main:main") == ["mark the cranes"]
+    assert imported.archived("agent:main:main") == [["map the harbour", "Mapped."]]
+    assert words(imported.active("agent:main:fork")) == ["mark the ships"]
+    assert [one.kind for one in report.conversations] == ["session", "session", "fork"]
+    assert imported.lane("agent:main:fork")[0].title == "Ships"
+    assert imported.bring(tmp_path / "openclaw-agent.sqlite").total("new") == 0
+
+
+def test_a_compaction_of_first_versions_names_a_place(imported: Imported, tmp_path: Path) -> None:
+    long = "the tide tables of the harbour " * 30
+    lines = [
+        {"type": "session", "id": "v1", "timestamp": "2025-11-01T00:00:00Z"},
+        {"type": "message", "message": {"role": "user", "content": long}},
+        {"type": "message", "message": {"role": "assistant", "content": long}},
+        {"type": "message", "message": {"role": "user", "content": "kept"}},
+        {"type": "compaction", "summary": "Tides.", "firstKeptEntryIndex": 3, "tokensBefore": 900},
+        {"type": "message", "message": {"role": "assistant", "content": "Done."}},
+    ]
+    path = tmp_path / "v1.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    imported.bring_all(path)
+    summary_id, *rest = imported.context("agent:openclaw:v1")
+    assert summary_id.startswith("sum_")
+    assert rest == ["kept", "Done."]
+
+
+def test_a_fork_of_a_file_holds_what_is_new(imported: Imported, tmp_path: Path) -> None:
+    def write(name: str, *lines: dict[str, Any], **header: Any) -> None:
+        first = {"type": "session", "id": name, "timestamp": "2026-09-01T00:00:00Z", **header}
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in (first, *lines)))
+
+    shared = (entry("a", None, "map the harbour"), entry("b", "a", "Mapped.", "assistant"))
+    write("zz", *shared, entry("c", "b", "mark the cranes"))
+    write("aa", *shared, entry("d", "b", "mark the ships"), parentSession="/gone/zz.jsonl")
+    imported.bring_all(tmp_path)
+    assert words(imported.active("agent:openclaw:zz")) == ["map the harbour", "Mapped.", "mark the cranes"]
+    assert words(imported.active("agent:openclaw:aa")) == ["mark the ships"]

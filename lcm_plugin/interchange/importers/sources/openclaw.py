@@ -1,4 +1,6 @@
-"""OpenClaw's transcripts: ``~/.openclaw/agents/<agent>/sessions/<session>.jsonl``.
+"""OpenClaw's transcripts: ``~/.openclaw/agents/<agent>/sessions/<session>.jsonl``, and pi's, which are the same.
+
+Newer versions keep the same events in ``~/.openclaw/agents/<agent>/agent/openclaw-agent.sqlite``.
 
 A header line names the session; each later line has an id and the id of the line before it. The file's last line
 is the newest leaf. A compaction's line holds its summary and the id of the first entry that it left as it was.
@@ -8,13 +10,15 @@ is the newest leaf. A compaction's line holds its summary and the id of the firs
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from lcm_plugin.interchange.importers.json_files import LineFile
+from lcm_plugin.interchange.importers.json_files import Line, LineFile, decode_object
+from lcm_plugin.interchange.importers.packed import unpacked_bytes
 from lcm_plugin.interchange.importers.records import (
-    Broken,
     Entry,
     ImportedCompaction,
     Record,
@@ -22,17 +26,24 @@ from lcm_plugin.interchange.importers.records import (
     SourceConversation,
     aside,
     content_id,
+    fault_of,
     rest_of,
 )
 from lcm_plugin.interchange.importers.sources.tree import Tree
 from lcm_plugin.messages.blocks import awaits_answer
 from lcm_plugin.messages.identity import told_time
+from lcm_plugin.store.foreign import ForeignDatabase, is_sqlite
 from lcm_plugin.types import Message
 
 NAME = "openclaw"
 _PART_TYPES = {"compaction": "compaction", "branch_summary": "compaction", "leaf": "snapshot"}
 _MAX_INDEX_BYTES = 64 * 1024 * 1024
 _ENVELOPE = ("type", "id", "parentId", "message")
+_WINDOW = ("session_id", "session_key", "created_at", "display_name", "spawned_by")
+_NODE = (
+    *("session_key", "current_session_id", "display_name", "label"),
+    *("fork_source_session_key", "fork_source_entry_id"),
+)
 _ROLES = frozenset({"user", "assistant", "system", "developer", "tool"})
 Extras = tuple[tuple[str, Mapping[str, Any]], ...]
 
@@ -42,51 +53,162 @@ def recognises(first: Any, path: Path) -> bool:
     return isinstance(first, dict) and first.get("type") == "session" and isinstance(first.get("id"), str)
 
 
+def recognises_database(database: ForeignDatabase) -> bool:
+    """Whether a database is an agent's of OpenClaw."""
+    return database.has("transcript_events", "session_id", "seq", "event_json")
+
+
+class Events(Protocol):
+    """The events of a session, in order, and one of them by its place."""
+
+    def __iter__(self) -> Iterator[Line]: ...
+
+    def at(self, offset: int) -> dict[str, Any]:
+        """The event at an offset that iterating gave."""
+
+
+@dataclass(frozen=True, slots=True)
+class _About:
+    """What stands beside a session's events. ``copied_until`` is the last entry that a fork copied."""
+
+    key: str = ""
+    title: str = ""
+    parent: str = ""
+    forked_from: str = ""
+    copied_until: str = ""
+    copied: frozenset[str] = frozenset()
+    live: bool = True
+
+
 def read(path: Path) -> Iterator[Record]:
-    """The records of a file: the live branch, then the abandoned ones."""
+    """The records of a file or a database: of each session the live branch, then the abandoned ones."""
+    if not is_sqlite(path):
+        with LineFile(path) as lines:
+            yield from _session(lines, path.stem, partial(_beside, path))
+        return
+    with ForeignDatabase(path) as database:
+        windows = list(database.rows("session_windows", _WINDOW, order=("created_at",)))
+        nodes = {
+            row["session_key"]: row for row in database.rows("session_nodes", _NODE, order=("session_key",))
+        }
+        known = {row["session_id"] for row in windows}
+        first = database.rows("transcript_events", ("session_id",), order=("session_id",), where={"seq": 0})
+        windows += [{"session_id": row["session_id"]} for row in first if row["session_id"] not in known]
+        for window in windows:
+            about = _about_window(window, nodes.get(window.get("session_key"), {}))
+            events = StoredEvents(database, str(window["session_id"]))
+            yield from _session(events, events.session, partial(_told, about))
+
+
+class StoredEvents:
+    """The events of a session in a database; larger ones are compressed there."""
+
+    def __init__(self, database: ForeignDatabase, session: str) -> None:
+        self._database = database
+        self.session = session
+
+    def __iter__(self) -> Iterator[Line]:
+        for number, row in enumerate(self._rows({}), 1):
+            value, error = decode_object(self._text(row))
+            yield Line(number, row["seq"], value, error)
+
+    def at(self, offset: int) -> dict[str, Any]:
+        """The event with a ``seq``."""
+        return next((decode_object(self._text(row))[0] for row in self._rows({"seq": offset})), {})
+
+    def _rows(self, where: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        columns = ("seq", "event_json", "event_zstd")
+        here = {"session_id": self.session, **where}
+        return self._database.rows("transcript_events", columns, order=("seq",), where=here)
+
+    def _text(self, row: Mapping[str, Any]) -> bytes:
+        if row["event_json"] is not None:
+            return str(row["event_json"]).encode("utf-8", "surrogatepass")
+        packed = row["event_zstd"]
+        return unpacked_bytes(packed, self._database.path) if isinstance(packed, bytes) else b""
+
+
+def _about_window(window: Mapping[str, Any], node: Mapping[str, Any]) -> _About:
+    current = node.get("current_session_id")
+    return _About(
+        key=str(window.get("session_key") or ""),
+        title=str(window.get("display_name") or node.get("display_name") or node.get("label") or ""),
+        parent=str(window.get("spawned_by") or ""),
+        forked_from=str(node.get("fork_source_session_key") or ""),
+        copied_until=str(node.get("fork_source_entry_id") or ""),
+        live=current in (None, window["session_id"]),
+    )
+
+
+def _told(about: _About, header: Mapping[str, Any], name: str) -> _About:
+    return about
+
+
+def _beside(path: Path, header: Mapping[str, Any], name: str) -> _About:
+    """What the list of sessions and the header of a file say; a fork copies entries under their ids."""
+    origin = Path(str(header.get("parentSession") or ""))
+    file = origin if origin.is_absolute() and origin.is_file() else path.with_name(f"{origin.stem}.jsonl")
+    copied = frozenset(_entry_ids(file)) if origin.name and file.is_file() else frozenset[str]()
+    return _About(_key_of(path, name), forked_from=origin.stem, copied=copied)
+
+
+def _entry_ids(path: Path) -> Iterator[str]:
     with LineFile(path) as lines:
-        tree, speaks, header = Tree(), set[int](), dict[str, Any]()
-        loose: list[tuple[int, int]] = []
-        leaf: str | None = None
-        previous: str | None = None
         for line in lines:
-            if line.error:
-                yield Broken(line.number, line.error)
-                continue
-            if line.value.get("type") == "session" and not header:
-                header = line.value
-                continue
-            record_id, parent = _links(line.value, line.number, previous)
-            if tree.add(record_id, parent, line.offset, line.number):
-                previous = leaf = record_id
-                if line.value.get("type") == "leaf" and isinstance(line.value.get("targetId"), str):
-                    leaf = str(line.value["targetId"])
-                if line.value.get("type") in ("message", "custom_message", "branch_summary"):
-                    speaks.add(len(tree.ids) - 1)
-            elif lines.at(tree.offsets[tree.index[record_id]]) == line.value:
-                yield Repeat("line seen before")
-            else:
-                loose.append((line.number, line.offset))
-        tree.link_lost(range(len(tree.ids)))
-        name = str(header.get("id") or path.stem)
-        live = set(tree.path(tree.index[leaf])) if leaf in tree.index else set()
-        shown, branches = tree.split(live, set(range(len(tree.ids))), speaks)
-        parent_session = str(header.get("parentSession") or "")
-        yield SourceConversation(
-            name,
-            key=_key_of(path, name),
-            started_at=told_time(header),
-            project=str(header.get("cwd") or ""),
-            parent=Path(parent_session).stem if parent_session else "",
-            about=rest_of(header, "type", "id", "timestamp"),
-        )
-        yield from _records(lines, tree, shown)
-        for number, offset in loose:
-            record = lines.at(offset)
-            yield aside(content_id(number, record), "agent", record, told_time(record), f"line {number}")
-        for members in branches:
-            yield tree.branch_of(members[0], name, key=_key_of(path, name))
-            yield from _records(lines, tree, members)
+            if isinstance(line.value.get("id"), str) and line.value.get("type") != "session":
+                yield line.value["id"]
+
+
+def _session(
+    lines: Events, stem: str, beside: Callable[[Mapping[str, Any], str], _About]
+) -> Iterator[Record]:
+    tree, speaks, header = Tree(), set[int](), dict[str, Any]()
+    loose: list[tuple[int, int]] = []
+    leaf: str | None = None
+    previous: str | None = None
+    for line in lines:
+        if line.error:
+            yield fault_of(line)
+            continue
+        if line.value.get("type") == "session" and not header:
+            header = line.value
+            continue
+        record_id, parent = _links(line.value, line.number, previous)
+        if tree.add(record_id, parent, line.offset, line.number):
+            previous = leaf = record_id
+            if line.value.get("type") == "leaf" and isinstance(line.value.get("targetId"), str):
+                leaf = str(line.value["targetId"])
+            if line.value.get("type") in ("message", "custom_message", "branch_summary"):
+                speaks.add(len(tree.ids) - 1)
+        elif lines.at(tree.offsets[tree.index[record_id]]) == line.value:
+            yield Repeat("line seen before")
+        else:
+            loose.append((line.number, line.offset))
+    tree.link_lost(range(len(tree.ids)))
+    name = str(header.get("id") or stem)
+    about = beside(header, name)
+    live = set(tree.path(tree.index[leaf])) if leaf in tree.index else set()
+    shown, branches = tree.split(live, set(range(len(tree.ids))), speaks)
+    until = tree.index.get(about.copied_until, -1)
+    copied = set(range(until + 1)) | {tree.index[one] for one in about.copied if one in tree.index}
+    yield SourceConversation(
+        name,
+        key=about.key,
+        title=about.title,
+        started_at=told_time(header),
+        project=str(header.get("cwd") or ""),
+        parent=about.parent,
+        forked_from=(about.forked_from,) if about.forked_from else (),
+        live=about.live,
+        about=rest_of(header, "type", "id", "timestamp"),
+    )
+    yield from _records(lines, tree, shown, copied)
+    for number, offset in loose:
+        record = lines.at(offset)
+        yield aside(content_id(number, record), "agent", record, told_time(record), f"line {number}")
+    for members in branches:
+        yield tree.branch_of(members[0], name, key=about.key)
+        yield from _records(lines, tree, members, copied)
 
 
 def _links(record: Mapping[str, Any], number: int, previous: str | None) -> tuple[str, str | None]:
@@ -98,15 +220,17 @@ def _links(record: Mapping[str, Any], number: int, previous: str | None) -> tupl
     return content_id(number, record), previous
 
 
-def _records(lines: LineFile, tree: Tree, members: list[int]) -> Iterator[Record]:
+def _records(lines: Events, tree: Tree, members: list[int], copied: set[int]) -> Iterator[Record]:
     last = ""
     before: dict[str, str] = {}
+    by_number: dict[int, str] = {}
     for at in members:
         record_id, record = tree.ids[at], lines.at(tree.offsets[at])
-        before[record_id] = last
+        before[record_id], by_number[tree.numbers[at]] = last, record_id
         entry = _entry(record_id, record, f"line {tree.numbers[at]}")
+        entry = replace(entry, inherited=at in copied) if copied else entry
         if record.get("type") == "compaction" and isinstance(record.get("summary"), str):
-            through = before.get(str(record.get("firstKeptEntryId")), last)
+            through = before.get(_first_kept(record, by_number), last)
             if through:
                 yield ImportedCompaction(record["summary"], through, entry)
             else:
@@ -114,6 +238,14 @@ def _records(lines: LineFile, tree: Tree, members: list[int]) -> Iterator[Record
         else:
             yield entry
         last = entry.host_id
+
+
+def _first_kept(record: Mapping[str, Any], by_number: Mapping[int, str]) -> str:
+    """The first entry that a compaction left: by its id, in first versions by its place in the file, header and all."""
+    index = record.get("firstKeptEntryIndex")
+    if isinstance(index, int) and "firstKeptEntryId" not in record:
+        return by_number.get(index + 1, "")
+    return str(record.get("firstKeptEntryId"))
 
 
 def _entry(record_id: str, record: Mapping[str, Any], place: str) -> Entry:
