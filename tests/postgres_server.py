@@ -24,6 +24,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+from waiting import eventually
+
 if TYPE_CHECKING:
     import psycopg
 
@@ -241,6 +243,34 @@ class PostgresServer:
 
     def _control(self, *words: str | Path) -> None:
         _run([self._programs / "pg_ctl", "-D", self._data, *words], self._owner)
+
+
+class Standby(PostgresServer):
+    """A copy of another server that follows it and only reads."""
+
+    def __init__(self, primary: PostgresServer) -> None:
+        self._primary = primary
+        super().__init__(tcp=True)
+
+    def promote(self) -> None:
+        """Makes it a server that can be written, and waits for it."""
+        self._control("-w", "promote")
+
+    def wait_for(self, primary: PostgresServer) -> None:
+        """Until it has all that the other one has."""
+        import psycopg
+
+        with psycopg.connect(primary.url) as source, psycopg.connect(self.url, autocommit=True) as copy:
+            target = source.execute("SELECT pg_current_wal_insert_lsn()").fetchone()
+            there = "SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn"
+            eventually(lambda: copy.execute(there, target).fetchone() == (True,))
+
+    def _make(self, hba: str | None) -> None:
+        source = ["-h", "127.0.0.1", "-p", str(self._primary.port), "-U", "postgres"]
+        how = ["-D", self._data, "-R", "-c", "fast", "--no-sync"]
+        _run([self._programs / "pg_basebackup", *source, *how], self._owner)
+        with (self._data / "postgresql.conf").open("a") as settings:
+            settings.writelines(f"{name} = '{value}'\n" for name, value in self._settings.items())
 
 
 @contextmanager

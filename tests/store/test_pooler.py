@@ -14,7 +14,7 @@ from fakes.processes import run
 from invariants import assert_sound
 from messages import user
 from pgbouncer import PgBouncer
-from postgres_server import PostgresServer
+from postgres_server import PostgresServer, Standby
 
 from lcm_plugin import Engine, LcmConfig, Session
 from lcm_plugin.errors import StoreUnavailable
@@ -172,3 +172,22 @@ def test_behind_a_pooler_a_server_that_only_reads_is_named(
             administrator.execute("ALTER ROLE reading SET default_transaction_read_only = on")
     with pytest.raises(StoreUnavailable, match="read-only"):
         PostgresStore(bouncer.url("reading", "&schema=lcm_read_only"))
+
+
+@pytest.mark.parametrize("mode", ["session", "transaction"])
+def test_behind_a_pooler_a_standby_is_named_and_read(
+    server: PostgresServer, mode: Literal["session", "transaction"]
+) -> None:
+    lane, message, schema = Session("agent:main:main"), user("said before"), f"followed_{mode}"
+    with Engine.open(LcmConfig(database=f"{server.tcp_url()}&schema={schema}")) as engine:
+        engine.ingest(lane, [message])
+    with Standby(server) as standby, PgBouncer(standby, mode) as bouncer:
+        standby.wait_for(server)
+        url = bouncer.url(more=f"&schema={schema}")
+        with pytest.raises(StoreUnavailable, match="a standby that follows another server"):
+            PostgresStore(url)
+        with Engine.open(LcmConfig(database=url), read_only=True) as engine:
+            assert engine.messages(lane) == [message]
+            assert engine.call_tool(lane, "lcm_grep", {"pattern": "said"})["total"] == 1
+            with pytest.raises(StoreUnavailable, match="was opened read-only"):
+                engine.ingest(lane, [user("after")])

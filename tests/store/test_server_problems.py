@@ -15,9 +15,8 @@ import pytest
 from fakes.shell import run_here
 from messages import user
 from old_server import server_of_version
-from postgres_server import PostgresServer, _run
+from postgres_server import PostgresServer, Standby
 from tcp_proxy import TcpProxy
-from waiting import eventually
 
 from lcm_plugin import Engine, LcmConfig, Session
 from lcm_plugin.errors import StoreBusy, StoreError, StoreUnavailable
@@ -34,32 +33,6 @@ host all all 127.0.0.1/32 trust
 host replication all 127.0.0.1/32 trust
 local all all trust
 """
-
-
-class Standby(PostgresServer):
-    """A copy of another server that follows it and only reads."""
-
-    def __init__(self, primary: PostgresServer) -> None:
-        self._primary = primary
-        super().__init__(tcp=True)
-
-    def promote(self) -> None:
-        """Makes it a server that can be written, and waits for it."""
-        self._control("-w", "promote")
-
-    def wait_for(self, primary: PostgresServer) -> None:
-        """Until it has all that the other one has."""
-        with psycopg.connect(primary.url) as source, psycopg.connect(self.url, autocommit=True) as copy:
-            target = source.execute("SELECT pg_current_wal_insert_lsn()").fetchone()
-            there = "SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn"
-            eventually(lambda: copy.execute(there, target).fetchone() == (True,))
-
-    def _make(self, hba: str | None) -> None:
-        source = ["-h", "127.0.0.1", "-p", str(self._primary.port), "-U", "postgres"]
-        how = ["-D", self._data, "-R", "-c", "fast", "--no-sync"]
-        _run([self._programs / "pg_basebackup", *source, *how], self._owner)
-        with (self._data / "postgresql.conf").open("a") as settings:
-            settings.writelines(f"{name} = '{value}'\n" for name, value in self._settings.items())
 
 
 @pytest.fixture(scope="module")
