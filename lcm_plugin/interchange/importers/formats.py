@@ -12,20 +12,21 @@ from lcm_plugin.interchange.importers.json_files import json_objects
 from lcm_plugin.interchange.importers.packed import unpacked
 from lcm_plugin.interchange.importers.records import Record
 from lcm_plugin.interchange.importers.sources import (
-    chatgpt,
     claude_code,
+    cline,
     codex,
     cursor,
     gemini_cli,
+    goose,
     hermes,
     hermes_lcm,
-    librechat,
     lossless_claw,
     openai,
     openclaw,
     opencode,
     qwen_code,
 )
+from lcm_plugin.interchange.importers.sources.exports import chatgpt, claude_ai, librechat, sharegpt
 from lcm_plugin.store.foreign import ForeignDatabase, is_sqlite
 
 _MOST_LINES = 20
@@ -57,16 +58,33 @@ FORMATS = {
         Format(qwen_code.NAME, "Qwen Code chat", qwen_code.read),
         Format(opencode.NAME, "opencode sessions", opencode.read),
         Format(cursor.NAME, "Cursor chats", cursor.read),
+        Format(claude_ai.NAME, "Claude.ai data export", claude_ai.read),
+        Format(cline.NAME, "Cline or Roo Code task", cline.read),
+        Format(goose.NAME, "Goose sessions", goose.read),
+        Format(sharegpt.NAME, "ShareGPT collection", sharegpt.read),
         Format(librechat.NAME, "LibreChat export", librechat.read),
         Format(hermes.NAME, "Hermes state.db", hermes.read),
         Format(lossless_claw.NAME, "lossless-claw database", lossless_claw.read),
         Format(hermes_lcm.NAME, "hermes-lcm database", hermes_lcm.read),
     )
 }
-_DATABASES = (hermes_lcm, lossless_claw, hermes, openclaw, opencode, cursor)
+_DATABASES = (hermes_lcm, lossless_claw, hermes, openclaw, opencode, goose, cursor)
 # The first that recognises a file has it: OpenAI's messages have the least to be known by.
-_LINES = (openclaw, codex, gemini_cli, qwen_code, chatgpt, librechat, opencode, claude_code, cursor, openai)
-_DOCUMENTS = (gemini_cli, chatgpt, librechat, opencode, openai)
+_EXPORTS = (chatgpt, claude_ai, librechat, sharegpt)
+_LINES = (
+    openclaw,
+    codex,
+    gemini_cli,
+    qwen_code,
+    *_EXPORTS,
+    opencode,
+    claude_code,
+    goose,
+    cursor,
+    cline,
+    openai,
+)
+_DOCUMENTS = (gemini_cli, *_EXPORTS, opencode, cline, openai)
 
 
 def check_file(path: Path) -> None:
@@ -87,8 +105,9 @@ def _recognised(path: Path) -> Format | None:
         with ForeignDatabase(path) as database:
             found = next((one for one in _DATABASES if one.recognises_database(database)), None)
         return FORMATS[found.NAME] if found else None
-    if chatgpt.holds_export(path):
-        return FORMATS[chatgpt.NAME]
+    for export in (claude_ai, chatgpt):
+        if export.holds_export(path):
+            return FORMATS[export.NAME]
     for line in islice(json_objects(path), _MOST_LINES):
         on_lines = line.offset >= 0
         if not line.error:
@@ -98,3 +117,21 @@ def _recognised(path: Path) -> Format | None:
         if not on_lines:
             break
     return None
+
+
+def why_unknown(path: Path) -> str:
+    """Why a file of a tool that is known is not read; empty for any other file."""
+    if path.name.startswith(".aider.chat.history"):
+        return "Aider's history is Markdown, in which a heading of an answer looks like words of a person"
+    if is_sqlite(path):
+        with ForeignDatabase(path) as database:
+            if database.has("blobs", "id", "data") and database.has("meta", "key", "value"):
+                return "the store of Cursor's command line has no public shape; its agent-transcripts can be read"
+        return ""
+    with unpacked(path) as plain:
+        first = next((line.value for line in json_objects(plain) if not line.error), {})
+    if ("requests" in first and "responderUsername" in first) or ("kind" in first and "v" in first):
+        return "chats of Copilot in VS Code change their shape with its versions"
+    if "source" in first and ("action" in first or "observation" in first or "llm_message" in first):
+        return "events of OpenHands changed their shape between versions"
+    return ""

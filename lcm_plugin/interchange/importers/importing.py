@@ -12,7 +12,14 @@ from lcm_plugin.engine import Engine
 from lcm_plugin.errors import InputError
 from lcm_plugin.interchange.importers.branches import hide_branch
 from lcm_plugin.interchange.importers.conversation_writer import ConversationWriter
-from lcm_plugin.interchange.importers.formats import FORMATS, SUFFIXES, Format, check_file, format_of
+from lcm_plugin.interchange.importers.formats import (
+    FORMATS,
+    SUFFIXES,
+    Format,
+    check_file,
+    format_of,
+    why_unknown,
+)
 from lcm_plugin.interchange.importers.injected import is_injected
 from lcm_plugin.interchange.importers.packed import plain_name, unpacked
 from lcm_plugin.interchange.importers.records import (
@@ -73,9 +80,8 @@ def find_sources(
             elif given.is_dir():
                 unknown.append(str(path))
             else:
-                raise InputError(
-                    f"{path}: no format that can be imported; name one with --format ({', '.join(FORMATS)})"
-                )
+                why = why_unknown(path) or f"name one with --format ({', '.join(FORMATS)})"
+                raise InputError(f"{path}: no format that can be imported; {why}")
     if not sources and not others:
         raise InputError(f"{', '.join(map(str, paths))}: nothing to import")
     return sources, unknown

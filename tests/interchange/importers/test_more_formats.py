@@ -512,3 +512,100 @@ def test_a_dry_run_counts_what_an_import_stores(imported: Imported, tmp_path: Pa
     assert told == {"new": 8, "known": 0, "hidden": 1, "said": 7, "calls": 1, "results": 1, "images": 1}
     assert counts(imported.bring(path)) == told
     assert rebuild(imported.active("agent:gemini-cli:g1")[1])["content"][0]["text"] == "map the harbour"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        (
+            ".aider.chat.history.md",
+            "# aider chat started at 2026-01-01\n\n#### hello\n",
+            "Aider's history is Markdown",
+        ),
+        ("chat.json", '{"requests": [], "responderUsername": "GitHub Copilot"}', "Copilot in VS Code change"),
+        ("0.json", '{"id": 0, "source": "user", "action": "message", "args": {}}', "OpenHands changed"),
+    ],
+)
+def test_a_tool_without_a_stable_shape_is_refused_by_name(
+    tmp_path: Path, name: str, text: str, why: str
+) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(InputError, match=why):
+        find_sources([str(path)])
+
+
+def test_the_zip_of_claude_ai_with_branches_tools_and_attachments(imported: Imported, tmp_path: Path) -> None:
+    def message(own: str, parent: str, sender: str, *content: dict[str, Any], **rest: Any) -> dict[str, Any]:
+        told = {"uuid": own, "parent_message_uuid": parent, "sender": sender, "content": list(content)}
+        return {**told, "created_at": "2026-11-02T00:00:00Z", **rest}
+
+    def text(words: str) -> dict[str, Any]:
+        return {"type": "text", "text": words}
+
+    attachment = {"file_name": "map.txt", "extracted_content": "a map"}
+    talk = [
+        message("a", "0", "human", text("map it"), attachments=[attachment]),
+        message(
+            *("b", "a", "assistant"),
+            {"type": "tool_use", "name": "web", "input": {"q": "map"}},
+            {"type": "tool_result", "name": "web", "content": [text("found")]},
+            text("Mapped."),
+        ),
+        message("c", "b", "human", text("sink it")),
+        message("d", "b", "human", text("paint it")),
+    ]
+    path = tmp_path / "data-2026.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        value = {"uuid": "C1", "name": "Harbour", "chat_messages": talk}
+        archive.writestr("conversations.json", json.dumps([value]))
+        archive.writestr("users.json", "[]")
+    (report,) = imported.bring_all(path)
+    rows = shown(imported, "agent:claude-ai:C1")
+    assert [(role, words) for role, words, *_ in rows] == [
+        ("user", "map it [map.txt]\na map"),
+        ("assistant", ""),
+        ("tool", "found"),
+        ("assistant", "Mapped."),
+        ("user", "paint it"),
+    ]
+    assert imported.archived("agent:claude-ai:C1") == [["sink it"]]
+    assert (report.format, report.conversations[0].title) == ("claude-ai", "Harbour")
+
+
+def test_a_task_of_roo_code_is_named_by_its_folder(imported: Imported, tmp_path: Path) -> None:
+    folder = tmp_path / "tasks" / "1762000000000"
+    folder.mkdir(parents=True)
+    details = {"type": "text", "text": "<environment_details>\nfiles\n</environment_details>"}
+    asked = {
+        "role": "user",
+        "content": [{"type": "text", "text": "map it"}, details],
+        "ts": 1_762_000_000_000,
+    }
+    (folder / "api_conversation_history.json").write_text(json.dumps([asked]))
+    (folder / "ui_messages.json").write_text('[{"ts": 1, "type": "say", "say": "text"}]')
+    (folder / "history_item.json").write_text('{"id": "x", "task": "map it", "workspace": "/work/app"}')
+    imported.bring_all(tmp_path)
+    assert words(imported.active("agent:cline:1762000000000")) == ["map it"]
+    (row,) = imported.lane("agent:cline:1762000000000")
+    assert (row.title, row.project) == ("map it", "/work/app")
+
+
+def test_a_database_of_goose(imported: Imported, tmp_path: Path) -> None:
+    path = tmp_path / "sessions.db"
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE sessions (id, description, working_dir, created_at)")
+        db.execute(
+            "CREATE TABLE messages (id, session_id, role, content_json, created_timestamp, metadata_json)"
+        )
+        db.execute("INSERT INTO sessions VALUES ('g1', 'Harbour', '/work', '2026-11-02 00:00:00')")
+        for at, (role, said) in enumerate((("user", "map it"), ("assistant", "Mapped."))):
+            content = json.dumps([{"type": "text", "text": said}])
+            db.execute(
+                "INSERT INTO messages VALUES (?, 'g1', ?, ?, ?, NULL)",
+                (at, role, content, 1_762_000_000 + at),
+            )
+    db.close()
+    imported.bring_all(path)
+    assert words(imported.active("agent:goose:g1")) == ["map it", "Mapped."]
+    assert imported.lane("agent:goose:g1")[0].title == "Harbour"

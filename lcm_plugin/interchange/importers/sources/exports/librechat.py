@@ -16,6 +16,7 @@ from lcm_plugin.interchange.importers.records import (
     content_id,
     rest_of,
 )
+from lcm_plugin.interchange.importers.sources.exports.steps import Piece, steps
 from lcm_plugin.interchange.importers.sources.tree import Tree
 from lcm_plugin.messages.identity import told_time
 
@@ -100,43 +101,23 @@ def _entries(own: str, message: Mapping[str, Any]) -> Iterator[Entry]:
         yield Entry(own, {"role": "user", "content": text}, at, False, sender, extras)
         return
     parts = [part for part in message.get("content") or [] if isinstance(part, dict)]
-    blocks: list[dict[str, Any]] = []
-    answers: list[dict[str, Any]] = []
-    number = 0
-    for part in parts or [{"type": "text", "text": message.get("text") or ""}]:
-        call = part.get("tool_call")
-        if answers and not isinstance(call, dict):
-            yield from _step(own, number, blocks, answers, at, sender, extras)
-            number, blocks, answers = number + 1, [], []
-        if isinstance(call, dict):
-            call_id = str(call.get("id") or f"{own}:{len(blocks)}")
-            blocks.append({"type": "tool_use", "id": call_id, "name": _name(call), "input": _arguments(call)})
-            answers.append({"role": "tool", "tool_call_id": call_id, "content": _output(call)})
-        elif part.get("type") == "think":
-            blocks.append({"type": "thinking", "thinking": str(part.get("think") or "")})
-        elif (text := _words([part])) or part.get("type") == "text":
-            blocks.append({"type": "text", "text": text})
-        else:
-            blocks.append({"type": "text", "text": json.dumps(part, ensure_ascii=False)})
-    yield from _step(own, number, blocks, answers, at, sender, extras)
+    parts = parts or [{"type": "text", "text": message.get("text") or ""}]
+    pieces = (_piece(part, f"{own}:{number}") for number, part in enumerate(parts))
+    yield from steps(own, pieces, at, sender, extras)
 
 
-def _step(
-    own: str,
-    number: int,
-    blocks: list[dict[str, Any]],
-    answers: list[dict[str, Any]],
-    at: int | None,
-    sender: str | None,
-    extras: tuple[tuple[str, Mapping[str, Any]], ...],
-) -> Iterator[Entry]:
-    """One answer of the model and the results of its calls."""
-    source_id = f"{own}/{number}" if number else own
-    yield Entry(
-        source_id, {"role": "assistant", "content": blocks}, at, False, sender, extras if not number else ()
-    )
-    for answer in answers:
-        yield Entry(f"{own}/result/{answer['tool_call_id']}", answer, at)
+def _piece(part: Mapping[str, Any], place: str) -> Piece:
+    call = part.get("tool_call")
+    if isinstance(call, dict):
+        call_id = str(call.get("id") or place)
+        block = {"type": "tool_use", "id": call_id, "name": _name(call), "input": _arguments(call)}
+        return block, {"role": "tool", "tool_call_id": call_id, "content": _output(call)}
+    if part.get("type") == "think":
+        return {"type": "thinking", "thinking": str(part.get("think") or "")}, None
+    text = _words([part])
+    if not text and part.get("type") != "text":
+        text = json.dumps(part, ensure_ascii=False)
+    return {"type": "text", "text": text}, None
 
 
 def _words(parts: Any) -> str:

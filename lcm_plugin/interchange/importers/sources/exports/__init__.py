@@ -1,0 +1,1 @@
+"""Exports of chat sites and collections of chats."""
