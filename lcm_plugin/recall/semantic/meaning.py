@@ -62,7 +62,8 @@ class Meaning:
         found = order[places]
         known = self.ids[found] == asked
         near = (self.cosines[found] - self._mean) / (self._deviation * FULLY_NEAR)
-        pairs = zip(row_ids, near.clip(0.0, 1.0).tolist(), known.tolist(), strict=True)
+        # Squared: what stands out far is far better evidence than what is a little closer than most.
+        pairs = zip(row_ids, (near.clip(0.0, 1.0) ** 2).tolist(), known.tolist(), strict=True)
         return {row_id: value for row_id, value, is_known in pairs if is_known}
 
     @property
