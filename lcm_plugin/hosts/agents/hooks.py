@@ -98,7 +98,6 @@ class Hooks:
             capture = self._captures()
             capture.warm_up()
             self.warm = True
-            self._passages.warm_up()
             capture.finish()
         except Exception as error:  # noqa: BLE001 - the first hook tries again
             log_failure(logger, "the start was not whole", error=error)

@@ -14,7 +14,7 @@ from pathlib import Path
 from lcm_plugin.assembly.recalled import InView, Recalled
 from lcm_plugin.engine import Engine
 from lcm_plugin.hosts.agents.calls import HookCall
-from lcm_plugin.hosts.agents.projects import Projects
+from lcm_plugin.hosts.agents.projects import conversations_of
 from lcm_plugin.messages.markup import recalled_ids_of
 from lcm_plugin.recall.scope import Scope
 from lcm_plugin.sessions.access import Access
@@ -24,7 +24,6 @@ from lcm_plugin.types import Session
 
 MOST_TOKENS = 370
 """About 1,500 characters: they are paid for again in each request until the next compaction."""
-_PROJECT_SECONDS = 0.05
 _COMPACTIONS = (b'"isCompactSummary":true', b'"type":"compacted"')
 _BLOCK = re.compile(r"<recalled>.*?</recalled>", re.DOTALL)
 _QUOTED = re.compile(r"(msg_\d+) (?:·|\\u00b7)")
@@ -45,14 +44,8 @@ class Passages:
     def __init__(self, host: str, open_engine: Callable[[], Engine]) -> None:
         self._host = host
         self._open = open_engine
-        self._projects = Projects()
         self._quoted: dict[str, set[str]] = {}
         self._compacted: dict[str, int] = {}
-
-    def warm_up(self) -> None:
-        """Looks for the project of each stored conversation."""
-        with self._open().store.read() as reader:
-            self._projects.conversations(reader, str(Path.cwd()), self._is_hidden)
 
     def compacted(self, session: str) -> None:
         """The host took all that was stored of a session, and all that was quoted in it, out of its context."""
@@ -69,7 +62,7 @@ class Passages:
             return ""
         with self._open().store.read() as reader:
             own = reader.find_conversation(Session(key))
-            among = set(self._projects.conversations(reader, call.cwd, self._is_hidden, _PROJECT_SECONDS))
+            among = conversations_of(reader, call.cwd, self._is_hidden)
             among |= {one.conversation_id for one in reader.family(key)}
             if not among:
                 return ""
