@@ -23,6 +23,7 @@ class Host(StrEnum):
     CHAT = "chat"
     CLAUDE_CODE = "claude-code"
     CODEX = "codex"
+    GEMINI = "gemini"
     HERMES = "hermes"
     LANGCHAIN = "langchain"
     MCP = "mcp"
@@ -51,6 +52,12 @@ _CHECKS = {
     ),
     Host.CODEX: _Check(
         "mcp.server.lowlevel", "lcm_plugin[mcp]", "agents.doctor:codex_config", "agents.doctor:codex_findings"
+    ),
+    Host.GEMINI: _Check(
+        "mcp.server.lowlevel",
+        "lcm_plugin[mcp]",
+        "agents.doctor:gemini_config",
+        "agents.doctor:gemini_findings",
     ),
     Host.HERMES: _Check(
         "hermes_cli.config", "lcm_plugin", "hermes.settings:hermes_config", "hermes.doctor:own_findings"

@@ -40,8 +40,10 @@ _STANDING = re.compile(
 )
 _NOTICE = re.compile(r"\s*<lcm-notice>\n[^<]*\n</lcm-notice>\s*")
 _RESUME = re.compile(rf"\s*<lcm-resume>\n{re.escape(HISTORY_LABEL)}\n.*\n</lcm-resume>\s*", re.DOTALL)
+# As a host writes it into a record of its own: in JSON, or with its tags escaped.
 _ADDED = re.compile(
-    rf"<lcm-resume>(?:\n|\\n){re.escape(HISTORY_LABEL)}|<recalled>(?:\n|\\n){re.escape(RECALLED_LABEL)}"
+    rf"(?:<|&lt;)(?:lcm-resume(?:>|&gt;)(?:\n|\\n){re.escape(HISTORY_LABEL)}"
+    rf"|recalled(?:>|&gt;)(?:\n|\\n){re.escape(RECALLED_LABEL)})"
 )
 _RECALLED = re.compile(rf"\s*<recalled>\n{re.escape(RECALLED_LABEL)}\n(.*)\n</recalled>\s*", re.DOTALL)
 _RECALLED_LINE = re.compile(r"(?m)^(msg_\d+) · ")

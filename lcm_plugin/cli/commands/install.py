@@ -13,7 +13,7 @@ from lcm_plugin.cli.output import print_json, say
 from lcm_plugin.errors import ConfigError, InputError
 from lcm_plugin.hosts.agents.install import Agent, Extent, Installed, install, uninstall
 
-_Agent = Annotated[Agent, typer.Argument(metavar="AGENT", help="claude-code or codex.")]
+_Agent = Annotated[Agent, typer.Argument(metavar="AGENT", help="claude-code, codex or gemini.")]
 _Project = Annotated[
     bool, typer.Option("--project", help="Only for the project in this folder (Claude Code).")
 ]

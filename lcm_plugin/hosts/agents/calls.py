@@ -44,6 +44,11 @@ class HookCall:
         """A call from the hook tool's arguments. A placeholder that the host left as it is counts as empty."""
         return cls(**{name: _filled(arguments.get(name)) for name in FIELDS})
 
+    @classmethod
+    def of_host(cls, said: Mapping[str, Any]) -> HookCall:
+        """A call from the JSON that a host gives to a command."""
+        return cls.of({name: said.get(field) for name, field in FIELDS.items()})
+
     @property
     def logs(self) -> tuple[Path, ...]:
         """The logs that the event names."""

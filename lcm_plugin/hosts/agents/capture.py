@@ -22,6 +22,7 @@ from lcm_plugin.interchange.importers.importing import SourceFile, load
 from lcm_plugin.interchange.importers.json_files import decode_object
 from lcm_plugin.interchange.importers.tails import Position, tail_of
 from lcm_plugin.recall.catchup import index_all
+from lcm_plugin.sessions.names import give_names
 
 INDEX_SECONDS = 1.0
 _POLL_SECONDS = 0.01
@@ -56,10 +57,11 @@ class Capture:
         self._guard = f"agents:{host}"
         self._places: dict[str, Place] | None = None
 
-    def store(self, logs: Iterable[Path], last: str = "", seconds: float = 0.0) -> int:
+    def store(self, logs: Iterable[Path], last: str = "", seconds: float = 0.0, *, project: str = "") -> int:
         """Stores what is new in logs and in those of their sub-agents; returns how many rows.
 
-        ``last`` is the answer that the first log must end with; it is waited for so many seconds.
+        ``last`` is the answer that the first log must end with; it is waited for so many seconds. ``project`` is the
+        folder that the host works in, for logs that do not name it.
         """
         stored = 0
         with self._lock:
@@ -67,7 +69,7 @@ class Capture:
                 if number == 0 and last:
                     self._wait_for(log, last, seconds)
                 for path in (log, *_of_sub_agents(log)):
-                    stored += self._read(path)
+                    stored += self._read(path, project)
             if stored:
                 index_all(self._engine.store, self._engine.events, INDEX_SECONDS)
         return stored
@@ -106,7 +108,7 @@ class Capture:
         begin = before.position if grew else _START
         return Place(found.st_size, found.st_ino, self._engine.clock(), begin)
 
-    def _read(self, path: Path) -> int:
+    def _read(self, path: Path, project: str = "") -> int:
         place = self._grew(path)
         if place is None:
             return 0
@@ -118,7 +120,18 @@ class Capture:
             log_failure(logger, "the log %s could not be read", path, error=error)
             return 0
         self._note(path, replace(place, position=tail.end))
+        if project:
+            self._name_project([one.conversation_id for one in report.conversations], project)
         return report.total("new")
+
+    def _name_project(self, stored: Iterable[int | None], project: str) -> None:
+        with self._engine.store.read() as reader:
+            rows = [reader.conversation(number) for number in stored if number is not None]
+        nameless = [row for row in rows if row is not None and not Path(row.project).is_absolute()]
+        if nameless:
+            with self._engine.store.write() as writer:
+                for row in nameless:
+                    give_names(writer, row, {"project": project})
 
     def _note(self, path: Path, place: Place) -> None:
         """Keeps how far a log was read, beside what other processes noted meanwhile."""

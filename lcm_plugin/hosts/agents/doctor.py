@@ -1,4 +1,4 @@
-"""``lcm doctor --host claude-code|codex``: is the plugin on, are its hooks, and was the last turn stored?
+"""``lcm doctor --host claude-code|codex|gemini``: is the plugin on, are its hooks, and was the last turn stored?
 
 The proof is the agent's own newest log: what people and models say in it must be in the database.
 """
@@ -74,6 +74,26 @@ def codex_findings() -> Iterator[Finding]:
     yield from _last_turn(Agent.CODEX, folder / "sessions")
 
 
+def gemini_config() -> LcmConfig:
+    """The settings with which Gemini CLI starts the server and the hooks."""
+    return _config(Agent.GEMINI)
+
+
+def gemini_findings() -> Iterator[Finding]:
+    """What stands between Gemini CLI and lcm; last whether its newest turn is stored."""
+    folder = Path("~/.gemini").expanduser()
+    yield from _written(Agent.GEMINI)
+    if not (folder / "extensions" / PLUGIN / "gemini-extension.json").exists():
+        text = f"Gemini CLI has no extension {PLUGIN}"
+        yield Finding("gemini.not_installed", Severity.ERROR, text, repair="lcm install gemini")
+    for name in (folder / "settings.json", Path(".gemini/settings.json")):
+        hooks = _read(name).get("hooksConfig")
+        if isinstance(hooks, dict) and (hooks.get("enabled") is False or PLUGIN in hooks.get("disabled", ())):
+            text = f"{name} switches the hooks off: no turn is stored"
+            yield Finding("gemini.hooks_off", Severity.ERROR, text, repair="take it out of hooksConfig")
+    yield from _last_turn(Agent.GEMINI, folder / "tmp")
+
+
 def _config(agent: Agent) -> LcmConfig:
     arguments = _server(agent).get("args", [])
     at = arguments.index("--database") if "--database" in arguments else -1
@@ -82,23 +102,31 @@ def _config(agent: Agent) -> LcmConfig:
 
 def _server(agent: Agent) -> dict[str, Any]:
     """The server's definition in the plugin that was written; empty when there is none."""
-    servers = _read(plugin_folder(agent) / PLUGIN / ".mcp.json").get("mcpServers", {})
+    servers = _read(_definition(agent)).get("mcpServers", {})
     server = servers.get("lcm") if isinstance(servers, dict) else None
     return server if isinstance(server, dict) else {}
+
+
+def _definition(agent: Agent) -> Path:
+    """The file of the plugin that names the server."""
+    return plugin_folder(agent) / PLUGIN / KITS[agent].definition
+
+
+def _written(agent: Agent) -> Iterator[Finding]:
+    """What is wrong with the plugin as `lcm install` wrote it."""
+    again, server = f"lcm install {agent.value}", _server(agent)
+    if not server:
+        text = "its plugin was not written"
+        yield Finding(f"{agent.value}.not_written", Severity.ERROR, text, repair=again)
+    elif not shutil.which(str(server.get("command"))):
+        text = f"the plugin starts {server.get('command')}, which is not there any more"
+        yield Finding(f"{agent.value}.interpreter", Severity.ERROR, text, repair=again)
 
 
 def _listed(agent: Agent, key: str) -> Any:
     """Yields what is wrong with the installation; returns the agent's own entry of the plugin, or nothing."""
     again = f"lcm install {agent.value}"
-    server = _server(agent)
-    if not server:
-        yield Finding(
-            f"{agent.value}.not_installed", Severity.ERROR, "its plugin was not written", repair=again
-        )
-        return {}
-    if not shutil.which(str(server.get("command"))):
-        text = f"the plugin starts {server.get('command')}, which is not there any more"
-        yield Finding(f"{agent.value}.interpreter", Severity.ERROR, text, repair=again)
+    yield from _written(agent)
     program = KITS[agent].program
     if not shutil.which(program):
         text = f"{program} is not on the path: whether the plugin is on cannot be seen"
@@ -182,7 +210,7 @@ class _Turn:
 
 
 def _last_turn(agent: Agent, logs: Path) -> Iterator[Finding]:
-    written = plugin_folder(agent) / PLUGIN / ".mcp.json"
+    written = _definition(agent)
     since = written.stat().st_mtime if written.exists() else 0.0
     found = [
         path

@@ -116,7 +116,7 @@ class Hooks:
 
     def _stored(self, call: HookCall) -> str:
         seconds = _FLUSH_SECONDS if call.event in _ENDS_TURN else 0.0
-        self._captures().store(call.logs, call.last, seconds)
+        self._captures().store(call.logs, call.last, seconds, project=call.cwd)
         if call.event != "SessionStart" or call.source != "compact":
             return ""
         self._passages.compacted(call.session)

@@ -17,6 +17,7 @@ from lcm_plugin.hosts.agents.plugin_files import (
     PLUGIN,
     claude_code_files,
     codex_files,
+    gemini_files,
 )
 from lcm_plugin.store.open import is_server
 
@@ -30,6 +31,7 @@ class Agent(StrEnum):
 
     CLAUDE_CODE = "claude-code"
     CODEX = "codex"
+    GEMINI = "gemini"
 
 
 class Extent(StrEnum):
@@ -48,6 +50,7 @@ class Kit:
 
     ``log`` is the importers' name of its logs. ``replace`` are commands that take an earlier version out and may fail,
     ``add`` and ``remove`` put this one in and take it out. ``{folder}`` and ``{scope}`` in them are filled in.
+    ``definition`` is the plugin's file that names the server.
     """
 
     program: str
@@ -58,9 +61,11 @@ class Kit:
     remove: tuple[tuple[str, ...], ...]
     left_to_do: str
     per_project: bool = False
+    definition: str = ".mcp.json"
 
 
 _FORGET_CODEX = (("plugin", "remove", _NAME), ("plugin", "marketplace", "remove", MARKETPLACE))
+_FORGET_GEMINI = (("extensions", "uninstall", PLUGIN),)
 KITS = {
     Agent.CLAUDE_CODE: Kit(
         "claude",
@@ -87,6 +92,16 @@ KITS = {
         _FORGET_CODEX,
         "Start codex, type /hooks and trust the hooks of lcm: untrusted hooks are skipped without a word. "
         "`lcm doctor --host codex` checks it after a turn.",
+    ),
+    Agent.GEMINI: Kit(
+        "gemini",
+        "gemini-cli",
+        gemini_files,
+        _FORGET_GEMINI,
+        (("extensions", "install", "{folder}/lcm", "--consent", "--skip-settings"),),
+        _FORGET_GEMINI,
+        "Start a new session. `lcm doctor --host gemini` checks it after a turn.",
+        definition="gemini-extension.json",
     ),
 }
 

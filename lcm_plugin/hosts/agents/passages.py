@@ -24,8 +24,9 @@ from lcm_plugin.types import Session
 
 MOST_TOKENS = 370
 """About 1,500 characters: they are paid for again in each request until the next compaction."""
-_COMPACTIONS = (b'"isCompactSummary":true', b'"type":"compacted"')
-_BLOCK = re.compile(r"<recalled>.*?</recalled>", re.DOTALL)
+_COMPACTIONS = (b'"isCompactSummary":true', b'"type":"compacted"', b'{"$set":{"messages"')
+# Gemini CLI escapes what a hook adds.
+_BLOCK = re.compile(r"(?:<|&lt;)recalled(?:>|&gt;).*?(?:<|&lt;)/recalled", re.DOTALL)
 _QUOTED = re.compile(r"(msg_\d+) (?:·|\\u00b7)")
 _COMMAND = re.compile(r"/[\w:.-]+(?:\s|\Z)")
 _BY_PROGRAM = (
@@ -100,6 +101,12 @@ def quoted_in(log: str) -> set[str]:
     text = _since_compaction(log)
     blocks = (match.group() for match in _BLOCK.finditer(text))
     return {ref for block in blocks for ref in _QUOTED.findall(block)}
+
+
+def pack_is_due(log: str) -> bool:
+    """Whether a chat of Gemini CLI was compressed and nothing was said of it since."""
+    text = _since_compaction(log)
+    return "<state_snapshot>" in text and "lcm-resume" not in text
 
 
 def _since_compaction(log: str) -> str:

@@ -1,12 +1,16 @@
-"""The files of the plugins for Claude Code and Codex.
+"""The files of the plugins for Claude Code and Codex, and of the extension for Gemini CLI.
 
-Both read the same kinds of files under other names. Definitions of hooks stay as they are from version to version: Codex
+The first two read the same kinds of files under other names, and their hooks call a tool of the running server. Gemini CLI
+starts a process for each hook, so that it has two only. Definitions of hooks stay as they are from version to version: Codex
 asks a person to trust each one again that changed. All logic lies behind the tool that they call.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import shlex
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -50,10 +54,15 @@ CODEX_HOOKS = (
 )
 
 
-def server_command(log: str, database: str | None) -> tuple[str, list[str]]:
+GEMINI_HOOKS = ("BeforeAgent", "AfterAgent")
+
+
+def server_command(
+    log: str, database: str | None, module: str = "lcm_plugin.hosts.agents"
+) -> tuple[str, list[str]]:
     """The program and arguments that serve a host: this interpreter, which never looks into the project's folder."""
     given = ["--database", database] if database else []
-    return sys.executable, ["-P", "-m", "lcm_plugin.hosts.agents", log, *given]
+    return sys.executable, ["-P", "-m", module, log, *given]
 
 
 def claude_code_files(database: str | None, environment: Mapping[str, str]) -> dict[str, str]:
@@ -82,6 +91,29 @@ def codex_files(database: str | None, environment: Mapping[str, str]) -> dict[st
         ".agents/plugins/marketplace.json": _json({"name": MARKETPLACE, "plugins": [listed]}),
         f"{PLUGIN}/.codex-plugin/plugin.json": _json(plugin),
         **files,
+    }
+
+
+def gemini_files(database: str | None, environment: Mapping[str, str]) -> dict[str, str]:
+    """The extension, by path."""
+    about = {"name": PLUGIN, "version": VERSION, "description": ABOUT}
+    server = {"lcm": _server("gemini-cli", database, environment)}
+    return {
+        f"{PLUGIN}/gemini-extension.json": _json(about | {"mcpServers": server}),
+        f"{PLUGIN}/hooks/hooks.json": _json(
+            {"hooks": {event: [_gemini_hook(database)] for event in GEMINI_HOOKS}}
+        ),
+        f"{PLUGIN}/skills/lcm/SKILL.md": skill("gemini"),
+    }
+
+
+def _gemini_hook(database: str | None) -> dict[str, Any]:
+    command, arguments = server_command("gemini-cli", database, "lcm_plugin.hosts.agents.command")
+    words = [command, *arguments]
+    line = subprocess.list2cmdline(words) if os.name == "nt" else shlex.join(words)
+    return {
+        "matcher": "*",
+        "hooks": [{"name": PLUGIN, "type": "command", "command": line, "timeout": 10_000}],
     }
 
 

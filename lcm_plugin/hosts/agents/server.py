@@ -18,6 +18,8 @@ from lcm_plugin.hosts.mcp.tools import ASKING, Offered
 from lcm_plugin.types import Session
 
 HOOK = "lcm_hook"
+CALLING = frozenset({"claude-code", "codex"})
+"""The hosts whose hooks call a tool of the server."""
 INSTRUCTIONS = (
     "All that was said in this and earlier sessions of this person's agents, word for word, also what compaction took "
     "out of your context. Call lcm_grep before you answer that you do not know or remember something, before you ask the "
@@ -46,17 +48,19 @@ class AgentSession:
     def __init__(self, config: LcmConfig, host: str) -> None:
         self._host = host
         self._history = History(config, write=True)
-        self._hooks = Hooks(host, self._history.engine)
+        # Other hosts start a process for each hook, and show their model every tool of a server.
+        self._hooks = Hooks(host, self._history.engine) if host in CALLING else None
         self._closing = threading.Lock()
 
     @property
     def tools(self) -> list[Offered]:
         """The recall tools, and the hooks."""
-        return [*(tool for tool in self._history.tools if tool.name != ASKING), _HOOK_TOOL]
+        tools = [tool for tool in self._history.tools if tool.name != ASKING]
+        return [*tools, _HOOK_TOOL] if self._hooks is not None else tools
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """A tool's answer, or what the host adds to its context; raises as `History.call` does, hooks never."""
-        if name != HOOK:
+        if name != HOOK or self._hooks is None:
             return self._history.call(name, arguments)
         call = HookCall.of(arguments)
         if call.session and not call.agent:
@@ -67,5 +71,6 @@ class AgentSession:
     def close(self) -> None:
         """Stores what waits, and closes the database."""
         with self._closing:
-            self._hooks.close()
+            if self._hooks is not None:
+                self._hooks.close()
             self._history.close()

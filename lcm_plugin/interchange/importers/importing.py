@@ -20,7 +20,7 @@ from lcm_plugin.interchange.importers.formats import (
     format_of,
     why_unknown,
 )
-from lcm_plugin.interchange.importers.injected import is_injected
+from lcm_plugin.interchange.importers.injected import holds_injected, is_injected, without_injected
 from lcm_plugin.interchange.importers.packed import plain_name, unpacked
 from lcm_plugin.interchange.importers.records import (
     Broken,
@@ -228,6 +228,8 @@ def _conversations(
                 report.repeats[record.kind] += 1
             elif isinstance(record, Entry) and is_injected(record):
                 report.repeats["text of ours"] += 1
+            elif isinstance(record, Entry) and holds_injected(record):
+                yield without_injected(record)
             elif isinstance(record, Entry) and record.bulk and not keep_records:
                 report.dropped[record.bulk] += 1
             else:

@@ -6,6 +6,7 @@ A host logs such a text as a message of its own, as a record about the hook that
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from lcm_plugin.interchange.importers.records import Entry
@@ -18,6 +19,27 @@ def is_injected(entry: Entry) -> bool:
         return any(holds_added(text) for text in _texts([entry.message.get("content"), *entry.extras]))
     text = plain_text(entry.message)
     return text is not None and is_own(text)
+
+
+def holds_injected(entry: Entry) -> bool:
+    """Whether the data that stands beside a message holds one of our texts."""
+    return any(holds_added(text) for text in _texts(entry.extras))
+
+
+def without_injected(entry: Entry) -> Entry:
+    """The entry without our texts in the data that stands beside its message."""
+    kept = ((kind, _without(dict(data))) for kind, data in entry.extras)
+    return replace(entry, extras=tuple((kind, data) for kind, data in kept if data))
+
+
+def _without(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without(one) for key, one in value.items() if not _is_ours(one)}
+    return [_without(one) for one in value if not _is_ours(one)] if isinstance(value, list) else value
+
+
+def _is_ours(value: Any) -> bool:
+    return isinstance(value, str) and holds_added(value)
 
 
 def _texts(value: Any) -> Iterator[str]:

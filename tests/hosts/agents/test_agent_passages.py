@@ -154,3 +154,29 @@ def test_a_tools_output_that_gives_orders_is_marked(tmp_path: Path, engine: Engi
     [text] = quotes(engine, asked())
     assert "unverified" in text
     assert text.count("</recalled>") == 1
+
+
+def test_a_quote_beside_a_prompt_of_gemini_cli_is_left_out_and_the_prompt_stays(
+    tmp_path: Path, told: Engine
+) -> None:
+    [quote] = quotes(told, asked())
+    added = quote.replace("<", "&lt;").replace(">", "&gt;")
+    user = {"id": "a", "timestamp": "2026-11-28T10:00:00.000Z", "type": "user"}
+    parts = [{"text": QUESTION}, {"text": f"<hook_context>{added}</hook_context>"}]
+    path = tmp_path / "session-1.jsonl"
+    lines = [
+        {"sessionId": "s", "projectHash": "p", "startTime": "2026-11-28T10:00:00.000Z", "kind": "main"},
+        user | {"content": parts, "displayContent": [{"text": QUESTION}]},
+        user | {"id": "b", "type": "gemini", "content": "HERON-4417."},
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    Capture(told, "gemini-cli").store([path], project="/home/ann/pump")
+    with told.store.read() as reader:
+        [row] = [
+            one for one in reader.conversations(limit=10) if one.session_key.startswith("agent:gemini-cli:")
+        ]
+        stored = reader.messages(row.conversation_id, limit=10)
+    assert row.project == "/home/ann/pump"
+    texts = [f"{part.text} {part.metadata or ''}" for one in stored for part in one.parts]
+    assert QUESTION in " ".join(texts)
+    assert "recalled" not in " ".join(texts)

@@ -48,7 +48,8 @@ def test_without_the_agent_its_files_are_written_and_the_rest_is_named(home: Pat
     done = install(agent, Extent.USER, str(home / "talk.db"))
     assert all((plugin_folder(agent) / name).is_file() for name in done.files)
     assert [line for line in done.left_to_do if line.startswith("Run: ")]
-    server = json.loads((plugin_folder(agent) / "lcm/.mcp.json").read_text())["mcpServers"]["lcm"]
+    named = "gemini-extension.json" if agent is Agent.GEMINI else ".mcp.json"
+    server = json.loads((plugin_folder(agent) / "lcm" / named).read_text())["mcpServers"]["lcm"]
     assert server["command"] == sys.executable
     assert server["args"][-2:] == ["--database", str(home / "talk.db")]
     uninstall(agent, Extent.USER)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 from fake_models import FakeModels
-from real_agents import ClaudeCode, Codex
+from real_agents import ClaudeCode, Codex, Gemini
 
 _CODEX_CONFIG = """model = "gpt-5.5-codex"
 model_provider = "fake"
@@ -62,6 +63,24 @@ def codex(tmp_path: Path, models: FakeModels) -> Codex:
     (tmp_path / ".codex").mkdir()
     text = _CODEX_CONFIG.format(url=models.url, project=agent.project)
     (tmp_path / ".codex" / "config.toml").write_text(text)
+    return _installed(agent)
+
+
+@pytest.fixture
+def gemini(tmp_path: Path, models: FakeModels) -> Gemini:
+    """Gemini CLI with lcm in it."""
+    agent = Gemini(
+        "gemini", tmp_path, models, {"GEMINI_API_KEY": "dummy", "GOOGLE_GEMINI_BASE_URL": models.url}
+    )
+    settings = {
+        "general": {"enableAutoUpdate": False, "disableAutoUpdate": True},
+        "privacy": {"usageStatisticsEnabled": False},
+        "telemetry": {"enabled": False},
+        "security": {"auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": False}},
+        "hooksConfig": {"enabled": True},
+    }
+    (tmp_path / ".gemini").mkdir()
+    (tmp_path / ".gemini" / "settings.json").write_text(json.dumps(settings))
     return _installed(agent)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 _SAY = re.compile(r"\[\[say (.*?)\]\]", re.DOTALL)
 _CALL = re.compile(r"\[\[call (\w+) (\{.*?\})\]\]", re.DOTALL)
-_QUOTED = re.compile(r"<recalled>.*?</recalled>", re.DOTALL)
+_QUOTED = re.compile(r"<recalled>.*?</recalled>|<hook_context>.*?</hook_context>", re.DOTALL)
 _SMALL = 1_000
 
 
@@ -75,7 +75,13 @@ class FakeModels:
             if body.get("tools") and self.use_once:
                 used, self.use_once = self.use_once, 0
         said = _SAY.findall(prompt)
-        text = said[-1] if said else "A summary of the talk." if not body.get("tools") else "Understood."
+        text = (
+            said[-1]
+            if said and body.get("tools")
+            else "<state_snapshot>A summary of the talk.</state_snapshot>"
+        )
+        if body.get("tools") and not said:
+            text = "Understood."
         calls = (
             []
             if answered or not body.get("tools")

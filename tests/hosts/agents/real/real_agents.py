@@ -143,3 +143,19 @@ class Codex(Agent):
     @staticmethod
     def key(session: str) -> str:
         return f"agent:codex:{session}"
+
+
+class Gemini(Agent):
+    """Gemini CLI, headless: every prompt a process."""
+
+    def say(self, prompt: str, session: str = "") -> str:
+        """A turn in a new session, or in the newest; its id."""
+        self.run("-y", *(["-r", "latest"] if session else []), "-p", prompt)
+        newest = max(
+            (self.home / ".gemini/tmp").rglob("session-*.jsonl"), key=lambda path: path.stat().st_mtime
+        )
+        return str(json.loads(newest.read_text().splitlines()[0])["sessionId"])
+
+    @staticmethod
+    def key(session: str) -> str:
+        return f"agent:gemini-cli:{session}"

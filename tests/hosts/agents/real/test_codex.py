@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from real_agents import Codex
 from stored import rows_of, said_in, talk_of, twice
 
@@ -42,3 +44,40 @@ def test_after_a_compaction_a_resume_pack_stands_in_the_context(codex: Codex) ->
     assert "Never touch the file pump.cfg." in request.text
     assert "Now write the report." in request.text
     assert all("lcm-resume" not in row.whole for row in rows_of(codex.database))
+
+
+def test_what_another_session_said_is_in_view_before_the_model_answers(codex: Codex) -> None:
+    codex.say("The gate code of the north pumping station is HERON-4417. [[say Noted.]]")
+    session = codex.say("What is the gate code of the north pumping station? [[say It is in the quote.]]")
+    codex.say("Thanks! [[say You are welcome.]]", session)
+    first, second = (one for one in codex.models.talk("What is the gate code") if "Summary" not in one.text)
+    [quote] = re.findall(r"<recalled>.*?</recalled>", first.text)
+    assert "HERON-4417" in quote
+    assert second.text.count("<recalled>") == 1
+    assert second.turns[: len(first.turns)] == first.turns
+    assert all("<recalled>" not in row.whole for row in rows_of(codex.database))
+
+
+def test_a_server_that_is_killed_costs_no_turn_and_the_rest_is_read_by_the_next(codex: Codex) -> None:
+    arguments = ["exec", "--dangerously-bypass-hook-trust", "--skip-git-repo-check"]
+    running = codex.start(*arguments, 'Wait. [[call exec_command {"cmd":"sleep 4"}]] [[say It was killed.]]')
+    codex.kill_server()
+    output = running.communicate(timeout=90)[0]
+    assert running.returncode == 0, output
+    session = output.split("session id:")[1].split()[0]
+    codex.say("Go on. [[say Going on.]]", session)
+    assert [text for _, text in said_in(codex.database, codex.key(session))][-3:] == [
+        "It was killed.",
+        "Go on. [[say Going on.]]",
+        "Going on.",
+    ]
+    assert twice(rows_of(codex.database)) == []
+
+
+def test_the_doctor_proves_the_last_turn_and_names_hooks_that_nobody_trusts(codex: Codex) -> None:
+    codex.say("The gate code is HERON-4417. [[say Noted.]]")
+    said = codex.lcm("doctor", "--host", "codex", check=False)
+    assert "codex.last_turn: the last turn is stored: all 2 messages" in said
+    assert "ERROR codex.untrusted: 5 hooks not trusted" in said
+    codex.lcm("install", "codex", "--uninstall")
+    assert "codex.not_installed" in codex.lcm("doctor", "--host", "codex", check=False)

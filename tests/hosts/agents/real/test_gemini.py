@@ -1,0 +1,53 @@
+"""Gemini CLI with lcm: every turn is stored once, and nothing of ours is."""
+
+from __future__ import annotations
+
+from real_agents import Gemini
+from stored import rows_of, said_in, talk_of, twice
+
+BOTH = '[[call run_shell_command {"command":"echo one"}]] [[call run_shell_command {"command":"echo two"}]]'
+
+
+def test_two_turns_are_stored_word_for_word_as_they_end(gemini: Gemini) -> None:
+    session = gemini.say("The gate code is HERON-4417. [[say Noted.]]")
+    assert said_in(gemini.database, gemini.key(session)) == [
+        ("user", "The gate code is HERON-4417. [[say Noted.]]"),
+        ("assistant", "Noted."),
+    ]
+    gemini.say("And the garage? [[say Nobody told me.]]", session)
+    assert said_in(gemini.database, gemini.key(session))[2:] == [
+        ("user", "And the garage? [[say Nobody told me.]]"),
+        ("assistant", "Nobody told me."),
+    ]
+
+
+def test_calls_made_at_once_are_stored_with_their_results(gemini: Gemini) -> None:
+    session = gemini.say(f"Run both. {BOTH} [[say Both ran.]]")
+    talk = talk_of(gemini.database, gemini.key(session))
+    assert [name for row in talk for name in row.calls] == ["run_shell_command", "run_shell_command"]
+    assert talk[-1].said == "Both ran."
+    assert twice(rows_of(gemini.database)) == []
+
+
+def test_what_another_session_said_is_in_view_and_does_not_come_back_as_history(gemini: Gemini) -> None:
+    gemini.say("The gate code of the north pumping station is HERON-4417. [[say Noted.]]")
+    gemini.say("What is the gate code of the north pumping station? [[say It is in the quote.]]")
+    asked = [one for one in gemini.models.talk("What is the gate code") if "&lt;recalled&gt;" in one.text]
+    assert asked
+    assert "HERON-4417" in asked[-1].text
+    assert all("recalled" not in row.whole for row in rows_of(gemini.database))
+    assert "gemini.last_turn: the last turn is stored: all 2 messages" in gemini.lcm(
+        "doctor", "--host", "gemini"
+    )
+
+
+def test_after_a_compression_a_resume_pack_stands_in_the_context(gemini: Gemini) -> None:
+    session = gemini.say("Never touch the file pump.cfg. " + "The pumps hum. " * 400 + "[[say Understood.]]")
+    gemini.models.use_once = 900_000
+    call = '[[call run_shell_command {"command":"echo one"}]]'
+    gemini.say(f"Now write the report. {'The valves hold. ' * 400} {call} [[say Writing.]]", session)
+    gemini.say("And on. [[say Done.]]", session)
+    asked = [one for one in gemini.models.talk("And on.") if "lcm-resume" in one.text]
+    assert asked
+    assert "Never touch the file pump.cfg." in asked[-1].text
+    assert all("lcm-resume" not in row.whole for row in rows_of(gemini.database))
