@@ -174,6 +174,52 @@ def _claude_record(message: Message) -> Message:
     return {"type": message["role"], "message": {"role": message["role"], "content": blocks}}
 
 
+def write_codex(folder: Path, size: int) -> Path:
+    """One rollout with an event for each item, and a turn that is rolled back every hundred messages."""
+    path = folder / "rollout-2026-11-02T00-00-00-bench.jsonl"
+    with path.open("w") as file:
+
+        def write(number: int, kind: str, **payload: object) -> None:
+            at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(START + number))
+            file.write(json.dumps({"timestamp": at, "type": kind, "payload": payload}) + "\n")
+
+        write(0, "session_meta", id="bench", cwd="/work")
+        for number, message in enumerate(Corpus().messages(size)):
+            if message["role"] == "tool":
+                call = message["tool_call_id"]
+                write(
+                    number,
+                    "response_item",
+                    type="function_call_output",
+                    call_id=call,
+                    output=message["content"],
+                )
+                continue
+            kind = "output_text" if message["role"] == "assistant" else "input_text"
+            content = [{"type": kind, "text": message["content"]}]
+            write(number, "response_item", type="message", role=message["role"], content=content)
+            for call in message.get("tool_calls", ()):
+                write(number, "response_item", type="function_call", call_id=call["id"], **call["function"])
+            if message["role"] == "user":
+                write(number, "event_msg", type="user_message", message=message["content"])
+                if number % 100 < 10:
+                    write(number, "event_msg", type="thread_rolled_back", num_turns=1)
+    return path
+
+
+def write_gemini_cli(folder: Path, size: int) -> Path:
+    """One chat; each message comes a second time, as one that is written before its calls are known."""
+    path = folder / "session-bench.jsonl"
+    with path.open("w") as file:
+        file.write(json.dumps({"sessionId": "bench", "projectHash": "h"}) + "\n")
+        for number, message in enumerate(Corpus().messages(size)):
+            own = {"id": f"m{number}", "timestamp": START + number, "content": message["content"]}
+            kind = "gemini" if message["role"] == "assistant" else "user"
+            for _ in range(2):
+                file.write(json.dumps({**own, "type": kind}) + "\n")
+    return path
+
+
 def write_lossless_claw(folder: Path, size: int) -> Path:
     """A database with a leaf over every twenty messages and a condensed summary over every four leaves."""
     path = folder / "claw.db"
@@ -229,6 +275,8 @@ def _add_summary(db: sqlite3.Connection, summary_id: str, kind: str, text: str, 
 WRITERS: dict[str, Callable[[Path, int], Path]] = {
     "openai": write_openai,
     "claude-code": write_claude_code,
+    "codex": write_codex,
+    "gemini-cli": write_gemini_cli,
     "lossless-claw": write_lossless_claw,
 }
 

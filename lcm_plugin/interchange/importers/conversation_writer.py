@@ -15,7 +15,7 @@ from lcm_plugin.engine import Engine
 from lcm_plugin.errors import InputError, StoreConflict
 from lcm_plugin.ingest.rows import PreparedRow, append_rows
 from lcm_plugin.interchange.importers.branches import has_hidden_branch, restore_branch
-from lcm_plugin.interchange.importers.entry_rows import EntryRows, head_entry, is_hidden
+from lcm_plugin.interchange.importers.entry_rows import EntryRows, head_entry
 from lcm_plugin.interchange.importers.forks import ancestors
 from lcm_plugin.interchange.importers.records import (
     ActiveContext,
@@ -25,7 +25,7 @@ from lcm_plugin.interchange.importers.records import (
     SourceConversation,
     SummaryNode,
 )
-from lcm_plugin.interchange.importers.report import ConversationReport
+from lcm_plugin.interchange.importers.report import Contents, ConversationReport
 from lcm_plugin.interchange.importers.summaries import SummaryImporter, compactable
 from lcm_plugin.sessions.names import give_names
 from lcm_plugin.store.protocol import Reader, Writer
@@ -230,7 +230,7 @@ class ConversationWriter:
             known |= reader.known_host_ids(self._ancestors, copies)
         for entry in entries:
             if entry.host_id in known:
-                self._report.add_known(hidden=is_hidden(entry))
+                self._report.add_known(hidden=entry.hidden or Contents.of(entry.message).blank)
                 self._report.seen_at(entry.at)
                 self._at = entry.at or self._at
         return [entry for entry in entries if entry.host_id not in known]
@@ -290,7 +290,7 @@ class ConversationWriter:
             return
         append_rows(writer, self._open(writer), [item for _, item in prepared], self._at)
         for message, item in prepared:
-            self._report.add(message, hidden=item.row.hidden)
+            self._report.add(Contents.of(message), hidden=item.row.hidden)
             self._report.tokens += item.row.item_tokens
 
     def _restore_branch(self) -> None:

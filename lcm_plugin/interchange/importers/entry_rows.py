@@ -9,11 +9,11 @@ from lcm_plugin.engine import Engine
 from lcm_plugin.errors import InputError
 from lcm_plugin.ingest.host_noise import StandingTexts
 from lcm_plugin.ingest.redaction import Redactor
-from lcm_plugin.ingest.rows import PreparedRow, RowMaker, incoming_of, shows_nothing
+from lcm_plugin.ingest.rows import PreparedRow, RowMaker, incoming_of
 from lcm_plugin.interchange.importers.records import Entry, SourceConversation, aside
 from lcm_plugin.interchange.importers.report import ConversationReport
 from lcm_plugin.lru import LruCache
-from lcm_plugin.messages.blocks import Call, calls_answered, calls_made, calls_of, text_of
+from lcm_plugin.messages.blocks import Call, calls_of
 from lcm_plugin.messages.convert import to_message
 from lcm_plugin.store.records import Part
 from lcm_plugin.types import Message
@@ -67,13 +67,6 @@ class EntryRows:
             Part(first + number, kind, "", "", metadata=json.dumps(self._redacted(dict(data))))
             for number, (kind, data) in enumerate(entry.extras)
         ]
-
-
-def is_hidden(entry: Entry) -> bool:
-    """Whether an entry is stored as a record that no model is shown."""
-    message = entry.message
-    linked = bool(calls_made(message) or calls_answered(message))
-    return entry.hidden or shows_nothing(message, text_of(message), linked)
 
 
 def head_entry(format_name: str, source: SourceConversation, report: ConversationReport) -> Entry:

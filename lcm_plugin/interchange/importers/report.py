@@ -8,14 +8,36 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lcm_plugin.errors import InputError
+from lcm_plugin.ingest.rows import shows_nothing
 from lcm_plugin.interchange.importers.records import Broken, SourceConversation
-from lcm_plugin.messages.blocks import blocks_of, calls_answered, calls_made, kind_of
+from lcm_plugin.messages.blocks import blocks_of, calls_answered, calls_made, kind_of, text_of
 from lcm_plugin.messages.table import Kind
 from lcm_plugin.types import Message
 
 ID = "{id}"
 _MOST_BROKEN = 100
 _MOST_NOTES = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What is in a message: calls, results of others' calls, images and files; ``blank`` when no model is shown it."""
+
+    calls: int = 0
+    results: int = 0
+    images: int = 0
+    blank: bool = False
+
+    @classmethod
+    def of(cls, message: Message) -> Contents:
+        """The contents of a message."""
+        blocks = blocks_of(message)
+        if not blocks and "tool_calls" not in message and message.get("role") != "tool":
+            return cls(blank=shows_nothing(message, text_of(message), False))
+        calls, results = len(calls_made(message)), len(calls_answered(message))
+        images = sum(kind_of(block) is Kind.MEDIA for block in blocks)
+        linked = bool(calls or results)
+        return cls(calls, results, images, not linked and shows_nothing(message, text_of(message), False))
 
 
 @dataclass(slots=True)
@@ -65,16 +87,16 @@ class ConversationReport:
         """New rows that are messages."""
         return self.new - self.hidden
 
-    def add(self, message: Message, *, hidden: bool) -> None:
+    def add(self, contents: Contents, *, hidden: bool) -> None:
         """Counts a new row."""
         self.new += 1
         if hidden:
             self.hidden += 1
             return
         self.said += 1
-        self.calls += len(calls_made(message))
-        self.results += len(calls_answered(message))
-        self.images += sum(kind_of(block) is Kind.MEDIA for block in blocks_of(message))
+        self.calls += contents.calls
+        self.results += contents.results
+        self.images += contents.images
 
     def add_known(self, *, hidden: bool) -> None:
         """Counts a row that is stored already."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Set
 
 from lcm_plugin.engine import Engine
-from lcm_plugin.interchange.importers.entry_rows import head_entry, is_hidden
+from lcm_plugin.interchange.importers.entry_rows import head_entry
 from lcm_plugin.interchange.importers.forks import ancestors
 from lcm_plugin.interchange.importers.records import (
     Entry,
@@ -14,11 +14,12 @@ from lcm_plugin.interchange.importers.records import (
     SourceConversation,
     SummaryNode,
 )
-from lcm_plugin.interchange.importers.report import ConversationReport
+from lcm_plugin.interchange.importers.report import Contents, ConversationReport
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.types import Message
 
 _BATCH = 500
+_RECORD = Contents(blank=True)
 
 
 class Survey:
@@ -69,13 +70,14 @@ class Survey:
         copies = [entry.host_id for entry in entries if entry.inherited]
         known |= set(copies) if self._inherited else self._known(copies, self._ancestors)
         for record, entry in zip(self._taken, entries, strict=True):
-            message, hidden = entry.message, is_hidden(entry) or self._is_replaced(record)
+            contents = _RECORD if entry.hidden else Contents.of(entry.message)
+            message, hidden = entry.message, contents.blank or self._is_replaced(record)
             self._report.seen_at(entry.at)
             if entry.host_id in known:
                 self._report.add_known(hidden=hidden)
                 continue
             self._own.add(hash(entry.host_id))
-            self._report.add(message, hidden=hidden)
+            self._report.add(contents, hidden=hidden)
             if self._count is not None and not hidden and message["role"] != "system":
                 self._report.tokens += self._count(message)
         self._taken = []

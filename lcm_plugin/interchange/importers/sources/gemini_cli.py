@@ -54,7 +54,7 @@ class _Chat:
     about: dict[str, Any] = field(default_factory=dict)
     messages: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     order: list[str] = field(default_factory=list)
-    current: list[str] = field(default_factory=list)
+    current: dict[str, None] = field(default_factory=dict)
     branches: dict[str, list[str]] = field(default_factory=dict)
     replaced: dict[str, str] = field(default_factory=dict)
     beside: set[str] = field(default_factory=set)
@@ -66,7 +66,7 @@ class _Chat:
         if name not in self.messages:
             self.order.append(name)
         if name not in self.current:
-            self.current.append(name)
+            self.current[name] = None
             for branch in self.branches.values():
                 if name in branch:
                     branch.remove(name)
@@ -76,10 +76,11 @@ class _Chat:
 
     def rewind(self, name: str) -> None:
         """Takes back a message and all after it; all when it is not there."""
-        at = self.current.index(name) if name in self.current else 0
-        if taken := self.current[at:]:
+        names = list(self.current)
+        at = names.index(name) if name in self.current else 0
+        if taken := names[at:]:
             self.branches[taken[0]] = taken
-            del self.current[at:]
+            self.current = dict.fromkeys(names[:at])
 
     def replace(self, messages: list[Any]) -> None:
         """Takes a new list. A message in it that is known stays as it was: later forms hide results."""
@@ -100,7 +101,7 @@ class _Chat:
             elif self.replaced and words[0] == "gemini":
                 self.beside.add(name)
             self.put(message)
-        self.current = [name for name in self.current if name not in gone]
+        self.current = {name: None for name in self.current if name not in gone}
 
     def _words(self, name: str) -> tuple[str, str]:
         message = self.messages[name]

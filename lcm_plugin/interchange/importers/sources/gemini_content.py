@@ -33,8 +33,10 @@ def without_hooks(content: Any) -> tuple[Any, list[str]]:
     added: list[str] = []
 
     def stripped(text: str) -> str:
+        if "<hook_context>" not in text:
+            return text
         added.extend(match.strip() for match in _HOOK_CONTEXT.findall(text))
-        return _HOOK_CONTEXT.sub("", text).lstrip("\n") if "<hook_context>" in text else text
+        return _HOOK_CONTEXT.sub("", text).lstrip("\n")
 
     kept = [
         {**part, "text": stripped(str(part["text"]))} if "text" in part else part
