@@ -6,6 +6,8 @@ Prices per token: input 1, cache write 1.25, cache read 0.1, output 5; the model
 of that. A provider's cache holds the longest common prefix of messages with the request before. Every
 assistant message is one request. *ours* is the real engine behind its hooks under each `contextPolicy`, with a model
 that answers at once with as many tokens as it was asked for; the other rows are the rules alone, on the same token counts.
+With ``--recall`` the default policy is also played without old messages that recall quotes by itself, and with
+quotes that stay before their request while it stands in the context (*carried*; their own compaction is not counted).
 *verbatim* is the mean of tokens that stand in a request word for word: cheaper is not better by itself.
 """
 
@@ -21,7 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Literal
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -31,9 +33,10 @@ from locomo_messages import chats
 
 from lcm_plugin import Engine, LcmConfig, Session
 from lcm_plugin.config import Policy
+from lcm_plugin.messages.markup import recalled_ids_of
 from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.plugin import LcmPlugin
-from lcm_plugin.types import CompletionRequest, Turn
+from lcm_plugin.types import CompletionRequest, Context, Turn
 
 Message = dict[str, Any]
 INPUT, WRITE, READ, OUTPUT, SUMMARISER = 1.0, 1.25, 0.1, 5.0, 0.2
@@ -54,6 +57,7 @@ class Bill:
     requests: int = 0
     verbatim: int = 0
     largest: int = 0
+    quoted: int = 0
 
     def request(self, entries: Sequence[Entry], output: int) -> None:
         """One model call with its prompt, and what the model answered (tokens)."""
@@ -98,6 +102,9 @@ def main() -> None:
     parser.add_argument("--tau", help="tau-bench transcripts, one JSON object a line")
     parser.add_argument("--locomo", help="LoCoMo chats")
     parser.add_argument("--windows", default="32000,128000")
+    parser.add_argument(
+        "--recall", action="store_true", help="only the default policy, by what becomes of quotes"
+    )
     parser.add_argument("--limit", type=int, help="only so many messages of each data set")
     options = parser.parse_args()
     logging.getLogger("lcm_plugin").setLevel(logging.ERROR)
@@ -106,12 +113,14 @@ def main() -> None:
         talk = talk[: options.limit]
         whole: Bill | None = None
         for window in map(int, options.windows.split(",")):
-            for policy, bill, seconds in bills(talk, window):
+            for policy, bill, seconds in (recall_bills if options.recall else bills)(talk, window):
                 whole = whole or bill
                 rows.append(Row(policy, name, window, bill, bill.cost / whole.cost, seconds))
     if not rows:
         parser.error("give --tau or --locomo")
     show(rows)
+    if not options.recall:
+        show_marks(rows)
 
 
 def load(options: argparse.Namespace) -> dict[str, list[Message]]:
@@ -154,24 +163,53 @@ def bills(talk: Sequence[Message], window: int) -> Iterator[tuple[str, Bill, flo
         yield f"ours, {policy}", bill, time.perf_counter() - started
 
 
-def ours(talk: Sequence[Message], window: int, counter: TokenCounter, policy: Policy) -> Bill:
+def recall_bills(talk: Sequence[Message], window: int) -> Iterator[tuple[str, Bill, float]]:
+    """The default policy's bill without quotes, with those of the running turn, and with all carried along."""
+    counter = TokenCounter()
+    for name, recall, carried in (
+        ("no quotes", "off", False),
+        ("quotes", "on", False),
+        ("carried", "on", True),
+    ):
+        started = time.perf_counter()
+        bill = ours(talk, window, counter, "balanced", recall, carried)
+        yield f"ours, {name}", bill, time.perf_counter() - started
+
+
+def ours(
+    talk: Sequence[Message],
+    window: int,
+    counter: TokenCounter,
+    policy: Policy,
+    recall: Literal["on", "off"] = "on",
+    carried: bool = False,
+) -> Bill:
     """The engine behind its hooks, with the settings that it has out of the box but for the policy."""
     bill = Bill()
     with tempfile.TemporaryDirectory(prefix="lcm-cost-") as folder:
         config = LcmConfig(
             database=str(Path(folder) / "cost.db"),
             context_policy=policy,
+            active_recall=recall,
             summary_max_calls_per_window=10_000_000,
             summary_max_tokens_per_window=1_000_000_000,
         )
         with Engine.open(config, completer=Summaries(counter, bill.summary)) as engine:
-            play(engine, Session("agent:cost:main"), talk, window, bill)
+            play(engine, Session("agent:cost:main"), talk, window, bill, carried)
     return bill
 
 
-def play(engine: Engine, session: Session, talk: Sequence[Message], window: int, bill: Bill) -> None:
-    """Runs a talk through the hooks, turn by turn; each request goes on the bill."""
+def play(
+    engine: Engine,
+    session: Session,
+    talk: Sequence[Message],
+    window: int,
+    bill: Bill,
+    carried: bool = False,
+) -> None:
+    """Runs a talk through the hooks, turn by turn; each request goes on the bill. ``carried``: with all earlier quotes."""
     plugin, waiting = LcmPlugin(engine=engine), list[Message]()
+    quotes = Quotes(carried)
     known: dict[str, Entry] = {}
 
     def entry(message: Message) -> Entry:
@@ -188,7 +226,8 @@ def play(engine: Engine, session: Session, talk: Sequence[Message], window: int,
             context = plugin.before_turn(Turn(session, list(waiting), mode="append", window=window))
             waiting.clear()
             # There is none yet for a talk that begins with the assistant.
-            sent = [entry(message) for message in context.messages] if context else []
+            sent = [entry(message) for message in quotes.sent(context)] if context else []
+            bill.quoted += bool(context and context.recalled)
             bill.request(sent, engine.counter.message(message))
             engine.wait_idle(60)
         waiting.append(message)
@@ -196,6 +235,35 @@ def play(engine: Engine, session: Session, talk: Sequence[Message], window: int,
             plugin.after_turn(Turn(session, list(waiting), mode="append", window=window))
             waiting.clear()
             engine.wait_idle(60)
+
+
+@dataclass(slots=True)
+class Quotes:
+    """What recall quoted before requests, by the request; with ``carried`` it goes on standing before them."""
+
+    carried: bool
+    before: dict[str, Message] = field(default_factory=dict)
+
+    def sent(self, context: Context) -> list[Message]:
+        """The messages of a request."""
+        if not self.carried:
+            return context.messages
+        messages = list[Message]()
+        for number, message in enumerate(context.messages):
+            if is_quotes(message):
+                self.before[json.dumps(context.messages[number + 1], ensure_ascii=False)] = message
+            elif message["role"] == "user" and (
+                kept := self.before.get(json.dumps(message, ensure_ascii=False))
+            ):
+                messages += [kept, message]
+            else:
+                messages.append(message)
+        return messages
+
+
+def is_quotes(message: Message) -> bool:
+    """Whether a message of a context is what recall quotes."""
+    return bool(recalled_ids_of(str(message.get("content"))))
 
 
 class Summaries:
@@ -218,16 +286,22 @@ class Summaries:
 
 
 def show(rows: Sequence[Row]) -> None:
-    """The bills as a table, then what holds of the marks."""
-    print(f"{'policy':<34}{'data':<8}{'window':>8}{'cost':>8}{'hits':>7}{'largest':>9}{'verbatim':>10}")
+    """The bills as a table. *quoted* is the share of requests with quotes."""
+    print(
+        f"{'policy':<34}{'data':<8}{'window':>8}{'cost':>8}{'hits':>7}{'largest':>9}{'verbatim':>10}{'quoted':>8}"
+    )
     for row in sorted(rows, key=lambda row: (row.data, row.window)):
         bill = row.bill
         share = bill.hits / max(1, bill.hits + bill.misses)
         print(
             f"{row.policy:<34}{row.data:<8}{row.window:>8,}{row.share:>8.1%}{share:>7.1%}{bill.largest:>9,}"
-            f"{bill.verbatim // max(1, bill.requests):>10,}"
+            f"{bill.verbatim // max(1, bill.requests):>10,}{bill.quoted / max(1, bill.requests):>8.1%}"
             + (f"   {row.seconds:.0f} s" if row.seconds else "")
         )
+
+
+def show_marks(rows: Sequence[Row]) -> None:
+    """What holds of the marks."""
     for window in sorted({row.window for row in rows}):
         mine = [row for row in rows if row.policy == "ours, economy" and row.window == window]
         none = [row for row in rows if row.policy == "no compaction" and row.window == window]

@@ -1,7 +1,7 @@
 """What stands in the context when a question comes, and what that costs, for each policy and window.
 
     python benchmarks/in_view.py PATH/locomo_dev.json [--windows 8000,32000] [--policies economy,balanced]
-        [--chats N] [--questions N] [--set KEY=VALUE …] [--tau PATH/tau_airline.jsonl]
+        [--recall on,off] [--chats N] [--questions N] [--set KEY=VALUE …] [--tau PATH/tau_airline.jsonl] [--as-chat]
 
 Each chat (LoCoMo's shape) goes turn by turn through the hooks of the real engine; summaries are the extractive ones,
 so nothing is random and no model is called. Then each question of the categories 1 to 4 comes as the newest message
@@ -12,7 +12,12 @@ answer, without function words, that occur in it; the question itself does not c
 columns named *newest* hold the same for the newest messages up to the same tokens, per question. *bill*: the chat's
 requests and summaries at the prices of ``cost.py``, in per cent of no compaction. ``--set`` adds a setting to all
 runs: a part of the context that a setting turns off is measured with and without it. ``--tau`` adds the bill of
-recorded agent sessions.
+recorded agent sessions. ``--as-chat`` asks as people do in a chat ("Can you remind me: …").
+
+What recall quotes by itself: *quoted* is the per cent of questions with quotes, *tokens* their mean and *most* their
+largest size, *lines* how many messages are quoted each time, *right* the per cent of these that are evidence, *any* the
+per cent of the times when at least one is. The last table has *right* by how sure recall is of a message, for all rows
+of the first table together.
 """
 
 from __future__ import annotations
@@ -25,7 +30,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -41,6 +46,7 @@ from lcm_plugin import Engine, LcmConfig, LcmPlugin, Session, Turn
 from lcm_plugin.events import Event
 from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.recall.query import is_function_word
+from lcm_plugin.types import Context
 
 Message = dict[str, Any]
 SESSION = Session("agent:view:main")
@@ -89,6 +95,31 @@ class Tally:
         return 100 * self.evidence / max(1, self.questions), 100 * self.answer / max(1, self.answers)
 
 
+@dataclass(slots=True)
+class Quotes:
+    """Sums over what recall quoted by itself; ``sure`` holds for each message how sure it was, and if it is evidence."""
+
+    times: int = 0
+    tokens: int = 0
+    most: int = 0
+    any: int = 0
+    sure: list[tuple[float, bool]] = field(default_factory=list)
+
+    def add(self, question: Question, tokens: int, texts: Sequence[tuple[str, float]]) -> None:
+        """What was quoted for a question: the tokens of the block, and each text with how sure recall was."""
+        right = [(sure, any(text in quoted for text in question.evidence)) for quoted, sure in texts]
+        self.times += 1
+        self.tokens += tokens
+        self.most = max(self.most, tokens)
+        self.any += any(is_right for _, is_right in right)
+        self.sure += right
+
+    @property
+    def right(self) -> float:
+        """Per cent of the quoted messages that are evidence."""
+        return 100 * sum(is_right for _, is_right in self.sure) / max(1, len(self.sure))
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One policy in one window."""
@@ -99,16 +130,19 @@ class Row:
     newest: tuple[float, float]
     context: float
     bill: float
+    recall: str
+    questions: int
+    quotes: Quotes
 
 
-def load(path: Path, most_questions: int | None) -> Iterator[Chat]:
-    """The chats of a file with the questions that can be judged."""
+def load(path: Path, most_questions: int | None, as_chat: bool = False) -> Iterator[Chat]:
+    """The chats of a file with the questions that can be judged, ``as_chat`` in the words of somebody in a chat."""
     for sample in json.loads(path.read_text(encoding="utf-8")):
         rows = list(messages(sample))
         places = {row["id"].rpartition("/")[2]: index for index, row in enumerate(rows)}
         questions = (
             Question(
-                item["question"],
+                f"Can you remind me: {item['question']}" if as_chat else item["question"],
                 tuple(rows[place]["content"] for place in sorted(evidence)),
                 frozenset(words_of(str(item["answer"]))),
             )
@@ -127,18 +161,21 @@ def words_of(text: str) -> set[str]:
 def measure(chats: Sequence[Chat], policy: str, window: int, settings: dict[str, str]) -> Row:
     """One row of the table."""
     counter = TokenCounter()
-    mine, newest, bill, whole, tokens = Tally(), Tally(), 0.0, 0.0, 0
+    mine, newest, quotes, bill, whole, tokens = Tally(), Tally(), Quotes(), 0.0, 0.0, 0
     for chat in chats:
         with tempfile.TemporaryDirectory(prefix="lcm-view-") as folder:
             database = Path(folder) / "talk.db"
             bill += replay(database, chat.messages, window, policy, settings)
-            for question, context in asked(database, chat.questions, window, policy, settings):
+            for question, context, passages in asked(database, chat.questions, window, policy, settings):
                 texts = [str(message["content"]) for message in context.messages[:-1]]
                 mine.add(question, texts)
                 newest.add(question, newest_up_to(context.tokens, chat.messages, question, counter))
                 tokens += context.tokens
+                if context.recalled:
+                    quotes.add(question, counter.message(context.messages[-2]), passages)
         whole += no_compaction(chat.messages, counter)
-    return Row(policy, window, mine.row, newest.row, tokens / max(1, mine.questions), 100 * bill / whole)
+    mean, recall = tokens / max(1, mine.questions), settings.get("activeRecall", "on")
+    return Row(policy, window, mine.row, newest.row, mean, 100 * bill / whole, recall, mine.questions, quotes)
 
 
 def open_engine(database: Path, policy: str, settings: dict[str, str]) -> Engine:
@@ -164,8 +201,8 @@ def replay(
 
 def asked(
     database: Path, questions: Sequence[Question], window: int, policy: str, settings: dict[str, str]
-) -> Iterator[tuple[Question, Any]]:
-    """Each question with the context that the model call which answers it gets."""
+) -> Iterator[tuple[Question, Context, list[tuple[str, float]]]]:
+    """Each question with the context that the model call which answers it gets, and what recall quoted how surely."""
     copy = database.with_name("asked.db")
     for question in questions:
         for suffix in ("", "-wal", "-shm"):
@@ -173,7 +210,19 @@ def asked(
         shutil.copy(database, copy)
         with open_engine(copy, policy, settings) as engine:
             turn = Turn(SESSION, [{"role": "user", "content": question.text}], mode="append", window=window)
-            yield question, LcmPlugin(engine=engine).before_turn(turn)
+            context = LcmPlugin(engine=engine).before_turn(turn)
+            assert context is not None
+            yield question, context, quoted(engine)
+
+
+def quoted(engine: Engine) -> list[tuple[str, float]]:
+    """The texts that recall quoted last, with how sure it was of each."""
+    with engine.store.read() as reader:
+        [conversation] = reader.family(SESSION.key)
+        decision = engine.active_recall.last(conversation.conversation_id)
+        passages = decision.passages if decision else ()
+        rows = reader.search_rows("message", [passage.row_id for passage in passages])
+    return [(rows[passage.row_id].text, passage.sure) for passage in passages]
 
 
 def newest_up_to(
@@ -216,17 +265,39 @@ def tau_bills(path: Path, windows: Sequence[int], policies: Sequence[str]) -> di
     }
 
 
-def show(rows: Iterable[Row], tau: dict[tuple[str, int], float]) -> None:
-    """The table."""
-    head = f"{'policy':<10}{'window':>9}{'evidence':>10}{'newest':>8}{'answer':>8}{'newest':>8}{'context':>9}{'bill':>8}"
+def show(rows: Iterable[Row], tau: dict[tuple[str, int], float]) -> Iterator[Row]:
+    """The table, a line as soon as it is measured."""
+    head = f"{'policy':<10}{'window':>9}{'recall':>8}{'evidence':>10}{'newest':>8}{'answer':>8}{'newest':>8}"
+    head += (
+        f"{'context':>9}{'bill':>8}{'quoted':>8}{'tokens':>8}{'most':>6}{'lines':>7}{'right':>7}{'any':>6}"
+    )
     print(head + (f"{'tau':>8}" if tau else ""))
     for row in rows:
+        quotes = row.quotes
+        times = max(1, quotes.times)
         line = (
-            f"{row.policy:<10}{row.window:>9,}{row.ours[0]:>10.1f}{row.newest[0]:>8.1f}{row.ours[1]:>8.1f}"
-            f"{row.newest[1]:>8.1f}{row.context:>9,.0f}{row.bill:>7.1f}%"
+            f"{row.policy:<10}{row.window:>9,}{row.recall:>8}{row.ours[0]:>10.1f}{row.newest[0]:>8.1f}{row.ours[1]:>8.1f}"
+            f"{row.newest[1]:>8.1f}{row.context:>9,.0f}{row.bill:>7.1f}%{100 * quotes.times / max(1, row.questions):>8.1f}"
+            f"{quotes.tokens / times:>8.0f}{quotes.most:>6}{len(quotes.sure) / times:>7.1f}{quotes.right:>7.1f}"
+            f"{100 * quotes.any / times:>6.1f}"
         )
         cost = tau.get((row.policy, row.window))
         print(line + (f"{cost:>7.1f}%" if cost is not None else ""), flush=True)
+        yield row
+
+
+def show_curve(sure: Sequence[tuple[float, bool]]) -> None:
+    """How many of the quoted messages are evidence, by how sure recall was of them."""
+    print(f"\n{'sure':<12}{'messages':>9}{'right':>7}{'and surer':>11}")
+    for low in range(9, -1, -1):
+        here = [
+            is_right for one, is_right in sure if low / 10 <= one < (low + 1) / 10 or (low == 9 and one >= 1)
+        ]
+        above = [is_right for one, is_right in sure if one >= low / 10]
+        print(
+            f"{low / 10:.1f} to {(low + 1) / 10:.1f}  {len(here):>9,}{100 * sum(here) / max(1, len(here)):>7.1f}"
+            f"{100 * sum(above) / max(1, len(above)):>11.1f}"
+        )
 
 
 def main() -> None:
@@ -236,6 +307,10 @@ def main() -> None:
     parser.add_argument("file", type=Path)
     parser.add_argument("--windows", default=WINDOWS)
     parser.add_argument("--policies", default=",".join(POLICIES))
+    parser.add_argument(
+        "--recall", default="on", help="the values of activeRecall to measure, on,off for both"
+    )
+    parser.add_argument("--as-chat", action="store_true", help="ask in the words of somebody in a chat")
     parser.add_argument("--chats", type=int, help="only so many chats")
     parser.add_argument("--questions", type=int, help="only about so many questions of each chat")
     parser.add_argument(
@@ -244,12 +319,20 @@ def main() -> None:
     parser.add_argument("--tau", type=Path, help="tau-bench transcripts, one JSON object a line")
     options = parser.parse_args()
     logging.getLogger("lcm_plugin").setLevel(logging.ERROR)
-    chats = list(islice(load(options.file, options.questions), options.chats))
+    chats = list(islice(load(options.file, options.questions, options.as_chat), options.chats))
     settings = dict(item.split("=", 1) for item in options.set)
     windows = [int(window) for window in options.windows.split(",")]
     policies = options.policies.split(",")
     tau = tau_bills(options.tau, windows, policies) if options.tau else {}
-    show((measure(chats, policy, window, settings) for policy in policies for window in windows), tau)
+    measured = (
+        measure(chats, policy, window, {**settings, "activeRecall": recall})
+        for policy in policies
+        for window in windows
+        for recall in options.recall.split(",")
+    )
+    rows = list(show(measured, tau))
+    if any(row.quotes.times for row in rows):
+        show_curve([one for row in rows for one in row.quotes.sure])
     print(f"{sum(len(chat.questions) for chat in chats)} questions, {len(chats)} chats")
 
 

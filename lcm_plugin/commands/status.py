@@ -14,7 +14,7 @@ from lcm_plugin.sessions.kinds import find_conversation
 from lcm_plugin.sessions.names import talk_count
 from lcm_plugin.sessions.pins import pins_of
 from lcm_plugin.store.protocol import Reader
-from lcm_plugin.store.records import Conversation, message_ref
+from lcm_plugin.store.records import Conversation
 from lcm_plugin.summarize.base import extracted
 from lcm_plugin.text import code, inline, plural, size
 from lcm_plugin.types import CommandResult, CompactionDecision, Reason, Session
@@ -245,7 +245,7 @@ def _recalled(engine: EngineFacade, conversation_id: int) -> dict[str, Any] | No
     if decision is None:
         return None
     return {
-        "messages": [message_ref(row_id) for row_id in decision.rows],
+        "messages": [passage.ref for passage in decision.passages],
         "sure": round(decision.sure, 2),
         "reason": decision.reason,
     }

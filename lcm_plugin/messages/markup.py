@@ -128,12 +128,12 @@ def recalled_block(lines: Sequence[str]) -> str:
 
 
 def recalled_line(ref: str, at: int, zone: str, who: str, text: str) -> str:
-    """One passage: ``msg_412 · 2026-03-04 · Ann: "…"``; further lines of its text are indented.
+    """One passage: ``msg_412 · 2026-03-04 · Ann: "…"``, its text word for word.
 
     Nothing in the text can end the block, or look like another passage.
     """
     day = datetime.fromtimestamp(at / 1000, ZoneInfo(zone)).date().isoformat()
-    said = _IMITATED_LINE.sub(r"\1 &#183;", escape("\n  ".join(text.strip().splitlines())))
+    said = _IMITATED_LINE.sub(r"  \1 &#183;", escape(text.strip()))
     name = _IMITATED_LINE.sub(r"\1", escape(" ".join(who.split())))
     return f'{ref} · {day} · {name}: "{said}"'
 

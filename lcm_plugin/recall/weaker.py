@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, lru_cache
 from itertools import islice
 from typing import Any
 
 from lcm_plugin.recall.match import Matcher
-from lcm_plugin.recall.query import WORD, ParsedQuery, Unit, fold, is_function_word, plain_units
+from lcm_plugin.recall.query import MAX_UNITS, WORD, ParsedQuery, Unit, fold, is_function_word, plain_units
 from lcm_plugin.recall.textsearch import is_indexed
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.search import Clause, Filter, IndexUnusable, RowKind, SearchRow, Substring, WordQuery
@@ -50,12 +51,13 @@ class Resolved:
     notes: tuple[str, ...] = ()
 
 
-def resolve(query: ParsedQuery, reader: Reader, kind: RowKind, rows: Filter) -> Resolved:
-    """The query with weaker units in the place of those that no row of the filter's conversations holds."""
+def resolve(
+    query: ParsedQuery, reader: Reader, kind: RowKind, rows: Filter, most: int = MAX_UNITS
+) -> Resolved:
+    """The query with weaker units in place of those that no row of the filter's conversations holds, at most ``most``."""
+    within = replace(rows, roles=None, tool_name=None, since=None, before=None)
     try:
-        return _Resolver(
-            reader, kind, replace(rows, roles=None, tool_name=None, since=None, before=None)
-        ).resolve(query)
+        return _Resolver(reader, kind, within, most).resolve(query)
     except IndexUnusable:
         return Resolved(query)
 
@@ -65,15 +67,20 @@ class _Resolver:
     reader: Reader
     kind: RowKind
     rows: Filter
+    left: int
     notes: list[str] = field(default_factory=list)
     _names: list[str] | None = None
+    _waiting: list[SearchRow] | None = None
 
     def resolve(self, query: ParsedQuery) -> Resolved:
         units: list[Unit] = []
         weakened = False
         for unit in query.units:
             unit = self._with_inflections(unit)
-            instead = [] if self._holds(unit) else self._instead(unit)
+            instead: list[Unit] = []
+            if self.left and not self._holds(unit):
+                self.left -= 1
+                instead = self._instead(unit)
             weakened |= bool(instead)
             units += instead or [unit]
         kept = tuple(dict.fromkeys(units))
@@ -111,7 +118,18 @@ class _Resolver:
         if unit.kind == "exact":
             return self._stands(unit)
         clause = Clause("cjk" if unit.kind == "cjk" else "word", unit.text, unit.forms)
-        return self.reader.count_words(self.kind, WordQuery((clause,)), self.rows, 1) > 0
+        with suppress(IndexUnusable):
+            if self.reader.count_words(self.kind, WordQuery((clause,)), self.rows, 1):
+                return True
+        matcher = Matcher(ParsedQuery((unit,), False, (), False))
+        return any(matcher.find(row.text) for row in self._unindexed)
+
+    @property
+    def _unindexed(self) -> list[SearchRow]:
+        """Rows that the index does not hold yet."""
+        if self._waiting is None:
+            self._waiting = list(islice(self.reader.unindexed_rows(self.kind, self.rows), _ROWS_CHECKED))
+        return self._waiting
 
     def _stands(self, unit: Unit) -> bool:
         """Whether a text holds a unit as written, among the rows that an index proposes for it."""
@@ -130,7 +148,7 @@ class _Resolver:
         phrase = WordQuery((Clause("word", unit.text),))
         found = self.reader.find_words(self.kind, phrase, self.rows, order="recency", limit=_ROWS_CHECKED)
         yield from self.reader.search_rows(self.kind, [one.row_id for one in found]).values()
-        yield from self.reader.unindexed_rows(self.kind, self.rows)
+        yield from self._unindexed
 
     def _words_like(
         self, fits: Callable[[str], bool], words: Iterable[str] = (), beginnings: Sequence[str] = ()
@@ -206,11 +224,11 @@ class _Resolver:
         if unit.kind != "word" or len(unit.text) < 3:
             return unit
         if _CYRILLIC_WORD.fullmatch(unit.text):
-            stem, written = _stemmer("russian").stemWord, {unit.text}
+            stem, written = _russian_stem, {unit.text}
             beginnings = [stem(unit.text)]
         elif _ARABIC_WORD.fullmatch(unit.text):
             # A word's own letters at its end are taken for a suffix now and then.
-            stem, written = _stemmer("arabic").stemWord, set(_arabic_beginnings(unit.text))
+            stem, written = _arabic_stem, set(_arabic_beginnings(unit.text))
             beginnings = sorted(written | set(_arabic_beginnings(stem(unit.text))))
         else:
             return unit
@@ -260,6 +278,16 @@ def _arabic_beginnings(own: str) -> list[str]:
     """How words with a stem may begin: with the article and particles, and with the letter alef as it is also written."""
     heads = [alef + own[1:] for alef in _ALEFS] if own[:1] in _ALEFS and own else [own]
     return [before + head for before in _ARABIC_BEGINNINGS for head in heads]
+
+
+@lru_cache(maxsize=50_000)
+def _russian_stem(word: str) -> str:
+    return str(_stemmer("russian").stemWord(word))
+
+
+@lru_cache(maxsize=50_000)
+def _arabic_stem(word: str) -> str:
+    return str(_stemmer("arabic").stemWord(word))
 
 
 @cache

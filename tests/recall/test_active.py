@@ -16,7 +16,7 @@ from lcm_plugin.maintenance.redaction.targets import MatchingTexts
 from lcm_plugin.messages.markup import is_own, recalled_block, recalled_ids_of, recalled_line
 from lcm_plugin.messages.validate import validate
 from lcm_plugin.recall.active import service
-from lcm_plugin.recall.active.asked import asks_enough, what_is_asked
+from lcm_plugin.recall.active.asked import asks_enough, read_request
 from lcm_plugin.recall.query import parse_query
 
 pytestmark = pytest.mark.both_stores
@@ -115,6 +115,8 @@ def test_a_block_that_quotes_no_stored_message_is_a_users_text(engine: Engine, s
         + '  File "run.py", line 3, in main\n' * 30
         + "ValueError: bad",
         "What is the boiling point of mercury in kelvin?",
+        "Do you like the look of the boathouse?",
+        "I cleaned the boathouse today, and it is much better than it was.",
     ],
 )
 def test_what_asks_for_nothing_stored_gets_nothing(engine: Engine, session: Session, text: str) -> None:
@@ -133,6 +135,42 @@ def test_what_the_view_answers_gets_nothing(engine: Engine, session: Session) ->
 def test_nothing_is_recalled_before_something_was_compacted(engine: Engine, session: Session) -> None:
     engine.ingest(session, [user(FACT), assistant("Noted."), *small_talk(10)])
     assert blocks(ask(engine, session)) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Can you remind me: where does Nadia keep the spare key of the boathouse?",
+        "Hello again! It is raining here, so we stay inside. Where is the spare key of the boathouse?",
+        "Did I tell you where the spare key of the boathouse is?",
+        "Take the spare key of the boathouse that Nadia keeps.",
+    ],
+)
+def test_it_is_asked_in_many_ways(engine: Engine, session: Session, text: str) -> None:
+    tell_and_compact(engine, session)
+    assert FACT in blocks(ask(engine, session, text))[0]
+
+
+def test_a_message_that_asks_nothing_brings_only_what_fits_closely(engine: Engine, session: Session) -> None:
+    tell_and_compact(engine, session)
+    asked = ask(engine, session)
+    engine.ingest(session, [assistant("Under the flowerpot.")])
+    told = ask(engine, session, "Take the spare key of the boathouse that Nadia keeps.")
+    assert 1 <= len(told.recalled) < len(asked.recalled)
+
+
+def test_a_question_in_chinese_is_answered_from_its_pairs_of_characters(
+    engine: Engine, session: Session
+) -> None:
+    fact = "娜迪亚把船屋的备用钥匙放在蓝色花盆下面。"
+    tell_and_compact(engine, session, fact=fact)
+    assert fact in blocks(ask(engine, session, "船屋的备用钥匙放在哪里？"))[0]
+
+
+def test_several_lines_of_a_message_are_quoted_as_they_stand(engine: Engine, session: Session) -> None:
+    fact = f"{FACT}\n    key_place = 'flowerpot'\n\tthe second line of it"
+    tell_and_compact(engine, session, fact=fact)
+    assert fact in blocks(ask(engine, session))[0]
 
 
 def test_it_can_be_switched_off_and_its_size_set(
@@ -321,12 +359,58 @@ def test_whatever_is_quoted_the_block_stays_one(quotes: list[tuple[str, str]]) -
         ("```\nkey = 1\n``` where is the key?", "where is the key?"),
         ("log line of no interest\n" * 60 + "Where did we see this before?", "Where did we see this before?"),
         ("log line of no interest\n" * 60, ""),
+        ("It rains. Which release fixed it, 1.74.4?", "Which release fixed it, 1.74.4?"),
+        ("The build EHGLP3 failed. What did we do?", "What did we do? ehglp3"),
     ],
 )
 def test_a_request_is_reduced_to_what_it_asks(said: str, asked: str) -> None:
-    assert what_is_asked(said) == asked
+    assert read_request(said).words == asked
 
 
 @pytest.mark.parametrize(("text", "enough"), [("thanks", False), ("go on", False), ("EHGLP3", True)])
 def test_one_word_is_enough_only_when_it_names_something(text: str, enough: bool) -> None:
     assert asks_enough(parse_query(text)) is enough
+
+
+@pytest.mark.parametrize(
+    ("text", "of_the_past"),
+    [
+        ("Where is the key?", True),
+        ("where is the key", True),
+        ("What did you say about the key?", True),
+        ("Tell me the name of the boat.", True),
+        ("Do you like the boat?", False),
+        ("What is your favourite boat?", False),
+        ("I painted the boat.", False),
+    ],
+)
+def test_a_question_to_the_reader_asks_for_nothing_that_was_said(text: str, of_the_past: bool) -> None:
+    assert read_request(text).of_the_past is of_the_past
+
+
+@pytest.mark.sqlite_only
+def test_meaning_counts_where_vectors_are_stored(
+    open_engine: Callable[..., Engine], session: Session
+) -> None:
+    """Both notes hold the question's words; only one answers it."""
+    notes = [
+        "The red bicycle had a puncture on the long hill to the mill, said my brother.",
+        "My brother mended the puncture of the red bicycle with glue and a patch.",
+    ]
+    question = "How did my brother repair the puncture of the red bicycle?"
+
+    def sureness(name: str, **more: Any) -> dict[str, float]:
+        engine = open_engine(name, **SETTINGS, **more)
+        tell_and_compact(engine, session, fact=notes[0])
+        engine.ingest(session, [user(notes[1]), assistant("Well done."), *small_talk(20)])
+        engine.compact(session, force=True)
+        engine.recall.catch_up(lambda: False)
+        refs = ask(engine, session, question).recalled
+        with engine.store.read() as reader:
+            [conversation] = reader.family(session.key)
+        decision = engine.active_recall.last(conversation.conversation_id)
+        assert decision is not None
+        assert refs == tuple(passage.ref for passage in decision.passages)
+        return {passage.ref: passage.sure for passage in decision.passages}
+
+    assert sureness("words") != sureness("meaning", semantic_search=True)

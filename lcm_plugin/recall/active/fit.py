@@ -5,33 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lcm_plugin.messages.blocks import is_instruction
-from lcm_plugin.recall.query import WORD, ParsedQuery, fold
+from lcm_plugin.recall.query import CJK_RUN, WORD, ParsedQuery, fold
 from lcm_plugin.recall.rank import Ranked
 from lcm_plugin.recall.textsearch import Found
 from lcm_plugin.recall.tools import is_recall_tool
 from lcm_plugin.store.search import SearchRow
 from lcm_plugin.summarize.directives import is_directive
 
-NEW_WORDS = 2
+NEW_WORDS, LOOKED_AT = 2, 1_000
 
 
-def sureness(ranked: Sequence[Ranked], found: Found) -> float:
-    """How much of what is asked one of the best rows holds, with the turns beside it: the share of the words' weight."""
-    total = sum(found.weights)
-    if not total:
-        return 0.0
-    placed = {(one.row.conversation_id, one.row.position): one for one in ranked}
-    best = 0.0
-    for one in ranked[:3]:
+def shares_held(ranked: Sequence[Ranked], found: Found) -> list[float]:
+    """How much of what is asked each row holds, with the turns beside it: the share of the words' weight."""
+    total = sum(found.weights) or 1.0
+    placed = {(one.row.conversation_id, one.row.position): one.matches.spans for one in ranked}
+    shares = []
+    for one in ranked:
         here, at = one.row.conversation_id, one.row.position
-        beside = [placed[here, at + step] for step in (-1, 0, 1) if (here, at + step) in placed]
-        held = sum(
-            weight
-            for index, weight in enumerate(found.weights)
-            if any(other.matches.spans[index] for other in beside)
-        )
-        best = max(best, held / total)
-    return best
+        beside = [spans for step in (-1, 0, 1) if (spans := placed.get((here, at + step))) is not None]
+        held = (weight for index, weight in enumerate(found.weights) if any(spans[index] for spans in beside))
+        shares.append(sum(held) / total)
+    return shares
 
 
 def names_it(query: ParsedQuery, one: Ranked) -> bool:
@@ -50,4 +44,12 @@ def may_be_quoted(row: SearchRow, query: ParsedQuery) -> bool:
     """Whether a message says more than the request itself, and is neither an instruction nor a recall tool's answer."""
     if is_instruction(row.role) or is_recall_tool(row.tool_name):
         return False
-    return len(set(WORD.findall(fold(row.text))).difference(query.words)) >= NEW_WORDS
+    said = _words(row.text[:LOOKED_AT])
+    asked = {*query.words, *"".join(unit.text for unit in query.units if unit.kind == "cjk")}
+    return len(said - asked) >= NEW_WORDS
+
+
+def _words(text: str) -> set[str]:
+    """The words of a text, and each Chinese, Japanese or Korean character as one."""
+    folded = fold(text)
+    return {*WORD.findall(folded), *"".join(CJK_RUN.findall(folded))}

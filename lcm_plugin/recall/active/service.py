@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -26,8 +26,8 @@ from lcm_plugin.lru import LruCache
 from lcm_plugin.messages.blocks import text_of
 from lcm_plugin.messages.markup import recalled_block, recalled_line
 from lcm_plugin.messages.tokens import TokenCounter
-from lcm_plugin.recall.active.asked import asks_enough, what_is_asked
-from lcm_plugin.recall.active.fit import gives_orders, may_be_quoted, names_it, sureness
+from lcm_plugin.recall.active.asked import asks_enough, read_request
+from lcm_plugin.recall.active.fit import gives_orders, may_be_quoted, names_it, shares_held
 from lcm_plugin.recall.match import Matcher, cut_around
 from lcm_plugin.recall.query import parse_query
 from lcm_plugin.recall.rank import Ranked
@@ -35,30 +35,59 @@ from lcm_plugin.recall.scope import Scope
 from lcm_plugin.recall.semantic.meaning import Semantics
 from lcm_plugin.recall.textsearch import Effort, TextSearch
 from lcm_plugin.recall.times import named_periods
+from lcm_plugin.recall.weaker import resolve
 from lcm_plugin.store.protocol import Reader
-from lcm_plugin.store.records import Conversation
+from lcm_plugin.store.records import Conversation, message_ref
 from lcm_plugin.store.search import Filter, SearchRow
 from lcm_plugin.types import Message, Session
 
-SURE, SURE_OF_STATEMENT = 0.2, 0.55
-VIEW_ANSWERS = 0.5
-WORTH_SHOWING = 0.05
+# Of the best messages outside the view, so many are looked at for how much of the request they hold.
+BEST = 3
 SHARE_OF_ROOM = 10
 PASSAGE_CHARS = 600
 LEAST_TOKENS = 100
 MOST_LAG = 500
-EFFORT = Effort(pool=100, expanded=20, proposed=1_000, seconds=0.5)
-CANDIDATES = 60
+EFFORT = Effort(pool=100, expanded=10, proposed=1_000, seconds=0.5)
+CANDIDATES, MOST_LINES, LEAST_LINE = 60, 40, 25
+MOST_WEAKENED = 1
 _TURNS = 256
 _TURNS_EACH = 4
 
 
 @dataclass(frozen=True, slots=True)
+class Bounds:
+    """How sure recall must be that anything fits, and of each message.
+
+    ``beside_view``: how the best one outside the view must score beside the best of all.
+    """
+
+    sure: float
+    each: float
+    beside_view: float
+
+
+QUESTION, STATEMENT = Bounds(0.15, 0.002, 0.4), Bounds(0.6, 0.3, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A message to quote. ``sure`` is 0 to 1: the share of what is asked that it holds, less where others fit better."""
+
+    row_id: int
+    sure: float
+
+    @property
+    def ref(self) -> str:
+        """The message's id."""
+        return message_ref(self.row_id)
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
-    """What was decided for a turn: the rows to quote, in order, and why. ``sure`` is 0 to 1."""
+    """What was decided for a turn: what to quote, in order, and why. ``sure`` is how much of it the best ones hold."""
 
     asked: str
-    rows: tuple[int, ...] = ()
+    passages: tuple[Passage, ...] = ()
     budget: int = 0
     sure: float = 0.0
     reason: str = ""
@@ -105,7 +134,7 @@ class ActiveRecall:
         decision = self._find(conversation, ref, version)
         if decision is None:
             return False, None
-        return True, self._quoted(reader, decision) if decision.rows else None
+        return True, self._quoted(reader, decision) if decision.passages else None
 
     def decide(
         self, reader: Reader, conversation: Conversation, request: Rendered, view: InView
@@ -173,10 +202,11 @@ class ActiveRecall:
         recalled = None
         try:
             decision = self._choose(reader, reach, asked, newest, view, budget)
-            if decision.rows:
+            if decision.passages:
                 recalled = self._quoted(reader, decision)
-                refs = recalled.refs if recalled else ()
-                decision = replace(decision, rows=tuple(int(ref.removeprefix("msg_")) for ref in refs))
+                shown = set(recalled.refs if recalled else ())
+                kept = tuple(one for one in decision.passages if one.ref in shown)
+                decision = replace(decision, passages=kept, reason="" if kept else "there is no room")
         except Exception as error:  # noqa: BLE001 - a turn goes on without
             log_failure(logger, "old messages could not be looked for", error=error)
             decision = Decision(asked, reason="it failed")
@@ -202,7 +232,8 @@ class ActiveRecall:
         view: InView,
         budget: int,
     ) -> Decision:
-        question = what_is_asked(asked)
+        read = read_request(asked)
+        question = read.words
         query = parse_query(question)
         if budget < LEAST_TOKENS:
             return Decision(question, reason="there is no room")
@@ -216,42 +247,52 @@ class ActiveRecall:
             return Decision(question, reason="the search index lags behind")
         rows = Filter(scope.filter_ids, up_to_id=newest)
         periods, _ = named_periods(question, self._clock(), self._config.timezone)
+        query = resolve(query, reader, "message", rows, MOST_WEAKENED).query
         search = TextSearch(reader, "message", query, rows, self._semantics, periods, effort=EFFORT)
         found = search.by_relevance(CANDIDATES)
-        ranked = [one for one in found.rows if one.score > 0 and may_be_quoted(one.row, query)]
-        outside = [one for one in ranked if not view.holds(one.row.ref, one.row.text)]
+        ranked = (one for one in found.rows if one.score > 0 and may_be_quoted(one.row, query))
+        best, outside = _outside(ranked, view)
         if not outside:
             return Decision(question, reason="nothing outside the view fits")
-        sure = sureness(outside, found)
-        if sure < (SURE if query.is_question or names_it(query, outside[0]) else SURE_OF_STATEMENT):
+        held = shares_held(outside, found)
+        sure = max(held[:BEST])
+        asks = read.of_the_past or names_it(query, outside[0])
+        bounds = QUESTION if asks else STATEMENT
+        if sure < bounds.sure:
             return Decision(question, sure=sure, reason="nothing fits well enough")
-        if outside[0].score < VIEW_ANSWERS * ranked[0].score:
+        if outside[0].score < bounds.beside_view * best:
             return Decision(question, sure=sure, reason="the view answers it")
-        worth = [one for one in outside if one.score >= WORTH_SHOWING * outside[0].score]
-        return Decision(question, self._shown(reader, worth), budget, sure)
+        passages = self._shown(reader, outside, held, bounds.each)
+        return Decision(question, passages, budget, sure)
 
-    def _shown(self, reader: Reader, ranked: Sequence[Ranked]) -> tuple[int, ...]:
-        """The rows that may be shown, each text once, those that give orders behind the others."""
-        heads = reader.messages_by_id([one.row.row_id for one in ranked[:CANDIDATES]])
+    def _shown(
+        self, reader: Reader, ranked: Sequence[Ranked], held: Sequence[float], least: float
+    ) -> tuple[Passage, ...]:
+        """The messages that may be shown, each text once, those that give orders behind the others."""
+        heads = reader.messages_by_id([one.row.row_id for one in ranked])
         texts: set[str] = set()
-        kept: list[tuple[bool, int]] = []
-        for one in ranked:
+        kept: list[tuple[bool, Passage]] = []
+        for one, share in zip(ranked, held, strict=True):
             stored = heads.get(one.row.row_id)
-            if stored is None or stored.head.hidden or one.row.text in texts:
+            sure = share * one.score / ranked[0].score
+            if stored is None or stored.head.hidden or one.row.text in texts or sure < least:
                 continue
             texts.add(one.row.text)
-            kept.append((gives_orders(one.row), one.row.row_id))
-        return tuple(row_id for _, row_id in sorted(kept, key=lambda pair: pair[0]))
+            kept.append((gives_orders(one.row), Passage(one.row.row_id, sure)))
+        return tuple(passage for _, passage in sorted(kept, key=lambda pair: pair[0]))
 
     def _quoted(self, reader: Reader, decision: Decision) -> Recalled | None:
         """As many of the rows as fit the budget, as they are now; those taken back since are left out."""
-        rows = reader.search_rows("message", decision.rows)
-        gone = reader.withdrawn_among(decision.rows)
+        ids = [passage.row_id for passage in decision.passages]
+        rows = reader.search_rows("message", ids)
+        gone = reader.withdrawn_among(ids)
         matcher = Matcher(parse_query(decision.asked))
         lines: list[str] = []
         refs: list[str] = []
         left = decision.budget - self._counter.message(_message([]))
-        for row_id in decision.rows:
+        for row_id in ids:
+            if left < LEAST_LINE:
+                break
             row = rows.get(row_id)
             if row is None or row_id in gone or not row.text.strip():
                 continue
@@ -285,6 +326,18 @@ class ActiveRecall:
             known.newest = decision
             if shown_at:
                 known.shown_at = [*known.shown_at[-_TURNS_EACH:], shown_at]
+
+
+def _outside(ranked: Iterable[Ranked], view: InView) -> tuple[float, list[Ranked]]:
+    """The score of the best, and as many as could be shown of those that the view does not hold."""
+    best, outside = 0.0, list[Ranked]()
+    for one in ranked:
+        best = best or one.score
+        if not view.holds(one.row.ref, one.row.text):
+            outside.append(one)
+        if len(outside) == MOST_LINES:
+            break
+    return best, outside
 
 
 def _may_hold_more(conversation: Conversation, scope: Scope) -> bool:
