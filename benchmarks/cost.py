@@ -6,8 +6,8 @@ Prices per token: input 1, cache write 1.25, cache read 0.1, output 5; the model
 of that. A provider's cache holds the longest common prefix of messages with the request before. Every
 assistant message is one request. *ours* is the real engine behind its hooks under each `contextPolicy`, with a model
 that answers at once with as many tokens as it was asked for; the other rows are the rules alone, on the same token counts.
-With ``--recall`` the default policy is also played without old messages that recall quotes by itself, and with
-quotes that stay before their request while it stands in the context (*carried*; their own compaction is not counted).
+Policies are compared without what recall quotes by itself. ``--recall`` plays the default policy without it, with it, and
+with quotes that stay before their request while it stands in the context (*carried*; they are never compacted).
 *verbatim* is the mean of tokens that stand in a request word for word: cheaper is not better by itself.
 """
 
@@ -181,10 +181,10 @@ def ours(
     window: int,
     counter: TokenCounter,
     policy: Policy,
-    recall: Literal["on", "off"] = "on",
+    recall: Literal["on", "off"] = "off",
     carried: bool = False,
 ) -> Bill:
-    """The engine behind its hooks, with the settings that it has out of the box but for the policy."""
+    """The engine behind its hooks, with the settings that it has out of the box but for the policy and quotes."""
     bill = Bill()
     with tempfile.TemporaryDirectory(prefix="lcm-cost-") as folder:
         config = LcmConfig(
