@@ -9,13 +9,12 @@ docs/sessions.md has the table of what a list can look like.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lcm_plugin.ingest.alignment import Alignment
 from lcm_plugin.ingest.known_lists import Beginning
-from lcm_plugin.ingest.matching import Incoming, is_proof, is_request, is_said, may_be_same
+from lcm_plugin.ingest.matching import Incoming, is_proof, is_request, is_said, is_summary, may_be_same
 from lcm_plugin.lru import LruCache
 from lcm_plugin.messages.blocks import is_instruction
 from lcm_plugin.store.records import MessageHead
@@ -23,11 +22,6 @@ from lcm_plugin.types import RunPosition
 
 RowsAfter = Callable[[int], list[MessageHead]]
 _MOST_RUNS = 1_024
-_SUMMARY_CHARS = 600
-# A host that compacts its list puts an account of its own where the beginning was.
-_SUMMARY_WORDS = re.compile(
-    r"\b(?:summar(?:y|ies|i[sz]ed)|compact(?:ed|ion)|condensed|continued from)\b", re.I
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +242,7 @@ class _Path:
         talk = [item for item in self._items if not item.ours and not is_instruction(item.role)]
         if self._ground.root is None or not self._new or not talk or len(talk) < len(self._items_not_ours()):
             return None
-        if not _speaks(talk[0]) or _SUMMARY_WORDS.search(talk[0].text[:_SUMMARY_CHARS]):
+        if not _speaks(talk[0]) or is_summary(talk[0]):
             return None
         self._begins_anew = True
         return self._ground.root

@@ -13,7 +13,7 @@ from difflib import SequenceMatcher
 from itertools import pairwise
 
 from lcm_plugin.ingest.alignment import Alignment, FindRows
-from lcm_plugin.ingest.matching import Incoming, is_same_id
+from lcm_plugin.ingest.matching import Incoming, is_same_id, is_summary
 from lcm_plugin.messages.blocks import is_instruction
 from lcm_plugin.store.records import MessageHead
 
@@ -124,7 +124,7 @@ def _gaps(
         messages = [
             index for index in range(before + 1, after) if _is_talk(items[index]) and index not in aligned
         ]
-        if low is None or not messages:
+        if low is None or not messages or (before < 0 and is_summary(items[messages[0]])):
             continue
         rows = [
             row

@@ -25,6 +25,10 @@ _REWRITTEN = 0.6
 TRIVIAL_CHARS = 32
 _TELLING_CHARS = 16
 _UNGUESSABLE = 12
+_SUMMARY_CHARS = 600
+_SUMMARY_WORDS = re.compile(
+    r"\b(?:summar(?:y|ies|i[sz]ed)|compact(?:ed|ion)|condensed|continued from)\b", re.I
+)
 _DECORATION = re.compile(r"\s*(?:\[.*\]|<([A-Za-z][\w-]*)\b[^>]*>.*</\1>)\s*", re.DOTALL)
 
 
@@ -172,6 +176,11 @@ def _decorated(one: str, other: str) -> bool:
 def is_said(item: Incoming) -> bool:
     """Whether a user said something, rather than a host put in a bracketed or tagged note."""
     return item.role == "user" and _DECORATION.fullmatch(item.text) is None
+
+
+def is_summary(item: Incoming) -> bool:
+    """Whether a message reads as the account that a host which compacts its list puts where the beginning was."""
+    return _SUMMARY_WORDS.search(item.text[:_SUMMARY_CHARS]) is not None
 
 
 def is_proof(item: Incoming, head: MessageHead) -> bool:

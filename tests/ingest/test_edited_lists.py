@@ -101,6 +101,16 @@ def test_an_edit_of_a_summarised_message_reopens_the_summary(engine: Engine, ses
     assert not flaws(engine, session)
 
 
+@pytest.mark.parametrize("mode", ["sync", "state"])
+def test_a_hosts_summary_of_one_message_takes_nothing_back(
+    engine: Engine, session: Session, mode: str
+) -> None:
+    engine.ingest(session, TALK, mode)  # type: ignore[arg-type]
+    shortened = [{**user("A summary of the talk: rooms were asked for."), "id": "sum"}, *TALK[1:]]
+    assert engine.ingest(session, shortened, mode).withdrawn == 0  # type: ignore[arg-type]
+    assert "Rooms?" in shown(engine, session)
+
+
 def test_an_edited_call_and_its_result_stay_a_pair(engine: Engine, session: Session) -> None:
     talk = named(user("Look."), call("call_of_the_shed"), result("call_of_the_shed", "dark"), user("And?"))
     engine.ingest(session, talk, "state")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from importlib.util import find_spec
+from itertools import pairwise
 from typing import Any
 
 from fakes.validity import problems_of
@@ -45,7 +47,7 @@ class ScriptedModel(BaseChatModel):
 
 
 def problems_in(messages: list[BaseMessage]) -> list[str]:
-    """What a provider would refuse, by the converters of langchain-openai and langchain-anthropic."""
+    """What a provider would refuse, by the converters of langchain-openai, -anthropic and -google-genai."""
     chat = _OPENAI._get_request_payload(messages)["messages"]
     found = problems_of(chat)
     assert _RESPONSES._get_request_payload(messages)["input"]
@@ -57,6 +59,26 @@ def problems_in(messages: list[BaseMessage]) -> list[str]:
         given = {block["tool_use_id"] for block in _blocks(after) if block.get("type") == "tool_result"}
         if asked != given:
             found.append(f"Anthropic: calls {asked} and results {given} differ")
+    return found + _refused_by_gemini(messages)
+
+
+def _refused_by_gemini(messages: list[BaseMessage]) -> list[str]:
+    """Gemini's rules; its converter comes with deepagents."""
+    if find_spec("langchain_google_genai") is None:
+        return []
+    from langchain_google_genai.chat_models import _parse_chat_history
+
+    found = []
+    turns = _parse_chat_history(messages)[1]
+    if turns[0].role != "user":
+        found.append("Gemini: the first turn is not the user's")
+    for before, after in pairwise([*turns, None]):
+        calls = sum(part.function_call is not None for part in before.parts)
+        results = sum(part.function_response is not None for part in after.parts) if after else 0
+        if calls != results:
+            found.append(f"Gemini: {calls} calls and {results} results")
+        if not before.parts:
+            found.append("Gemini: a turn without parts")
     return found
 
 
