@@ -70,7 +70,8 @@ def align_list(
     spoken = (index for index, item in enumerate(incoming) if not item.ours)
     theirs = list(dropwhile(lambda index: is_instruction(incoming[index].role), spoken))
     items = [incoming[index] for index in theirs]
-    pairs = _goes_on(items, stored)
+    # Where all was taken back, what the list has again is looked for among that.
+    pairs = _goes_on(items, stored) if stored or not items else None
     if pairs is None:
         found = [*stored, *find_withdrawn([item.identity for item in items])]
         if edited_before := [item.identity for item in items if item.edited]:

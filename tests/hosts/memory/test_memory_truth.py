@@ -105,6 +105,7 @@ class Talk:
 @given(steps=STEPS)
 @example(steps=[("turn", 0), ("edit", 0), ("edit", 0), ("turn", 0), ("retry", 1), ("retry", 0)])
 @example(steps=[("turn", 0), ("turn", 0), ("reword", 0), ("reword", 1), ("reword", 0), ("branch", 1)])
+@example(steps=[("turn", 0), ("tools", 0), ("reword", 3), ("take back", 0), ("branch", 2)])
 @example(steps=[("tools", 0), ("back", 0), ("edit", 0), ("turn", 0), ("retry", 1), ("retry", 0)])
 def test_any_history_shows_what_its_final_list_says(steps: list[tuple[str, int]]) -> None:
     with TemporaryDirectory() as folder, memory_in(folder, "talk.db") as memory:
