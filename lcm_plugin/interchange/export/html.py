@@ -19,7 +19,7 @@ from typing import Any
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.files.externalise import PayloadStore
 from lcm_plugin.interchange.export.pictures import Pictures
-from lcm_plugin.interchange.export.views import Block, blocks_of, summaries_of
+from lcm_plugin.interchange.export.views import Block, blocks_of, is_record, summaries_of
 from lcm_plugin.sessions.names import talk_count
 from lcm_plugin.store.protocol import Reader, iterate_items, iterate_messages
 from lcm_plugin.store.records import Conversation, StoredMessage, Summary
@@ -115,17 +115,22 @@ def _write_conversation(
 ) -> int:
     write(f'<script type="application/json" id="conversation-{conversation_id}">{{"messages":['.encode())
     comma = b""
+    records: set[str] = set()
     for stored in iterate_messages(reader, conversation_id):
-        write(comma + _harmless(_compact(_message(stored, pictures))))
-        comma = b",\n"
         done += 1
         progress(done)
+        if is_record(stored):
+            records.add(stored.head.ref)
+            continue
+        write(comma + _harmless(_compact(_message(stored, pictures))))
+        comma = b",\n"
     write(b'],"summaries":[')
     comma = b""
     for view in summaries_of(reader, conversation_id):
         write(comma + _harmless(_compact(_summary(view.summary, view.sources))))
         comma = b",\n"
-    items = [[item.ref, item.tokens] for item in iterate_items(reader, conversation_id)]
+    shown = (item for item in iterate_items(reader, conversation_id) if item.ref not in records)
+    items = [[item.ref, item.tokens] for item in shown]
     write(b'],"context":' + _harmless(_compact(items)) + b"}</script>\n")
     return done
 

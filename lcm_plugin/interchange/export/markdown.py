@@ -17,6 +17,7 @@ from lcm_plugin.interchange.export.views import (
     blocks_of,
     first_line,
     indented_json,
+    is_record,
     summaries_of,
 )
 from lcm_plugin.sessions.names import talk_count
@@ -92,7 +93,7 @@ def _conversation(reader: Reader, row: Conversation, clock: _Clock, now: int) ->
     yield "## Messages\n\n"
     day = ""
     for stored in iterate_messages(reader, number):
-        if _is_record(stored):
+        if is_record(stored):
             continue
         date = f"{clock.at(stored.head.created_at):%A, %d %B %Y}"
         if date != day:
@@ -157,12 +158,6 @@ def _summary(view: SummaryView, clock: _Clock) -> str:
         f"{summary.message_tokens:,} → {summary.tokens:,} tokens\n\n{prose(summary.content)}\n\n"
         f"<details><summary>Made from {len(view.sources):,}</summary>\n\n{sources}\n\n</details>\n\n"
     )
-
-
-def _is_record(stored: StoredMessage) -> bool:
-    """Whether a row is a record beside the talk: hidden, and not for want of words."""
-    says = any(part.text.strip() or part.metadata for part in stored.parts)
-    return stored.head.hidden and stored.head.withdrawn_at is None and says
 
 
 def _message(stored: StoredMessage, clock: _Clock) -> str:

@@ -86,3 +86,9 @@ def _block(part: Part, is_result: bool) -> Block:
         # What moved to a file left its reference behind the address; what did not is no text to read.
         text = rest if file_id else f"{address} ({len(text):,} characters)"
     return Block(kind, text, name, call_id, file_id)
+
+
+def is_record(stored: StoredMessage) -> bool:
+    """Whether a row is a record beside the talk: hidden, and not for want of words."""
+    says = any(part.text.strip() or part.metadata for part in stored.parts)
+    return stored.head.hidden and stored.head.withdrawn_at is None and says

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from imported_store import Imported, asides, words
 from session_logs import ClaudeLog
 
+from lcm_plugin import Engine, Session
+from lcm_plugin.interchange.export.html import write_page
+from lcm_plugin.interchange.export.markdown import write_markdown
 from lcm_plugin.messages.parts import rebuild
 from lcm_plugin.sessions.names import named
 
@@ -157,3 +161,30 @@ def test_an_imported_session_has_names_and_its_first_words(imported: Imported, t
     log.add({"type": "custom-title", "customTitle": "Harbour tables", "sessionId": "s1"})
     imported.bring(log.path)
     assert imported.lane(KEY)[0].title == "Harbour tables"
+
+
+def test_records_are_counted_and_listed_as_talk_nowhere(
+    open_engine: Callable[..., Engine], tmp_path: Path
+) -> None:
+    imported = Imported(open_engine("talk"))
+    engine = imported.engine
+    log = ClaudeLog(tmp_path / "s1.jsonl")
+    log.record("system", subtype="turn_duration", content="tide-record")
+    log.user("Move the tables")
+    log.assistant("Moved.")
+    report = imported.bring(log.path)
+    (row,) = imported.lane(KEY)
+    status = engine.command(Session(KEY), "/lcm status").data
+    pieces: list[bytes] = []
+    with engine.store.read() as reader:
+        write_markdown(reader, pieces.append, [row], zone="UTC", now=0)
+        markdown = b"".join(pieces).decode()
+        pieces.clear()
+        write_page(reader, pieces.append, [row], engine.config, budget=8_000, now=0)
+        page = b"".join(pieces).decode()
+    assert report.total("messages") == status["messages"] == engine.library.status().messages == 2
+    assert "| messages | 2 |" in markdown
+    assert "tide-record" not in markdown
+    assert '"messages": 2' in page
+    assert "tide-record" not in page
+    assert row.message_count == 4
