@@ -84,7 +84,10 @@ def load_encoding() -> tiktoken.Encoding:
     import tiktoken
 
     ranks = {token: rank for rank, token in enumerate(vocabulary())}
-    return tiktoken.Encoding(ENCODING, pat_str=_PATTERN, mergeable_ranks=ranks, special_tokens={})
+    encoding = tiktoken.Encoding(ENCODING, pat_str=_PATTERN, mergeable_ranks=ranks, special_tokens={})
+    # The compiled part has tables of its own; these only serve pickling, and cost 22 MB.
+    encoding._mergeable_ranks = {}
+    return encoding
 
 
 def _begins(name: str, start: str) -> bool:

@@ -118,6 +118,7 @@ def rename(
     conversation: ConversationName,
     title: Annotated[str, typer.Argument(help="Its title; an empty one takes it away.")],
     database: Database = None,
+    as_json: AsJson = False,
 ) -> None:
     """Give a conversation a title; the host and later imports leave it as it is.
 
@@ -129,7 +130,10 @@ def rename(
         chosen = engine.library.conversation(conversation)
         with engine.store.write() as writer:
             give_title(writer, chosen, title)
-    say(f"conversation {chosen.conversation_id}: {title or 'no title'}")
+    if as_json:
+        print_json({"conversation_id": chosen.conversation_id, "title": title})
+    else:
+        say(f"conversation {chosen.conversation_id}: {title or 'no title'}")
 
 
 def messages(

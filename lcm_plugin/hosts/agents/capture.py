@@ -56,6 +56,8 @@ class Capture:
         self._lock = threading.Lock()
         self._guard = f"agents:{host}"
         self._places: dict[str, Place] | None = None
+        # How large a log was when its last turn ended: the next answer stands behind.
+        self._turns: dict[Path, int] = {}
 
     def store(self, logs: Iterable[Path], last: str = "", seconds: float = 0.0, *, project: str = "") -> int:
         """Stores what is new in logs and in those of their sub-agents; returns how many rows.
@@ -146,8 +148,9 @@ class Capture:
             self._places = places({"logs": state})
 
     def _wait_for(self, log: Path, last: str, seconds: float) -> None:
-        begin = max(self._known().get(str(log), Place()).size, _size(log) - _TAIL_BYTES)
+        begin = max(self._turns.get(log, 0), _size(log) - _TAIL_BYTES)
         _until(lambda: _holds_answer(log, begin, last), seconds)
+        self._turns[log] = _size(log)
 
 
 def places(state: Any) -> dict[str, Place]:
