@@ -44,6 +44,7 @@ from lcm_plugin.maps.source import Sources
 from lcm_plugin.maps.tools import MapTools
 from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.recall.active.service import ActiveRecall
+from lcm_plugin.recall.catchup import index_all
 from lcm_plugin.recall.semantic.meaning import Semantics
 from lcm_plugin.recall.service import Recall
 from lcm_plugin.recall.tools import PIN_TOOL
@@ -64,6 +65,9 @@ from lcm_plugin.store.records import Conversation, Part
 from lcm_plugin.summarize.file_prose import FileProse
 from lcm_plugin.summarize.summarizer import Summarizer
 from lcm_plugin.types import Completer
+
+INDEX_SECONDS = 0.25
+"""How long a turn may index, when so much is pending that nothing old can be looked for: some thousands of rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,6 +328,7 @@ def _contexts(
         compaction,
         base.notices,
         events,
+        partial(index_all, base.store, events, INDEX_SECONDS),
     )
 
 

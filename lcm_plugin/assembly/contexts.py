@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -42,7 +42,9 @@ class Contexts:
         compaction: Compaction,
         notices: SessionNotices,
         events: EventBus,
+        index: Callable[[], int],
     ) -> None:
+        """``index`` indexes for search what is pending, for a short time, and returns how many rows."""
         self._config = config
         self._store = store
         self._sessions = sessions
@@ -53,6 +55,7 @@ class Contexts:
         self._compaction = compaction
         self._notices = notices
         self._events = events
+        self._index = index
 
     def assemble(
         self,
@@ -91,6 +94,9 @@ class Contexts:
                 recall=recall,
             )
             context = self._assembler.assemble(reader, conversation, request)
+        if self._active_recall.lags(number) and self._index():
+            with self._store.read() as reader:
+                context = self._assembler.assemble(reader, conversation, request)
         if news := self._notices.take(session):
             context = replace(context, notices=(*context.notices, *news))
         sent = Sent(context.tokens, overhead, conversation.next_seq, files_in(context.messages))

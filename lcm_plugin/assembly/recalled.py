@@ -73,6 +73,10 @@ class Recaller(Protocol):
         """The passages for a request that is not stored yet."""
         ...
 
+    def lags(self, conversation_id: int) -> bool:
+        """Whether the last request was not looked for, since too much is not indexed."""
+        ...
+
     def taken_out(self, conversation_id: int, place: int) -> int:
         """The seq of the newest request before a place that had passages, which are gone since; 0 for none."""
         ...

@@ -273,6 +273,16 @@ def test_words_beside_a_tool_result_ask_too(engine: Engine, session: Session) ->
     assert validate(context.messages) == []
 
 
+def test_a_history_that_came_in_at_once_is_indexed_when_it_is_first_asked_about(
+    engine: Engine, session: Session
+) -> None:
+    engine.ingest(session, [user(FACT), assistant("Noted."), *small_talk(service.MOST_LAG + 200)])
+    engine.compact(session, force=True)
+    context = ask(engine, session)
+    assert FACT in json.dumps(context.messages)
+    assert engine.active_recall.last(1).reason != service.LAGS  # type: ignore[union-attr]
+
+
 def test_a_lagging_index_keeps_no_turn_waiting(
     engine: Engine, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:

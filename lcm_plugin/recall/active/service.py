@@ -47,6 +47,7 @@ SHARE_OF_ROOM = 10
 PASSAGE_CHARS = 600
 LEAST_TOKENS = 100
 MOST_LAG = 500
+LAGS = "the search index lags behind"
 EFFORT = Effort(pool=100, expanded=10, proposed=1_000, seconds=0.5)
 CANDIDATES, MOST_LINES, LEAST_LINE = 60, 40, 25
 MOST_WEAKENED = 1
@@ -171,6 +172,11 @@ class ActiveRecall:
         newest = reader.newest_row("message")
         return self._decided(reader, (None, session_key), lambda: scope, asked, newest, view)[1]
 
+    def lags(self, conversation_id: int) -> bool:
+        """Whether the last request was not looked for, since too much is not indexed."""
+        decision = self.last(conversation_id)
+        return decision is not None and decision.reason == LAGS
+
     def taken_out(self, conversation_id: int, place: int) -> int:
         """The seq of the newest request before ``place`` whose passages are gone since; 0 for none."""
         with self._lock:
@@ -244,7 +250,7 @@ class ActiveRecall:
             return Decision(question, reason="nothing was compacted yet")
         index = reader.index_state()
         if not index.available or index.message_lag > MOST_LAG:
-            return Decision(question, reason="the search index lags behind")
+            return Decision(question, reason=LAGS)
         rows = Filter(scope.filter_ids, up_to_id=newest)
         periods, _ = named_periods(question, self._clock(), self._config.timezone)
         query = resolve(query, reader, "message", rows, MOST_WEAKENED).query
@@ -322,7 +328,8 @@ class ActiveRecall:
         with self._lock:
             known = self._known.get(conversation_id) or _Conversation()
             self._known.put(conversation_id, known)
-            known.decisions.put(key, decision)
+            if decision.reason != LAGS:
+                known.decisions.put(key, decision)
             known.newest = decision
             if shown_at:
                 known.shown_at = [*known.shown_at[-_TURNS_EACH:], shown_at]
