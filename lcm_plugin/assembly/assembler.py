@@ -93,7 +93,6 @@ class Assembler:
             context = self._assembled(reader, seen, request, pins)
             self._views.keep(view)
             context = self._check.sound(conversation.conversation_id, context)
-            # What could not be looked for yet may be found at the next call.
             if view.media == 0 and not self._recaller.lags(conversation.conversation_id):
                 self._contexts.put(key, context)
         return replace(context, messages=[copy_message(message) for message in context.messages])
