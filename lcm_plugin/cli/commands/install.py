@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,7 +11,10 @@ from lcm_plugin.cli.errors import INTERNAL
 from lcm_plugin.cli.options import AsJson, Database
 from lcm_plugin.cli.output import print_json, say
 from lcm_plugin.errors import ConfigError, InputError
-from lcm_plugin.hosts.agents.install import Agent, Extent, Installed, install, uninstall
+from lcm_plugin.hosts.agents.names import Agent, Extent
+
+if TYPE_CHECKING:
+    from lcm_plugin.hosts.agents.install import Installed
 
 _Agent = Annotated[Agent, typer.Argument(metavar="AGENT", help="claude-code, codex or gemini.")]
 _Project = Annotated[
@@ -40,6 +43,8 @@ def install_(
 
     Examples: `lcm install claude-code` · `lcm install codex` · `lcm install claude-code --uninstall`
     """
+    from lcm_plugin.hosts.agents.install import install, uninstall
+
     if user and project:
         raise InputError("--user and --project exclude each other")
     extent = Extent.PROJECT if project else Extent.USER

@@ -18,7 +18,8 @@ from lcm_plugin.config.file import load_config
 from lcm_plugin.config.model import LcmConfig
 from lcm_plugin.engine import Engine
 from lcm_plugin.errors import StoreUnavailable
-from lcm_plugin.hosts.agents.install import KITS, Agent, plugin_folder
+from lcm_plugin.hosts.agents.install import KITS, plugin_folder
+from lcm_plugin.hosts.agents.names import Agent
 from lcm_plugin.hosts.agents.plugin_files import MARKETPLACE, PLUGIN
 from lcm_plugin.interchange.importers.formats import FORMATS
 from lcm_plugin.interchange.importers.importing import SourceFile

@@ -7,11 +7,11 @@ import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 
 from lcm_plugin.config.file import PATH_VARIABLE, load_config
 from lcm_plugin.errors import InputError
+from lcm_plugin.hosts.agents.names import Agent, Extent
 from lcm_plugin.hosts.agents.plugin_files import (
     MARKETPLACE,
     PLUGIN,
@@ -24,21 +24,6 @@ from lcm_plugin.store.open import is_server
 _SECONDS = 120
 _KEPT = (PATH_VARIABLE, "XDG_DATA_HOME", "XDG_CONFIG_HOME", "PYTHONPATH")
 _NAME = f"{PLUGIN}@{MARKETPLACE}"
-
-
-class Agent(StrEnum):
-    """The agents that a plugin can be installed into."""
-
-    CLAUDE_CODE = "claude-code"
-    CODEX = "codex"
-    GEMINI = "gemini"
-
-
-class Extent(StrEnum):
-    """For all projects of this user, or only for the project in the current folder."""
-
-    USER = "user"
-    PROJECT = "project"
 
 
 _SCOPES = {Extent.USER: "user", Extent.PROJECT: "local"}

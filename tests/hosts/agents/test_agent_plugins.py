@@ -10,7 +10,8 @@ import pytest
 
 from lcm_plugin.errors import InputError
 from lcm_plugin.hosts.agents.calls import FIELDS
-from lcm_plugin.hosts.agents.install import Agent, Extent, install, plugin_folder, uninstall
+from lcm_plugin.hosts.agents.install import install, plugin_folder, uninstall
+from lcm_plugin.hosts.agents.names import Agent, Extent
 from lcm_plugin.hosts.agents.plugin_files import claude_code_files, codex_files
 
 

@@ -1,0 +1,20 @@
+"""The agents that a plugin can be installed into, and for whom. Light, since the command line loads it at every start."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Agent(StrEnum):
+    """The agents that a plugin can be installed into."""
+
+    CLAUDE_CODE = "claude-code"
+    CODEX = "codex"
+    GEMINI = "gemini"
+
+
+class Extent(StrEnum):
+    """For all projects of this user, or only for the project in the current folder."""
+
+    USER = "user"
+    PROJECT = "project"
