@@ -159,7 +159,7 @@ def tool_names(config: LcmConfig) -> tuple[str, ...]:
 
 def is_recall_tool(name: str | None) -> bool:
     """Whether a tool is one of these, also under the longer name that a host gives it: ``mcp__lcm__lcm_grep``."""
-    return name is not None and name.endswith(TOOL_NAMES)
+    return name is not None and name.endswith(ALL_TOOL_NAMES)
 
 
 def _grep() -> dict[str, Any]:

@@ -19,6 +19,7 @@ from lcm_plugin.recall.tools import (
     ExpandArguments,
     ExpandQueryArguments,
     GrepArguments,
+    is_recall_tool,
 )
 
 pytestmark = pytest.mark.both_stores_under_ci
@@ -154,3 +155,18 @@ def assert_answered(answer: dict[str, Any]) -> dict[str, Any]:
     json.dumps(answer, ensure_ascii=False).encode()
     assert answer.get("error_code") != "FAILED"
     return answer
+
+
+@pytest.mark.parametrize(
+    ("name", "own"),
+    [
+        ("lcm_grep", True),
+        ("mcp__lcm__lcm_expand", True),
+        ("lcm_map", True),
+        ("lcm_pin", True),
+        ("grep", False),
+        (None, False),
+    ],
+)
+def test_the_answers_of_all_our_tools_are_known_by_their_names(name: str | None, own: bool) -> None:
+    assert is_recall_tool(name) is own
