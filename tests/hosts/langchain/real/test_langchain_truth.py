@@ -141,7 +141,9 @@ def test_two_runs_in_one_thread_keep_their_own_questions(tmp_path: Path, saver: 
     middleware, model = middleware_in(tmp_path), ScriptedModel(rule=rule)
     agent = create(middleware, model, look, saver())
     ask(agent, "a long beginning of the whole talk")
-    runs = [threading.Thread(target=ask, args=(agent, f"look at {name}")) for name in "AB"]
+    # Both begin at one checkpoint; else the later one might read the other's question from the state.
+    base = agent.get_state(THREAD).config if saver is InMemorySaver else THREAD
+    runs = [threading.Thread(target=ask, args=(agent, f"look at {name}", base)) for name in "AB"]
     for run in runs:
         run.start()
     for run in runs:
