@@ -51,7 +51,7 @@ test-host-%:
 
 # The real coding agents, from npm, against one fake model server.
 test-agents: $(VENV)/.dev
-	tests/hosts/agents/run.sh -n 2
+	tests/hosts/agents/run.sh
 
 # The oldest supported and the newest version of each host on Python 3.11 to 3.13.
 test-matrix:

@@ -21,7 +21,7 @@ from lcm_plugin.types import Session
 
 DEADLINE_SECONDS = 0.3
 OPENING_SECONDS = 0.9
-COMPACTED_SECONDS = 2.0
+WORTH_WAITING_SECONDS = 3.0
 _FLUSH_SECONDS = 0.3
 _CLOSING_SECONDS = 0.8
 _ENDS_TURN = frozenset({"Stop", "SubagentStop"})
@@ -82,9 +82,9 @@ class Hooks:
         What ends a turn may be the last that a host's process sends, and a compaction takes long itself: they are worth
         a wait that no prompt is.
         """
-        if call.event == "SessionStart":
-            return COMPACTED_SECONDS
-        return DEADLINE_SECONDS if self.warm and call.event not in _ENDS_TURN else OPENING_SECONDS
+        if call.event == "SessionStart" or call.event in _ENDS_TURN:
+            return WORTH_WAITING_SECONDS
+        return DEADLINE_SECONDS if self.warm else OPENING_SECONDS
 
     def _captures(self) -> Capture:
         """The reader of logs; a database that could not be opened is tried again. Only for the working thread."""
