@@ -34,7 +34,7 @@ def test_a_reset_by_the_agent_ends_with_its_turn(world: Make) -> None:
 
 
 def test_a_handoff_that_is_typed_takes_what_was_said_out_of_the_context(world: Make) -> None:
-    home = world()
+    home = world(lcm={"activeRecall": "off"})
     home.server.enqueue("one", "two", "three")
     answers = home.talk("first question", ",tape.handoff name=phase-2 summary=done", "second question")
     assert "anchor added" in answers[1]
