@@ -147,18 +147,27 @@ def not_found(what: str) -> NotFound:
 
 def within_reach(reader: Reader, session_key: str, reach: Reach) -> dict[int, str]:
     """The widest that a session may look at, with session keys: its own key's, its agent's conversations, or all."""
-    if reach == "all":
-        return reader.session_keys("")
-    agent = _agent_prefix(session_key)
-    if reach == "agent" and agent:
-        return reader.session_keys(agent)
+    beginning = _beginning(session_key, reach)
+    if beginning is not None:
+        return reader.session_keys(beginning)
     return {conversation.conversation_id: session_key for conversation in reader.lane(session_key)}
+
+
+def _beginning(session_key: str, reach: Reach) -> str | None:
+    """What the session keys within reach begin with; None where only its own is."""
+    if reach == "all":
+        return ""
+    agent = _agent_prefix(session_key)
+    return agent if reach == "agent" and agent else None
 
 
 def _others(reader: Reader, session_key: str, reach: Reach) -> Iterator[tuple[int, str]]:
     """The conversations of other session keys within reach, each back to its key's last reset."""
-    ended = reader.last_resets()
-    for number, key in within_reach(reader, session_key, reach).items():
+    beginning = _beginning(session_key, reach)
+    if beginning is None:
+        return
+    ended = reader.last_resets(beginning)
+    for number, key in reader.session_keys(beginning).items():
         if key != session_key and number > ended.get(key, 0):
             yield number, key
 

@@ -36,6 +36,10 @@ class Dialect(ABC):
         """The condition that a column is among the values of a list parameter: ``WHERE seq {any_of('seqs')}``."""
 
     @abstractmethod
+    def begins(self, column: str) -> str:
+        """The condition that a text begins with ``:prefix``, as an index can answer it; ``:end`` is the last such text."""
+
+    @abstractmethod
     def ids_here(self, column: str, kind: str = "bigint") -> str:
         """The condition that an id is among ``:ids``, which belong to the conversation ``:here``.
 
@@ -149,6 +153,9 @@ class SqliteDialect(Dialect):
     def any_of(self, name: str) -> str:
         return f"IN (SELECT value FROM json_each(:{name}))"
 
+    def begins(self, column: str) -> str:
+        return f"{column} >= :prefix AND {column} < :end"
+
     def ids_here(self, column: str, kind: str = "bigint") -> str:
         return f"{column} IN (SELECT value FROM json_each(:ids))"
 
@@ -247,6 +254,9 @@ class PostgresDialect(Dialect):
 
     def any_of(self, name: str) -> str:
         return f"= ANY(:{name})"
+
+    def begins(self, column: str) -> str:
+        return f"{column} ~>=~ :prefix AND {column} ~<~ :end"
 
     def ids_here(self, column: str, kind: str = "bigint") -> str:
         # As rows, so that the planner can only look each id up: by the conversation alone a generic plan would read

@@ -58,8 +58,8 @@ class Reader(SearchReader, AuditReader, TransferReader, RemovalReader, JobReader
     def lane(self, session_key: str) -> list[Conversation]:
         """All conversations a session key ever had, oldest first."""
 
-    def last_resets(self) -> dict[str, int]:
-        """For each session key that was ever reset the last conversation which that ended."""
+    def last_resets(self, prefix: str) -> dict[str, int]:
+        """For each session key with a beginning that was ever reset the last conversation which that ended."""
 
     def family(self, session_key: str) -> list[Conversation]:
         """Those of them since the last reset, newest first: the active one and those that ended by themselves."""

@@ -58,7 +58,9 @@ class History(FreshLocks):
         if self._session is None:
             return engine.call_tool(self.reader, name, _everywhere(name, arguments))
         chosen = engine.library.conversation(self._session)
-        return engine.call_tool(Session(chosen.session_key, chosen.session_id), name, arguments)
+        # It shows its session; others only where the call asks for them.
+        session = Session(chosen.session_key, chosen.session_id)
+        return engine.call_tool(session, name, {"all_conversations": False} | _snake(arguments))
 
     def close(self) -> None:
         """Closes the database."""
@@ -87,6 +89,13 @@ class History(FreshLocks):
             totals = engine.library.status()
             answer |= {"conversations": totals.conversations, "messages": totals.messages}
         return answer
+
+
+def _snake(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    given = dict(arguments)
+    if "allConversations" in given:
+        given["all_conversations"] = given.pop("allConversations")
+    return given
 
 
 def _everywhere(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:

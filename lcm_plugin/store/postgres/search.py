@@ -40,7 +40,6 @@ COUNT_EXACTLY = 1_000
 SHARE_FROM_NEWEST = 500
 _END = 1 << 62
 _FETCH = 200
-_LAST_CHARACTER = "\U0010ffff"
 
 _TEXT = (
     "(SELECT string_agg(p.text, E'\\n' ORDER BY p.ordinal) FROM message_parts p "
@@ -136,15 +135,6 @@ class SearchQueries(SearchTable, PostgresVectors):
             seqs=[seq for _, seq in places],
         )
         return [search_row("message", row) for row in found]
-
-    def session_keys(self, prefix: str) -> dict[int, str]:
-        found = self.all(
-            "SELECT conversation_id, session_key FROM conversations WHERE session_key ~>=~ :prefix "
-            "AND session_key ~<~ :end ORDER BY conversation_id",
-            prefix=prefix,
-            end=prefix + _LAST_CHARACTER,
-        )
-        return {row[0]: row[1] for row in found}
 
     def _share_of_newest(self, kind: RowKind, clause: Clause, rows: Filter) -> float:
         """A frequent word's share, in the newest rows."""

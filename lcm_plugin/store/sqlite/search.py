@@ -126,15 +126,6 @@ class SearchQueries(IndexQueries):
             rows |= {row[0]: search_row("message", row) for row in found}
         return sorted(rows.values(), key=lambda row: (row.conversation_id, row.position))
 
-    def session_keys(self, prefix: str) -> dict[int, str]:
-        found = self.all(
-            "SELECT conversation_id, session_key FROM conversations WHERE session_key >= :prefix AND session_key < :end "
-            "ORDER BY conversation_id",
-            prefix=prefix,
-            end=prefix + "\U0010ffff",
-        )
-        return {row[0]: row[1] for row in found}
-
     def _indexed(self, sql: str, values: Sequence[Any]) -> list[Any]:
         if not self._index_usable():
             raise IndexUnusable("the full-text index is not there")

@@ -17,6 +17,7 @@ _COLUMNS = (
 # Which of them are true or false; SQLite has numbers there.
 _TRUTH = (3, -1)
 SELECT = f"SELECT {_COLUMNS} FROM conversations"
+LAST_CHARACTER = "\U0010ffff"
 _CAUSES = ", ".join(f"'{cause}'" for cause in sorted(FAMILY_CAUSES))
 _ENDED_BY_RESET = f"NOT active AND coalesce(archive_cause, '') NOT IN ({_CAUSES})"
 # The condition that a conversation of the key came after the key's last reset.
@@ -75,9 +76,21 @@ class ConversationTable(Transaction):
         rows = self.all(f"{SELECT} WHERE {SINCE_RESET} ORDER BY conversation_id DESC", key=session_key)
         return [_conversation(row) for row in rows]
 
-    def last_resets(self) -> dict[str, int]:
+    def session_keys(self, prefix: str) -> dict[int, str]:
         found = self.all(
-            f"SELECT session_key, max(conversation_id) FROM conversations WHERE {_ENDED_BY_RESET} GROUP BY session_key"
+            f"SELECT conversation_id, session_key FROM conversations WHERE {self.sql.begins('session_key')} "
+            "ORDER BY conversation_id",
+            prefix=prefix,
+            end=prefix + LAST_CHARACTER,
+        )
+        return {row[0]: row[1] for row in found}
+
+    def last_resets(self, prefix: str) -> dict[str, int]:
+        found = self.all(
+            "SELECT session_key, max(conversation_id) FROM conversations "
+            f"WHERE {self.sql.begins('session_key')} AND {_ENDED_BY_RESET} GROUP BY session_key",
+            prefix=prefix,
+            end=prefix + LAST_CHARACTER,
         )
         return {row[0]: row[1] for row in found}
 
