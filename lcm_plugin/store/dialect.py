@@ -26,6 +26,8 @@ class Dialect(ABC):
     links_here: str
     # Ends a read of a row that is about to be changed; leaves out rows that somebody else is changing.
     skip_locked: str
+    # How an index orders texts that are looked for by their beginning.
+    pattern_order: str
 
     @abstractmethod
     def array(self, values: Sequence[Any]) -> Any:
@@ -146,6 +148,7 @@ class SqliteDialect(Dialect):
     newline = "char(10)"
     links_here = "summary_id IN (SELECT summary_id FROM summaries WHERE conversation_id = :here)"
     skip_locked = ""
+    pattern_order = ""
 
     def array(self, values: Sequence[Any]) -> Any:
         return json.dumps(_storable(values))
@@ -248,6 +251,7 @@ class PostgresDialect(Dialect):
     newline = "chr(10)"
     links_here = "conversation_id = :here"
     skip_locked = " FOR UPDATE SKIP LOCKED"
+    pattern_order = " text_pattern_ops"
 
     def array(self, values: Sequence[Any]) -> Any:
         return _storable(values)

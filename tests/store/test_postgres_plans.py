@@ -37,6 +37,7 @@ COUNTED = (
     "SELECT depth, count(*) FROM summaries ",
     "SELECT count(*) FROM summaries ",
     "SELECT conversation_id, session_key FROM conversations WHERE session_key ~>=~ ",
+    "SELECT session_key, max(conversation_id) FROM conversations WHERE session_key ~>=~ ",
     f"{conversations.SELECT} WHERE conversation_id > ",
 )
 
@@ -249,3 +250,15 @@ def test_what_reads_too_much_is_told(
 
     found = [told for plan in log.of(read) for told in plan.faults(large_tables, MOST_ROWS)]
     assert any(fault in told for told in found)
+
+
+@pytest.mark.parametrize("engine", ["auto"], indirect=True)
+def test_the_last_resets_are_read_from_their_index_alone(
+    engine: Engine, log: PlanLog, large_tables: set[str]
+) -> None:
+    def read() -> None:
+        with engine.store.read() as reader:
+            assert len(reader.last_resets("agent:other:")) > LARGE_TABLE
+
+    [plan] = [plan for plan in log.of(read) if "max(conversation_id)" in plan.text]
+    assert plan.faults(large_tables, 1 << 30) == []

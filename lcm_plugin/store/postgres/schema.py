@@ -11,7 +11,7 @@ from lcm_plugin.store.dialect import PostgresDialect
 from lcm_plugin.store.maps.table import MAPS_SCHEMA
 from lcm_plugin.store.postgres.connection import Connection
 from lcm_plugin.store.postgres.trigrams import PENDING_KIB, add_trigrams
-from lcm_plugin.store.tables.conversations import NAMES_SCHEMA
+from lcm_plugin.store.tables.conversations import NAMES_SCHEMA, resets_schema
 from lcm_plugin.store.tables.messages import speaks_schema
 from lcm_plugin.store.tables.pins import PINS_SCHEMA
 from lcm_plugin.store.tables.summaries import FALLBACK_CAUSES_SCHEMA
@@ -382,6 +382,7 @@ MIGRATIONS: tuple[str, ...] = (
     FALLBACK_CAUSES_SCHEMA,
     MAPS_SCHEMA,
     NAMES_SCHEMA,
+    resets_schema(PostgresDialect()),
 )
 
 

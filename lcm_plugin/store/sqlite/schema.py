@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from lcm_plugin.errors import SchemaError
 from lcm_plugin.store.dialect import SqliteDialect
 from lcm_plugin.store.maps.table import MAPS_SCHEMA
-from lcm_plugin.store.tables.conversations import NAMES_SCHEMA
+from lcm_plugin.store.tables.conversations import NAMES_SCHEMA, resets_schema
 from lcm_plugin.store.tables.messages import speaks_schema
 from lcm_plugin.store.tables.pins import PINS_SCHEMA
 from lcm_plugin.store.tables.summaries import FALLBACK_CAUSES_SCHEMA
@@ -335,6 +335,7 @@ _STEPS = {
     "fallback_causes": FALLBACK_CAUSES_SCHEMA,
     "maps": MAPS_SCHEMA,
     "conversation_names": NAMES_SCHEMA,
+    "resets": resets_schema(SqliteDialect()),
 }
 SCHEMA_VERSION = len(_STEPS)
 

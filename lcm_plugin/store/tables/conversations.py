@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from lcm_plugin.store.dialect import Dialect
 from lcm_plugin.store.records import FAMILY_CAUSES, ArchiveCause, Conversation
 from lcm_plugin.store.transaction import Transaction
 from lcm_plugin.types import Session
@@ -32,6 +33,14 @@ ALTER TABLE conversations ADD COLUMN source text NOT NULL DEFAULT '';
 ALTER TABLE conversations ADD COLUMN by_person boolean NOT NULL DEFAULT false;
 CREATE INDEX messages_hidden ON messages (conversation_id) WHERE hidden;
 """
+
+
+def resets_schema(sql: Dialect) -> str:
+    """The index by which the last reset of each session key is found."""
+    return (
+        f"CREATE INDEX conversations_reset ON conversations (session_key{sql.pattern_order}, conversation_id) "
+        f"WHERE {_ENDED_BY_RESET};\n"
+    )
 
 
 class ConversationTable(Transaction):
