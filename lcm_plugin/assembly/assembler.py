@@ -401,7 +401,7 @@ class _Assembly:
                 paired.breaks,
                 paired.open,
                 authors,
-                self._recaller.taken_out(view.conversation.conversation_id, place),
+                self._recaller.taken_out(view.conversation.conversation_id, place + (recalled is None)),
             ),
             recalled=recalled.refs if recalled else (),
             cache_hint=worth_caching(draft.messages, settled, recalled),

@@ -67,17 +67,23 @@ class Expander:
         cap = min(asked.token_cap or most, most)
         depth = min(asked.depth, grant.max_depth) if grant else asked.depth
         entries = self._walk_all(self._starts(asked), depth, asked.include_messages)
-        items = Items(cap - cost_of(_answer([], cap, MOST_ENTRIES, ()), self._count), self._count)
+        items = Items(cap - cost_of(_answer([], cap, MOST_ENTRIES, ("",)), self._count), self._count)
         closed: list[str] = []
         for position, entry in enumerate(entries):
             if position < asked.offset:
                 continue
             beside = cost_of([entry.ref], self._count) if entry.closed else 0
             if not items.add(partial(self._view, entry), entry.tokens, beside):
-                return _answer(items.views, items.used, position, closed)
+                return self._within_cap(_answer(items.views, items.used, position, closed), cap)
             if entry.closed:
                 closed.append(entry.ref)
-        return _answer(items.views, items.used, None, closed)
+        return self._within_cap(_answer(items.views, items.used, None, closed), cap)
+
+    def _within_cap(self, answer: dict[str, Any], cap: int) -> dict[str, Any]:
+        """Under the least caps the entries alone say what to go on with: each has its id."""
+        if cost_of(answer, self._count) > cap:
+            answer.pop("continue_with", None)
+        return answer
 
     def _starts(self, asked: ExpandArguments) -> list[Summary | StoredMessage]:
         if bool(asked.summary_ids) == bool(asked.query):

@@ -17,6 +17,7 @@ from typing import Any
 from lcm_plugin.engine import Engine
 from lcm_plugin.errors import LcmError
 from lcm_plugin.events import log_failure, logger
+from lcm_plugin.forks import FreshLocks, join
 from lcm_plugin.interchange.importers.formats import FORMATS, Format
 from lcm_plugin.interchange.importers.importing import SourceFile, load
 from lcm_plugin.interchange.importers.json_files import decode_object
@@ -47,7 +48,7 @@ class Place:
         return [self.size, self.inode, self.at, *astuple(self.position)]
 
 
-class Capture:
+class Capture(FreshLocks):
     """Reads logs of one host into one database. Thread-safe; one log at a time."""
 
     def __init__(self, engine: Engine, host: str) -> None:
@@ -58,6 +59,7 @@ class Capture:
         self._places: dict[str, Place] | None = None
         # How large a log was when its last turn ended: the next answer stands behind.
         self._turns: dict[Path, int] = {}
+        join(self)
 
     def store(self, logs: Iterable[Path], last: str = "", seconds: float = 0.0, *, project: str = "") -> int:
         """Stores what is new in logs and in those of their sub-agents; returns how many rows.

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lcm_plugin.config.model import LcmConfig
+from lcm_plugin.forks import FreshLocks, join
 from lcm_plugin.hosts.agents.calls import FIELDS, HookCall
 from lcm_plugin.hosts.agents.hooks import Hooks
 from lcm_plugin.hosts.mcp.history import History
@@ -42,7 +43,7 @@ _HOOK_TOOL = Offered(
 )
 
 
-class AgentSession:
+class AgentSession(FreshLocks):
     """The tools of one session of a host."""
 
     def __init__(self, config: LcmConfig, host: str) -> None:
@@ -51,6 +52,7 @@ class AgentSession:
         # Other hosts start a process for each hook, and show their model every tool of a server.
         self._hooks = Hooks(host, self._history.engine) if host in CALLING else None
         self._closing = threading.Lock()
+        join(self)
 
     @property
     def tools(self) -> list[Offered]:

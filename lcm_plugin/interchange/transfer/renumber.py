@@ -21,11 +21,11 @@ from lcm_plugin.store.transfer import (
 
 _COUNTER_OF = {column: counter for counter, column in NUMBERED.items()}
 _LOOSE = {("pins", "message_id"), ("conversations", "plan_id")}
-_NAMED = ("summary_id", "parent_summary_id")
+_NAMED = ("summary_id", "parent_summary_id", "map_id")
 
 
 class Renumbering:
-    """Shifts each counter's numbers by one amount, and renames summaries whose id is taken.
+    """Shifts each counter's numbers by one amount, and renames summaries and maps whose id is taken.
 
     ``spans`` are the numbers that may come, ``first`` the first free number of each counter.
     """
@@ -60,12 +60,13 @@ class Renumbering:
         low, high = self._spans[counter]
         return isinstance(value, int) and low <= value <= high
 
-    def name(self, summary_id: str) -> str:
-        """The new id of a summary: its own unless another conversation has it."""
-        if summary_id not in self._names:
-            taken = bool(self._reader.summaries([summary_id]))
-            self._names[summary_id] = self._other_name(summary_id) if taken else summary_id
-        return self._names[summary_id]
+    def name(self, name: str) -> str:
+        """The new id of a summary or a map: its own unless another conversation has it."""
+        if name not in self._names:
+            is_map = name.startswith("map_")
+            taken = self._reader.map(name) is not None if is_map else bool(self._reader.summaries([name]))
+            self._names[name] = self._other_name(name) if taken else name
+        return self._names[name]
 
     def row(self, table: Table, row: Row) -> Row:
         """The row with its new numbers and names."""
@@ -97,6 +98,6 @@ class Renumbering:
             return text
         return json.dumps(found | {"summary_id": self.name(found["summary_id"])})
 
-    def _other_name(self, summary_id: str) -> str:
-        seed = f"{summary_id} in {self.number('conversations', self._conversation)}"
-        return f"sum_{hashlib.sha256(seed.encode()).hexdigest()[:16]}"
+    def _other_name(self, name: str) -> str:
+        seed = f"{name} in {self.number('conversations', self._conversation)}"
+        return f"{name[:4]}{hashlib.sha256(seed.encode()).hexdigest()[:16]}"

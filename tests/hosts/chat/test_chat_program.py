@@ -26,6 +26,8 @@ SETTINGS = {
     "LCM_CONTEXT_THRESHOLD": str(TRIGGER / WINDOW),
     "LCM_FRESH_TAIL_COUNT": "8",
     "LCM_LEAF_CHUNK_TOKENS": "1500",
+    # Here the agent searches itself.
+    "LCM_ACTIVE_RECALL": "off",
 }
 SECONDS = 120
 
