@@ -58,9 +58,8 @@ class History(FreshLocks):
         if self._session is None:
             return engine.call_tool(self.reader, name, _everywhere(name, arguments))
         chosen = engine.library.conversation(self._session)
-        # It shows its session; others only where the call asks for them.
         session = Session(chosen.session_key, chosen.session_id)
-        return engine.call_tool(session, name, {"all_conversations": False} | _snake(arguments))
+        return engine.call_tool(session, name, _here(arguments))
 
     def close(self) -> None:
         """Closes the database."""
@@ -91,11 +90,11 @@ class History(FreshLocks):
         return answer
 
 
-def _snake(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    given = dict(arguments)
-    if "allConversations" in given:
-        given["all_conversations"] = given.pop("allConversations")
-    return given
+def _here(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments for one session: others are shown only where the call asks for them."""
+    if "all_conversations" in arguments or "allConversations" in arguments:
+        return dict(arguments)
+    return {**arguments, "all_conversations": False}
 
 
 def _everywhere(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
