@@ -10,7 +10,6 @@ import typer
 from lcm_plugin.cli.commands import (
     backup,
     browse,
-    chat,
     compact,
     config,
     doctor,
@@ -24,10 +23,10 @@ from lcm_plugin.cli.commands import (
     prune,
     recall,
     redact,
-    replay,
     status,
     worker,
 )
+from lcm_plugin.cli.commands.trials import chat, replay
 from lcm_plugin.cli.errors import GuardedGroup
 
 app = typer.Typer(

@@ -1,0 +1,1 @@
+"""The commands that try the plugin out: a chat, a replay of recorded talk."""
