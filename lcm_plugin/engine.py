@@ -271,7 +271,7 @@ class Engine(ServiceHolder, forks.FreshLocks):
         With ``until_idle`` it ends when nothing is due any more. Other processes may do the same.
         """
         services = self._live
-        services.idle.start()
+        services.idle.start_index()
         report = services.compaction.work(
             stop,
             until_idle=until_idle,

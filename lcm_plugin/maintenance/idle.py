@@ -37,6 +37,10 @@ class IdleWork:
         """Starts what is pending, unless it is running already."""
         self._background.submit("search-index", self._run)
 
+    def start_index(self) -> None:
+        """Starts the index and the counts alone: a worker does checks and maps in a thread of its own."""
+        self._background.submit("search-index", lambda: self.finish(self._should_stop))
+
     def finish(self, stop: Callable[[], bool]) -> None:
         """Does in this thread what is not bounded in time: the index and the counts."""
         self._catch_up(stop)

@@ -154,6 +154,26 @@ def test_a_worker_does_what_the_command_line_asked_for(
     assert json.loads(idle.stdout)["integrity_checks"] == 0
 
 
+def test_a_worker_does_every_check_in_its_own_thread(open_engine: Open, session: Session) -> None:
+    engine = open_engine(**SETTINGS)
+    threads: list[str] = []
+    engine.subscribe(
+        lambda event: (
+            threads.append(threading.current_thread().name) if event.name == "integrity.job_done" else None
+        )
+    )
+    for number in range(6):
+        lane = Session(f"{session.key}:{number}")
+        engine.ingest(lane, [user("hello")])
+        with engine.store.read() as reader:
+            found = reader.find_conversation(lane)
+        assert found is not None
+        engine.integrity_jobs.request(found.conversation_id, "manual")
+    report = engine.work(threading.Event(), until_idle=True)
+    assert report.integrity_checks == 6
+    assert threads == [threading.current_thread().name] * 6
+
+
 def test_workers_share_jobs_without_doing_one_twice(open_engine: Open, clock: Any) -> None:
     engines = [open_engine(**SETTINGS) for _ in range(2)]
     for number in range(6):
