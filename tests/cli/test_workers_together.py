@@ -149,7 +149,7 @@ def test_a_check_of_a_killed_worker_is_done_by_another_at_once(url: str, workers
 
 def test_a_worker_ends_after_the_job_at_hand_and_leaves_the_rest_owed(url: str, workers: Workers) -> None:
     with Engine.open(LcmConfig(database=url, **SETTINGS)) as engine:
-        numbers = owe(engine, 12, checks=False)
+        numbers = owe(engine, 40, checks=False)
         workers.start()
         eventually(lambda: workers.found(COMPACTED))
         workers.stop()

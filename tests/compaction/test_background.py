@@ -16,6 +16,7 @@ from clock import Clock
 from invariants import assert_sound
 from messages import assistant, user
 from small_talk import GatedModel, Model, turns
+from waiting import eventually
 
 from lcm_plugin import Engine, LcmConfig, Session
 from lcm_plugin.background import Background
@@ -43,6 +44,18 @@ def play(plugin: LcmPlugin, session: Session, number: int, window: int = 128_000
     return 1000 * (time.perf_counter() - started)
 
 
+def ended_waits(engine: Engine) -> list[int]:
+    """How long (ms) turns waited for a compaction until they waited no longer; filled as that happens."""
+    waits: list[int] = []
+
+    def note(event: Event) -> None:
+        if event.name == "compaction.wait_ended":
+            waits.append(event.fields["waited_ms"])
+
+    engine.subscribe(note)
+    return waits
+
+
 def test_a_turn_does_not_wait_for_a_model_that_answers_slowly(open_engine: Open, session: Session) -> None:
     """Twenty seconds or for ever: the model answers only when all turns are over."""
     model = GatedModel()
@@ -67,34 +80,33 @@ def test_past_the_hard_limit_a_turn_waits_once_and_for_a_bounded_time(
 ) -> None:
     model = GatedModel()
     engine = open_engine(model, **SMALL, hard_wait_ms=300)
+    waits = ended_waits(engine)
     engine.ingest(session, turns(20))
-    started = time.monotonic()
     assert engine.schedule_compaction(session, 2_000).reason is Reason.OVER_HARD_LIMIT
-    assert 0.25 < time.monotonic() - started < 3
-    started = time.monotonic()
+    assert waits == [300]
     engine.schedule_compaction(session, 2_000)
-    assert time.monotonic() - started < 0.25
+    assert waits == [300]
     model.gate.set()
     assert engine.wait_idle(60)
     assert engine.evaluate(session, 2_000).tokens < 1_900
 
 
 def test_a_wait_ends_as_soon_as_the_context_fits(open_engine: Open, session: Session) -> None:
-    engine = open_engine(Model(), **SMALL, hard_wait_ms=20_000)
+    engine = open_engine(Model(), **SMALL, hard_wait_ms=300_000)
+    waits = ended_waits(engine)
     engine.ingest(session, turns(20))
-    started = time.monotonic()
     engine.schedule_compaction(session, 2_000)
-    assert time.monotonic() - started < 10
+    assert waits == []
     assert engine.evaluate(session, 2_000).tokens <= 1_900
 
 
 def test_no_turn_waits_for_an_imported_backlog(open_engine: Open, session: Session) -> None:
     model = GatedModel()
-    engine = open_engine(model, **SMALL, hard_wait_ms=20_000)
+    engine = open_engine(model, **SMALL, hard_wait_ms=1)
+    waits = ended_waits(engine)
     engine.ingest(session, turns(300))
-    started = time.monotonic()
     engine.schedule_compaction(session, 2_000)
-    assert time.monotonic() - started < 5
+    assert waits == []
     assert engine.assemble(session, 2_000).tokens <= 2_000
     model.gate.set()
 
@@ -236,9 +248,11 @@ def test_closing_ends_waiting_for_a_model_and_what_is_left_stays_owed(
     engine.ingest(session, turns(20))
     engine.schedule_compaction(session, 3_000, wait=False)
     assert model.asked.wait(60)
-    started = time.monotonic()
+    before = {thread for thread in threading.enumerate() if thread.name == "lcm-background"}
+    assert before
     engine.close()
-    assert time.monotonic() - started < 4
+    eventually(lambda: not any(thread.is_alive() for thread in before))
+    assert not model.gate.is_set()
     model.gate.set()
     with Engine.open(LcmConfig(database=str(database), **SMALL), Model(), clock=clock) as again:
         with again.store.read() as reader:

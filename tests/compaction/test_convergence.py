@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -55,11 +54,9 @@ def test_d2_a_sweep_is_bounded_in_passes_and_in_time(open_engine: Open, session:
 def test_d2_a_slow_model_ends_the_sweep_at_the_deadline(open_engine: Open, session: Session) -> None:
     engine = open_engine(Model(delay=0.1), **SMALL, sweep_deadline_ms=300, max_sweep_passes=1_000)
     engine.ingest(session, turns(200))
-    started = time.monotonic()
     outcome = engine.compact(session, force=True)
     assert outcome.reason is Reason.DEFERRED
     assert 0 < outcome.passes <= 4
-    assert time.monotonic() - started < 3
 
 
 def test_d3_nothing_done_is_never_called_compacted(open_engine: Open, session: Session) -> None:

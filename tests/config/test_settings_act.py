@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -191,12 +192,12 @@ def test_durability(make: Open, durability: str, level: int) -> None:
 @acts("busy_timeout_ms")
 def test_busy_timeout(make: Open) -> None:
     engine = make(busyTimeoutMs=50)
+    with engine.store.write() as writer:
+        assert writer.db.execute("PRAGMA busy_timeout").fetchone()[0] == 50  # type: ignore[attr-defined]
     blocker = sqlite3.connect(engine.store.location, isolation_level=None)
     blocker.execute("BEGIN IMMEDIATE")
-    start = time.monotonic()
     with pytest.raises(Exception, match="locked by another writer"):
         engine.ingest(KEY, [user("x")])
-    assert time.monotonic() - start < 4
     blocker.execute("ROLLBACK")
     blocker.close()
     assert engine.ingest(KEY, [user("x")]).stored == 1
@@ -235,18 +236,19 @@ def test_overrides(make: Open, match: dict[str, Any], fits: dict[str, Any], diff
 
 @acts("hard_wait_ms")
 def test_hard_wait(make: Open) -> None:
+    answered = threading.Event()
+
     def slow(request: CompletionRequest) -> str:
-        time.sleep(0.6)
+        answered.wait(300)
         return write(request)
 
     engine = make(slow, hardWaitMs=1, contextThreshold=0.1, hardThreshold=0.1, **SMALL)
     fill(engine, 20)
     seen: list[str] = []
     engine.subscribe(lambda event: seen.append(event.name))
-    start = time.monotonic()
     engine.schedule_compaction(KEY, 2_000, wait=True)
-    assert time.monotonic() - start < 0.5
     assert "compaction.wait_ended" in seen
+    answered.set()
     assert engine.wait_idle(60)
 
 
@@ -484,16 +486,17 @@ def summarised(make: Open, model: Model, turns: int = 20, **settings: Any) -> En
 
 @acts("summary_timeout_ms")
 def test_summary_timeout(make: Open) -> None:
+    answered = threading.Event()
+
     def hangs(request: CompletionRequest) -> str:
         assert request.timeout <= 0.2
-        time.sleep(2)
+        answered.wait(300)
         return write(request)
 
     engine = make(hangs, **SMALL, summaryTimeoutMs=200, maxSweepPasses=1, sweepDeadlineMs=200)
     fill(engine, 10)
-    start = time.monotonic()
     engine.compact(KEY, force=True, budget=100_000)
-    assert time.monotonic() - start < 5
+    answered.set()
     assert {s.level for s in summaries(engine)} <= {"extractive"}
 
 

@@ -32,7 +32,7 @@ from fakes.validity import problems_of, text_of
 
 @dataclass(frozen=True)
 class Reply:
-    """A text answer. ``delay`` seconds pass before it, ``chunk_delay`` between streamed pieces."""
+    """A text answer, given when ``until`` is set. ``delay`` and ``chunk_delay`` (between pieces) are seconds."""
 
     text: str = ""
     tool_calls: tuple[tuple[str, Mapping[str, Any]], ...] = ()
@@ -41,6 +41,7 @@ class Reply:
     usage: Mapping[str, Any] | None = None
     delay: float = 0.0
     chunk_delay: float = 0.0
+    until: threading.Event | None = None
 
 
 def Calls(*calls: tuple[str, Mapping[str, Any]], text: str = "") -> Reply:  # noqa: N802 - reads like Reply
@@ -250,6 +251,8 @@ class _Handler(BaseHTTPRequestHandler):
             return
         request, outcome = self.fake.receive(body, {k.lower(): v for k, v in self.headers.items()})
         time.sleep(outcome.delay)
+        if isinstance(outcome, Reply) and outcome.until is not None:
+            outcome.until.wait(300)
         try:
             self._answer(request, outcome)
         except (BrokenPipeError, ConnectionResetError):

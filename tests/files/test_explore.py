@@ -126,9 +126,9 @@ HOSTILE = {
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_hostile_input_costs_bounded_time(kind: str) -> None:
     data, name = HOSTILE[kind]
-    started = time.perf_counter()
+    started = time.process_time()
     explored = explore(data, name)
-    assert time.perf_counter() - started < 10
+    assert time.process_time() - started < 10
     assert 0 < len(explored.summary) <= SUMMARY_CHARS
 
 

@@ -24,7 +24,7 @@ def test_the_second_is_told_at_once_to_try_again_and_the_first_goes_on(postgres_
         begun = time.monotonic()
         with pytest.raises(StoreBusy, match="try again"), store.write() as second:
             second.publish(node(conversation, items(second, conversation)[4:6], "1" * 16), 5)
-        assert time.monotonic() - begun < 5
+        assert time.monotonic() - begun < 20
         with store.write() as other:
             other.publish(node(elsewhere, items(other, elsewhere)[:4], "2" * 16), 5)
     with pytest.raises(StoreConflict), store.write() as second:

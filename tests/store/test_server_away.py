@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import threading
@@ -322,8 +323,8 @@ def test_a_server_that_freezes_does_not_hold_a_turn_up(
     host.turn(2)
     assert "no answer for" in failures_in(caplog)[0]
     proxy.thaw()
-    time.sleep(0.4)  # what took long to find out is believed for a while
-    host.turn(3)
+    numbers = itertools.count(3)  # what took long to find out is believed for a while
+    eventually(lambda: host.turn(next(numbers)) is not None)
     assert host.stored() == host.said
     assert_sound(direct)
 

@@ -6,6 +6,7 @@ litellm is driven for real against a server on 127.0.0.1.
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Callable
 from random import Random
@@ -202,10 +203,10 @@ def test_a_model_known_to_reason_is_asked_to_do_so_briefly(bench: Bench, make_ta
 
 def test_a_slow_model_is_left_at_the_timeout(bench: Bench, make_task: MakeTask) -> None:
     bench.run(make_task(), GOOD)
-    started = time.monotonic()
-    slow = Reply(GOOD, delay=4)
+    answered = threading.Event()
+    slow = Reply(GOOD, until=answered)
     draft = bench.run(make_task(), slow, slow, summary_timeout_ms=300)
-    assert time.monotonic() - started < 3.5
+    answered.set()
     assert draft is not None
     assert draft.fallback
     failures = [event for event in bench.events if event.name == "model.failed"]
@@ -237,8 +238,8 @@ def test_a_rate_limit_is_waited_out_as_told(bench: Bench, make_task: MakeTask) -
 def test_a_rate_limit_longer_than_the_deadline_is_not_waited_out(bench: Bench, make_task: MakeTask) -> None:
     bench.run(make_task(), GOOD)
     started = time.monotonic()
-    draft = bench.run(make_task(deadline=started + 3), Failure(429, retry_after=10))
-    assert time.monotonic() - started < 3
+    draft = bench.run(make_task(deadline=started + 60), Failure(429, retry_after=1_000))
+    assert time.monotonic() < started + 60
     assert draft is not None
     assert draft.fallback
 

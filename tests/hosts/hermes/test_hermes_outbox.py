@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import pytest
 
@@ -32,9 +31,7 @@ def test_a_lock_or_a_server_that_is_away_delays_everything_behind_it_in_order(
         stored.append(text)
 
     outbox = Outbox(patience=0.05)
-    before = time.monotonic()
     jobs = [outbox.put(lambda text=text: store(text)) for text in "abc"]
-    assert time.monotonic() - before < 1
     assert not any(job.stored for job in jobs)
     assert outbox.waiting == 3
     locked.clear()
