@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 Message: TypeAlias = dict[str, Any]
 IngestMode: TypeAlias = Literal["append", "sync", "whole", "state", "part", "all"]
@@ -275,6 +275,22 @@ class CompletionResult:
     usage: Usage | None = None
     tool_calls: Sequence[Mapping[str, Any]] = ()
     finish_reason: str = ""
+
+
+@runtime_checkable
+class BatchCompleter(Protocol):
+    """A completer that also takes many requests at once: a provider's batch interface, or a local model's batch.
+
+    Maps use it. ``complete_many`` returns an answer for each request, in order, or an exception in its place.
+    """
+
+    batch_size: int
+
+    def __call__(self, request: CompletionRequest) -> str | CompletionResult | None: ...
+
+    def complete_many(
+        self, requests: Sequence[CompletionRequest]
+    ) -> Sequence[str | CompletionResult | Exception | None]: ...
 
 
 Completer: TypeAlias = Callable[[CompletionRequest], "str | CompletionResult | None"]

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from lcm_plugin.text import harmless, harmless_json
 
@@ -90,14 +90,17 @@ def moment(milliseconds: int | None) -> str:
     return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-@contextmanager
-def progress(title: str, total: int, unit: str, quiet: bool = False) -> Iterator[Callable[[int], None]]:
-    """A bar on standard error with rate and remaining time; silent when that is not a terminal.
+class Update(Protocol):
+    """Takes how much is done in all, and a word beside it."""
 
-    Yields a function that takes how much is done in all.
-    """
+    def __call__(self, done: int, remark: str = "") -> None: ...
+
+
+@contextmanager
+def progress(title: str, total: int, unit: str, quiet: bool = False) -> Iterator[Update]:
+    """A bar on standard error with rate and remaining time; silent when that is not a terminal."""
     if quiet or not sys.stderr.isatty():
-        yield lambda done: None
+        yield lambda done, remark="": None
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -115,9 +118,10 @@ def progress(title: str, total: int, unit: str, quiet: bool = False) -> Iterator
     with bar:
         task = bar.add_task(title, total=total, rate="")
 
-        def update(done: int) -> None:
+        def update(done: int, remark: str = "") -> None:
             speed = bar.tasks[task].speed
-            bar.update(task, completed=done, rate=f"{speed:,.0f} {unit}/s" if speed else "")
+            rate = f"{speed:,.0f} {unit}/s" if speed else ""
+            bar.update(task, completed=done, rate=" · ".join(filter(None, (rate, remark))))
 
         yield update
 

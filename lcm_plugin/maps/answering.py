@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from lcm_plugin.errors import ModelError, ModelRateLimited, ModelTimeout, ModelUnavailable
@@ -43,16 +43,23 @@ class Meter:
         return True
 
     def complete(self, request: CompletionRequest, deadline: float | None = None) -> CompletionResult:
-        """The answer, after its tokens were added: the provider's count, else ours."""
-        asked = replace(request, purpose="map", model=self._model, temperature=0.0)
-        result = self._completions.complete(asked, deadline)
+        """The answer, after its tokens were added."""
+        result = self._completions.complete(self.made(request), deadline)
+        self.add(request, result)
+        return result
+
+    def made(self, request: CompletionRequest) -> CompletionRequest:
+        """A request as a map sends it."""
+        return replace(request, purpose="map", model=self._model, temperature=0.0)
+
+    def add(self, request: CompletionRequest, result: CompletionResult) -> None:
+        """Adds an answer's tokens: the provider's count, else ours."""
         usage = result.usage
         self.tokens_in += (usage and usage.prompt_tokens) or sum(
             self._count(str(message.get("content") or "")) for message in request.messages
         )
         self.tokens_out += (usage and usage.completion_tokens) or self._count(result.text)
         self.answered_by = result.model or self.answered_by
-        return result
 
 
 class Answerer:
@@ -74,11 +81,29 @@ class Answerer:
         self._count = count
         self._delegated = delegated
 
-    def answer(self, item: MapItem) -> Outcome:
-        """An attempt at an item. It never raises a model's error."""
+    @property
+    def batch_size(self) -> int:
+        """How many items are asked about in one call of the completer."""
+        return 1 if self._delegated else self._completions.batch_size("map", self._record.model)
+
+    def answer_many(self, items: Sequence[MapItem]) -> list[Outcome]:
+        """An attempt at each item, in one batch where there are several; replies that are not valid are corrected singly."""
+        if len(items) == 1:
+            return [self.answer(items[0])]
+        meter = Meter(self._completions, self._record.model, self._count)
+        requests = [meter.made(self._request(self._opening(item))) for item in items]
+        firsts: Sequence[CompletionResult | ModelError]
+        try:
+            firsts = self._completions.complete_many(requests)
+        except ModelError as error:
+            firsts = [error] * len(items)
+        return [self.answer(item, first) for item, first in zip(items, firsts, strict=True)]
+
+    def answer(self, item: MapItem, first: CompletionResult | ModelError | None = None) -> Outcome:
+        """An attempt at an item, of which the ``first`` reply may be there already. It never raises a model's error."""
         meter = Meter(self._completions, self._record.model, self._count)
         try:
-            answer, problem = self._ask(item, meter)
+            answer, problem = self._ask(item, meter, first)
         except ModelRateLimited as error:
             return Outcome(self._put_off(meter, item, error), error.retry_after or 1.0)
         except Paused as error:
@@ -91,24 +116,38 @@ class Answerer:
             return Outcome(self._settled(meter, item, "failed", error=f"no valid reply: {problem}"))
         return Outcome(self._settled(meter, item, "done", answer=answer))
 
-    def _ask(self, item: MapItem, meter: Meter) -> tuple[str | None, str]:
+    def _opening(self, item: MapItem) -> list[Message]:
+        agentic = self._delegated is not None
+        return opening(self._record.prompt, self._contract.text, item.content, agentic=agentic)
+
+    def _request(self, messages: Sequence[Message]) -> CompletionRequest:
+        return CompletionRequest(tuple(messages), self._options.max_tokens, timeout=self._options.seconds)
+
+    def _ask(
+        self, item: MapItem, meter: Meter, first: CompletionResult | ModelError | None
+    ) -> tuple[str | None, str]:
         options = self._options
-        messages = opening(
-            self._record.prompt, self._contract.text, item.content, agentic=self._delegated is not None
-        )
+        messages = self._opening(item)
         deadline = time.monotonic() + options.seconds * REPLIES
         problem = ""
         for _ in range(REPLIES):
-            if self._delegated is not None:
+            if first is not None:
+                text, first = self._text_of(first, meter, messages), None
+            elif self._delegated is not None:
                 text = self._delegated(meter, messages, options)
             else:
-                request = CompletionRequest(tuple(messages), options.max_tokens, timeout=options.seconds)
-                text = meter.complete(request, deadline).text
+                text = meter.complete(self._request(messages), deadline).text
             answer, problem = self._contract.read(text)
             if answer is not None:
                 return answer, ""
             messages += [{"role": "assistant", "content": text or "(empty)"}, correction(problem)]
         return None, problem
+
+    def _text_of(self, first: CompletionResult | ModelError, meter: Meter, messages: list[Message]) -> str:
+        if isinstance(first, ModelError):
+            raise first
+        meter.add(self._request(messages), first)
+        return first.text
 
     def _put_off(self, meter: Meter, item: MapItem, error: ModelError) -> Settlement:
         """The provider has no time for anybody just now: this is no attempt at the item."""

@@ -27,8 +27,9 @@ class Price:
 class MapOptions:
     """``max_tokens`` bounds one answer, ``seconds`` one call, or with ``agentic`` the whole work on one item.
 
-    An agentic item may read ``read_tokens`` of history. ``budget_tokens`` and ``budget_usd`` end the map when the next
-    calls might go over; None is no limit. Prices are dollars per million tokens, None when nobody knows them.
+    An agentic item may read ``read_tokens`` of history and of what the program's own ``tools``, by name, return.
+    ``budget_tokens`` and ``budget_usd`` end the map when the next calls might go over; None is no limit. Prices are
+    dollars per million tokens, None when nobody knows them.
     """
 
     agentic: bool = False
@@ -39,6 +40,7 @@ class MapOptions:
     budget_usd: float | None = None
     price_in: float | None = None
     price_out: float | None = None
+    tools: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name, least in (("max_tokens", 1), ("seconds", 0.1), ("read_tokens", 100)):
@@ -46,6 +48,8 @@ class MapOptions:
         for name in ("budget_tokens", "budget_usd", "price_in", "price_out"):
             if getattr(self, name) is not None:
                 _check(name, getattr(self, name), 0)
+        if self.tools and not self.agentic:
+            raise InputError("tools are for agentic maps: set agentic")
         if self.budget_usd is not None and self.price is None:
             raise InputError(
                 "budget_usd needs a price: the model's is not known, so give price_in and price_out, dollars per "
@@ -72,7 +76,8 @@ class MapOptions:
         """From JSON; keys of a newer version are passed over."""
         known = {one.name for one in fields(cls)}
         values: dict[str, Any] = json.loads(text)
-        return cls(**{name: value for name, value in values.items() if name in known})
+        kept = {name: value for name, value in values.items() if name in known}
+        return cls(**kept | {"tools": tuple(kept.get("tools", ()))})
 
 
 def _check(name: str, value: Any, least: float) -> None:

@@ -35,7 +35,7 @@ class _Work:
     """What one worker has under way."""
 
     owner: str
-    asked: dict[Future[Outcome], MapItem] = field(default_factory=dict)
+    asked: dict[Future[list[Outcome]], list[MapItem]] = field(default_factory=dict)
     finished: list[Settlement] = field(default_factory=list)
     not_before: float = 0.0
     failures: int = 0
@@ -64,6 +64,7 @@ class MapRunner:
         self._options = options
         self._prompt_tokens = prompt_tokens
         self._parallel = parallel
+        self._batch_size = answerer.batch_size
         self._lease_ms = int(options.seconds * REPLIES * 2_000) + _GRACE_MS
 
     def run(
@@ -100,33 +101,36 @@ class MapRunner:
                 time.sleep(_POLL)
                 continue
             progress(record)
-            for item in items:
-                work.asked[pool.submit(self._answerer.answer, item)] = item
+            for start in range(0, len(items), self._batch_size):
+                batch = items[start : start + self._batch_size]
+                work.asked[pool.submit(self._answerer.answer_many, batch)] = batch
             if record.state != "running" or stopping:
                 return self._drained(map_id, work, record)
             if not work.asked:
                 time.sleep(_POLL)
             done, _ = wait(work.asked, timeout=_POLL, return_when=FIRST_COMPLETED)
-            work.finished += [self._taken(work, future) for future in done]
+            for future in done:
+                self._take(work, future)
 
     def _drained(self, map_id: str, work: _Work, record: MapRecord) -> MapRecord:
         """Stores what was asked and paid for already; what has not begun is given back."""
         waiting = [future for future in work.asked if not future.cancel()]
         done, _ = wait(waiting, timeout=self._options.seconds)
-        work.finished += [self._taken(work, future) for future in done]
+        for future in done:
+            self._take(work, future)
         return self._step(map_id, work, claim=False)[0] if work.finished else record
 
-    def _taken(self, work: _Work, future: Future[Outcome]) -> Settlement:
-        item = work.asked.pop(future)
-        outcome = _outcome_of(future, item)
-        if outcome.wait:
-            work.not_before = max(work.not_before, time.monotonic() + min(outcome.wait, LONGEST_PAUSE))
-        elif outcome.settled.state == "done":
+    def _take(self, work: _Work, future: Future[list[Outcome]]) -> None:
+        outcomes = _outcomes_of(future, work.asked.pop(future))
+        work.finished += [outcome.settled for outcome in outcomes]
+        pause = max(outcome.wait for outcome in outcomes)
+        if pause:
+            work.not_before = max(work.not_before, time.monotonic() + min(pause, LONGEST_PAUSE))
+        if any(outcome.settled.state == "done" for outcome in outcomes):
             work.failures = 0
-        else:
+        elif not pause:
             work.failures += 1
-            work.last_error = outcome.settled.error
-        return outcome.settled
+            work.last_error = outcomes[-1].settled.error
 
     def _step(self, map_id: str, work: _Work, *, claim: bool) -> tuple[MapRecord, list[MapItem]]:
         """One transaction: stores outcomes, then takes the next items or ends the map."""
@@ -158,7 +162,7 @@ class MapRunner:
 
     def _claimed(self, writer: Writer, record: MapRecord, work: _Work, now: int) -> list[MapItem]:
         # None is asked about while an answer waits to be stored: a kill loses those under way, and no others.
-        free = self._parallel - len(work.asked)
+        free = self._parallel * self._batch_size - sum(map(len, work.asked.values()))
         if record.state != "running" or free <= 0 or time.monotonic() < work.not_before:
             return []
         items = writer.claim_map_items(record.map_id, work.owner, now, self._lease_ms, free)
@@ -177,14 +181,15 @@ class MapRunner:
         options = self._options
         tokens, cost = record.spent, record.cost
         limits = options.budget_tokens, options.budget_usd
-        for number, item in enumerate((*work.asked.values(), *items)):
+        under_way = [item for asked in work.asked.values() for item in asked]
+        for number, item in enumerate((*under_way, *items)):
             prompt = self._prompt_tokens + item.tokens + (options.read_tokens if options.agentic else 0)
             tokens += prompt + options.max_tokens
             cost += options.cost(prompt, options.max_tokens)
             over = limits[0] is not None and tokens > limits[0]
             over |= limits[1] is not None and cost > limits[1] * MICRO
             if over:
-                return max(0, number - len(work.asked))
+                return max(0, number - len(under_way))
         return len(items)
 
     def _end(self, writer: Writer, record: MapRecord, work: _Work, items: list[MapItem], now: int) -> None:
@@ -218,8 +223,9 @@ def _found(writer: Writer, map_id: str) -> MapRecord:
     return record
 
 
-def _outcome_of(future: Future[Outcome], item: MapItem) -> Outcome:
+def _outcomes_of(future: Future[list[Outcome]], items: list[MapItem]) -> list[Outcome]:
     try:
         return future.result()
     except Exception as error:  # noqa: BLE001 - one item's trouble never ends the map
-        return Outcome(Settlement(item.place, "failed", error=f"{type(error).__name__}: {error}"[:500]))
+        problem = f"{type(error).__name__}: {error}"[:500]
+        return [Outcome(Settlement(item.place, "failed", error=problem)) for item in items]

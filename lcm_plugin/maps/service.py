@@ -15,11 +15,12 @@ from lcm_plugin.errors import InputError, NotFound
 from lcm_plugin.events import EventBus
 from lcm_plugin.maps.answering import Answerer, Meter
 from lcm_plugin.maps.contract import Contract
+from lcm_plugin.maps.helper_tools import HelperTool, HelperTools, refuse_recursion
 from lcm_plugin.maps.options import MICRO, MapOptions
 from lcm_plugin.maps.prompts import opening
 from lcm_plugin.maps.runner import PERSON, MapRunner
 from lcm_plugin.maps.source import MapSource, Sources
-from lcm_plugin.recall.delegate import Delegate
+from lcm_plugin.recall.delegation.delegate import Delegate
 from lcm_plugin.recall.service import Recall
 from lcm_plugin.sessions.access import Access
 from lcm_plugin.sessions.conversations import SessionDirectory
@@ -35,6 +36,7 @@ LONGEST_PROMPT = 20_000
 COLLECTING = "its items were not all read"
 SELECT_SECONDS = 20.0
 _BATCH = 500
+_NO_TOOLS = HelperTools()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,7 @@ class Maps:
         self._count = count
         self._events = events
         self._clock = clock
+        self._tools: dict[str, HelperTools] = {}
 
     def map(
         self,
@@ -85,12 +88,14 @@ class Maps:
         model: str = "",
         options: MapOptions | None = None,
         parallel: int | None = None,
+        tools: Sequence[HelperTool] = (),
     ) -> MapRecord:
         """Asks a model about each item of a source, stores the answers, and returns the map when it ended.
 
-        Raises `InputError` for what cannot be a map, and without a model.
+        ``tools`` are for the helpers of an agentic map. Raises `InputError` for what cannot be a map, and without a
+        model.
         """
-        record = self.create(session, source, prompt, dict(schema), model, options)
+        record = self.create(session, source, prompt, dict(schema), model, options, tools=tools)
         return self.run(record.map_id, parallel=parallel)
 
     def plan(
@@ -117,15 +122,21 @@ class Maps:
         model: str = "",
         options: MapOptions | None = None,
         most_items: int | None = None,
+        *,
+        tools: Sequence[HelperTool] = (),
     ) -> MapRecord:
         """Stores a map with all its items, ready to be worked off. An equal item's answer is taken over.
 
         Raises `InputError` for a bad prompt, schema or source, for no items or more than ``most_items``, and for a
         session that may not be written to; then nothing is stored.
         """
+        refuse_recursion()
         contract = self._checked(prompt, schema)
-        options = self._priced(options or MapOptions(), model)
+        helpers = HelperTools(tools)
+        options = replace(self._priced(options or MapOptions(), model), tools=helpers.names)
         record = self._begun(session, source, prompt, contract, model, options)
+        if tools:
+            self._tools[record.map_id] = helpers
         try:
             added = self._add_items(record, contract, self._sources.items(session, source), most_items)
             if not added:
@@ -133,6 +144,7 @@ class Maps:
         except BaseException:
             with self._store.write() as writer:
                 writer.remove_map(record.map_id)
+            self._tools.pop(record.map_id, None)
             raise
         self._set_state(record, "running", "")
         self._events.emit(
@@ -194,12 +206,20 @@ class Maps:
         parallel: int | None = None,
         stop: Callable[[], bool] = lambda: False,
         progress: Callable[[MapRecord], object] = lambda record: None,
+        tools: Sequence[HelperTool] = (),
     ) -> MapRecord:
         """Works a map off in this thread, until it is done, stopped, or ``stop`` says so.
 
-        Raises `InputError` when no model is set.
+        ``tools`` are the helpers' tools of a map that another process made. Raises `InputError` without them, and when
+        no model is set.
         """
         record = self.get(map_id)
+        if tools:
+            self._tools[map_id] = HelperTools(tools)
+        if missing := self._missing_tools(record):
+            raise InputError(
+                f"{map_id} needs the helper tools {', '.join(missing)}: give them to engine.maps.run"
+            )
         if not self.is_answerable(record):
             raise InputError(
                 "no model answers maps: set mapModel or summaryModel, name a model, or give a completer"
@@ -356,7 +376,7 @@ class Maps:
         options = MapOptions.load(record.options)
         routes = self._completions.routes("map", record.model)
         model = routes[0].name if routes else record.model
-        reads = record.conversation_id if options.agentic else 0
+        reads = [record.conversation_id, *options.tools] if options.agentic else 0
         shared = hashlib.sha256(json.dumps([record.prompt, contract.text, model, reads]).encode())
 
         def key(content: str) -> str:
@@ -376,12 +396,14 @@ class Maps:
                 else Session("", "")
             )
             scope = self._recall.scope(reader, session, False, None)
+        helpers = self._helper_tools(record)
 
         def ask(meter: Meter, messages: list[Message], options: MapOptions) -> str:
             delegate = Delegate(self._recall, session, self._config, meter, self._count)
             return delegate.reply(
                 messages,
                 scope,
+                helpers,
                 max_tokens=options.max_tokens,
                 token_cap=options.read_tokens,
                 seconds=options.seconds,
@@ -394,8 +416,15 @@ class Maps:
         return sum(self._count(str(message["content"])) for message in messages)
 
     def is_answerable(self, record: MapRecord) -> bool:
-        """Whether a model is set or given here that answers a map's items."""
-        return bool(self._completions.routes("map", record.model))
+        """Whether a model is set or given here that answers a map's items, and the tools that its helpers use."""
+        return bool(self._completions.routes("map", record.model)) and not self._missing_tools(record)
+
+    def _helper_tools(self, record: MapRecord) -> HelperTools:
+        return self._tools.get(record.map_id, _NO_TOOLS)
+
+    def _missing_tools(self, record: MapRecord) -> list[str]:
+        given = self._helper_tools(record).names
+        return [name for name in MapOptions.load(record.options).tools if name not in given]
 
     def _may_write(self, reader: Reader, record: MapRecord) -> bool:
         conversation = reader.conversation(record.conversation_id)

@@ -14,7 +14,7 @@ from lcm_plugin.events import EventBus, log_failure, logger
 from lcm_plugin.files.externalise import PayloadStore
 from lcm_plugin.messages.convert import safe_repr
 from lcm_plugin.recall.catchup import SECONDS, index_all, index_in_background, reset_index
-from lcm_plugin.recall.delegate import Delegate, Delegations
+from lcm_plugin.recall.delegation.delegate import Delegate, Delegations
 from lcm_plugin.recall.describe import Describer
 from lcm_plugin.recall.expand import Expander
 from lcm_plugin.recall.filesearch import decode_text

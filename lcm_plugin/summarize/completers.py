@@ -11,7 +11,7 @@ import math
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
@@ -26,7 +26,7 @@ from lcm_plugin.summarize.answers import read_answer
 from lcm_plugin.summarize.base import GuardStore
 from lcm_plugin.summarize.guards import CircuitBreaker, MemoryGuards
 from lcm_plugin.summarize.litellm_client import ContextTooLong, LitellmModel, load
-from lcm_plugin.types import Completer, CompletionRequest, CompletionResult
+from lcm_plugin.types import BatchCompleter, Completer, CompletionRequest, CompletionResult
 
 HOST = "host"
 _ATTEMPTS = 2
@@ -35,6 +35,7 @@ _IMPORT_TIMEOUT = 120.0
 _GRACE = 0.5
 _POLL = 0.1
 _TRANSIENT = (ModelRateLimited, ModelTimeout, ModelUnavailable)
+_A = TypeVar("_A")
 _T = TypeVar("_T")
 
 
@@ -117,6 +118,32 @@ class Completions:
                 failure = error
         raise failure
 
+    def batch_size(self, purpose: str, model: str = "") -> int:
+        """How many requests the host's completer takes at once; 1 without `BatchCompleter`, or when it is not first."""
+        completer, routes = self._completer, self.routes(purpose, model)
+        if not isinstance(completer, BatchCompleter) or not routes or routes[0].litellm is not None:
+            return 1
+        return max(1, completer.batch_size)
+
+    def complete_many(self, requests: Sequence[CompletionRequest]) -> list[CompletionResult | ModelError]:
+        """The host's answers to a batch, in order, each an answer or its own failure.
+
+        Raises `ModelError` when the batch as a whole failed. ``timeout`` of the first request bounds all of it.
+        """
+        completer = self._completer
+        if not isinstance(completer, BatchCompleter):
+            raise ModelUnavailable("the host's completer takes no batches")
+        route = Route(HOST, requests[0].model or "")
+
+        def ask(timed: CompletionRequest) -> list[CompletionResult | ModelError]:
+            timely = [replace(one, timeout=timed.timeout) for one in requests]
+            answers = _as_model_error(completer.complete_many, timely)
+            if len(answers) != len(requests):
+                raise ModelUnavailable(f"the host answered {len(answers)} of {len(requests)} requests")
+            return [_one_of_many(answer) for answer in answers]
+
+        return self._guarded(route, requests[0], None, None, ask)
+
     def call(
         self,
         route: Route,
@@ -143,7 +170,7 @@ class Completions:
         if not routes or routes[0].litellm is None:
             return None
         try:
-            return _on_worker(routes[0].litellm.price, _IMPORT_TIMEOUT, self._cancelled)
+            return on_worker(routes[0].litellm.price, _IMPORT_TIMEOUT, self._cancelled)
         except ModelError:
             return None
 
@@ -152,7 +179,7 @@ class Completions:
         if route.litellm is None:
             return None
         try:
-            return _on_worker(route.litellm.window, _IMPORT_TIMEOUT, self._cancelled)
+            return on_worker(route.litellm.window, _IMPORT_TIMEOUT, self._cancelled)
         except ModelError:
             return None
 
@@ -172,10 +199,21 @@ class Completions:
         deadline: float | None,
         before_each: Callable[[], None] | None,
     ) -> CompletionResult:
+        return self._guarded(route, request, deadline, before_each, lambda timed: self._ask(route, timed))
+
+    def _guarded(
+        self,
+        route: Route,
+        request: CompletionRequest,
+        deadline: float | None,
+        before_each: Callable[[], None] | None,
+        ask: Callable[[CompletionRequest], _T],
+    ) -> _T:
+        """One call on a thread of its own, with a deadline, behind the model's circuit breaker."""
         if self._cancelled.is_set():
             raise ModelUnavailable("cancelled")
         if route.litellm is not None:
-            _on_worker(load, min(_IMPORT_TIMEOUT, _left(deadline)), self._cancelled)
+            on_worker(load, min(_IMPORT_TIMEOUT, _left(deadline)), self._cancelled)
         left = min(request.timeout, _left(deadline))
         if left <= 0:
             raise ModelTimeout("the time for this work is over")
@@ -185,7 +223,7 @@ class Completions:
             before_each()
         timed = replace(request, timeout=left, model=route.model or request.model)
         try:
-            answer = _on_worker(lambda: self._ask(route, timed), left + _GRACE, self._cancelled)
+            answer = on_worker(lambda: ask(timed), left + _GRACE, self._cancelled)
         except (ContextTooLong, NotAsked):
             raise
         except ModelError as error:
@@ -199,14 +237,7 @@ class Completions:
             return route.litellm.complete(request)
         if self._completer is None:
             raise ModelUnavailable("the host gives no model")
-        try:
-            answer = self._completer(request)
-        except ModelError:
-            raise
-        except TimeoutError as error:
-            raise ModelTimeout(f"the host's model: {error}") from error
-        except Exception as error:
-            raise ModelUnavailable(f"the host's model: {type(error).__name__}: {error}") from error
+        answer = _as_model_error(self._completer, request)
         if answer is None:
             raise NotAsked("the host passed the call on")
         return read_answer(answer, route.name)
@@ -252,6 +283,28 @@ class Completions:
         return Route(named, model, LitellmModel(provider, model, base_url))
 
 
+def _as_model_error(ask: Callable[[_A], _T], asked: _A) -> _T:
+    """Calls the host's model, which may raise anything, and raises `ModelError` for it."""
+    try:
+        return ask(asked)
+    except ModelError:
+        raise
+    except TimeoutError as error:
+        raise ModelTimeout(f"the host's model: {error}") from error
+    except Exception as error:
+        raise ModelUnavailable(f"the host's model: {type(error).__name__}: {error}") from error
+
+
+def _one_of_many(answer: object) -> CompletionResult | ModelError:
+    if isinstance(answer, ModelError):
+        return answer
+    if isinstance(answer, Exception):
+        return ModelUnavailable(f"the host's model: {type(answer).__name__}: {answer}")
+    if answer is None:
+        return NotAsked("the host passed the call on")
+    return read_answer(cast("str | CompletionResult", answer), HOST)
+
+
 def _left(deadline: float | None) -> float:
     return math.inf if deadline is None else deadline - time.monotonic()
 
@@ -268,7 +321,7 @@ class _ProviderWait(wait_base):
         return float(wait) if wait is not None else self._jitter(retry_state)
 
 
-def _on_worker(work: Callable[[], _T], timeout: float, cancelled: threading.Event) -> _T:
+def on_worker(work: Callable[[], _T], timeout: float, cancelled: threading.Event) -> _T:
     """Runs work on a thread of its own; `ModelTimeout` when it takes longer, and then lets it go.
 
     The thread is a daemon, so that a call that hangs does not keep the process from ending.

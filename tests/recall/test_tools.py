@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lcm_plugin import Engine, Session
-from lcm_plugin.recall.delegate import DELEGATE_RULES
+from lcm_plugin.recall.delegation.delegate import DELEGATE_RULES
 from lcm_plugin.recall.tools import (
     TOOL_NAMES,
     DescribeArguments,

@@ -182,7 +182,7 @@ def _run(engine: Engine, record: MapRecord, parallel: int | None) -> MapRecord:
         with progress("asking", record.items, "items") as update:
 
             def show(now: MapRecord) -> None:
-                update(now.done + now.failed)
+                update(now.done + now.failed, _dollars(now) if now.cost else f"{now.spent:,} tokens")
 
             return engine.maps.run(record.map_id, parallel=parallel, stop=stop.is_set, progress=show)
     finally:

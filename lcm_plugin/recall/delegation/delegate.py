@@ -9,19 +9,18 @@ passes the same checks as any other caller's. Every id it cites is compared with
 from __future__ import annotations
 
 import json
-import re
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.errors import InputError, LcmError, ModelError, ModelTimeout, NotFound
-from lcm_plugin.recall.fitting import Count, as_sent, cost_of, fitting_head, take, widest
-from lcm_plugin.recall.match import Matcher
-from lcm_plugin.recall.query import ParsedQuery, parse_query
+from lcm_plugin.recall.delegation.evidence import best_quote, ids_shown, make_evidence, read_reply, within
+from lcm_plugin.recall.fitting import Count, as_sent, cost_of, take
+from lcm_plugin.recall.query import parse_query
 from lcm_plugin.recall.scope import Grant, Scope, parse_refs
 from lcm_plugin.recall.tools import LEAST_CAP, ExpandQueryArguments, tool_schemas
 from lcm_plugin.types import CompletionRequest, CompletionResult, Message, Session
@@ -34,15 +33,10 @@ TOKEN_CAP_FACTOR = 10
 FIRST_HITS, EXTRACT_HITS = 8, 12
 EVIDENCE = 8
 SMALLEST_READ = 100
-QUOTE_CHARS = 300
 # An answer without a model: of its tokens, what passages may take; up to how many characters each is whole; and how
 # many of them are also given as quotes.
 EXTRACT_SHARE, WHOLE_CHARS, EXTRACT_EVIDENCE = 0.85, 800, 2
 ERROR_CHARS = 300
-_BETWEEN_SENTENCES = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
-
-_TEXT_KEYS = frozenset({"content", "text", "snippet", "exploration", "parts", "base64"})
-
 DELEGATE_RULES = """\
 You answer one question from the stored history of a conversation.
 
@@ -87,6 +81,24 @@ class Asks(Protocol):
         ...
 
 
+class OtherTools(Protocol):
+    """Tools beside the reading ones, by their names."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Their names."""
+        ...
+
+    @property
+    def schemas(self) -> Sequence[dict[str, Any]]:
+        """As OpenAI function schemas."""
+        ...
+
+    def answer(self, name: str, arguments: Any, seconds: float) -> str:
+        """A tool's answer, or what went wrong, as text."""
+        ...
+
+
 class DelegateBusy(InputError):
     """Another ``lcm_expand_query`` of this session is running."""
 
@@ -121,6 +133,7 @@ class _Reading:
 
     tokens_left: int
     deadline: float
+    others: OtherTools | None = None
     seen: dict[str, None] = field(default_factory=dict)
     summaries: set[str] = field(default_factory=set)
     tokens_read: int = 0
@@ -187,13 +200,20 @@ class Delegate:
         return self._result(answer, cited, reading, asked, scope)
 
     def reply(
-        self, messages: Sequence[Message], scope: Scope, *, max_tokens: int, token_cap: int, seconds: float
+        self,
+        messages: Sequence[Message],
+        scope: Scope,
+        others: OtherTools | None = None,
+        *,
+        max_tokens: int,
+        token_cap: int,
+        seconds: float,
     ) -> str:
         """What a model replies to messages of another task, for which it may read under the same bounds.
 
-        Raises `ModelError`.
+        What ``others`` answer counts as read. Raises `ModelError`.
         """
-        reading = _Reading(token_cap, time.monotonic() + seconds)
+        reading = _Reading(token_cap, time.monotonic() + seconds, others)
         return self._converse(list(messages), max_tokens, scope, reading)
 
     def _first_reads(self, asked: ExpandQueryArguments, scope: Scope, reading: _Reading) -> list[Any]:
@@ -239,7 +259,9 @@ class Delegate:
             temperature=0.0,
             purpose="expansion",
             timeout=reading.seconds_left,
-            tools=delegate_tools() if with_tools else (),
+            tools=(*delegate_tools(), *(reading.others.schemas if reading.others else ()))
+            if with_tools
+            else (),
         )
         return self._completions.complete(request, reading.deadline)
 
@@ -253,8 +275,20 @@ class Delegate:
                 "error_code": "INVALID_ARGUMENTS",
             }
         else:
-            answer = self._read(str(function.get("name")), arguments, scope, reading)
+            name, others = str(function.get("name")), reading.others
+            if others is not None and name in others.names:
+                text = self._use(others, name, arguments, reading)
+                return {"role": "tool", "tool_call_id": call.get("id", ""), "content": text}
+            answer = self._read(name, arguments, scope, reading)
         return {"role": "tool", "tool_call_id": call.get("id", ""), "content": as_sent(answer)}
+
+    def _use(self, others: OtherTools, name: str, arguments: Any, reading: _Reading) -> str:
+        """A tool that is not ours: its answer is cut to what may still be read."""
+        answer = others.answer(name, arguments, reading.seconds_left)
+        piece = take(answer, 0, max(reading.tokens_left, 1), self._count)
+        reading.cut = reading.cut or piece.end < len(answer)
+        reading.note({}, min(self._count(piece.text), reading.tokens_left))
+        return piece.text
 
     def _read(self, name: str, arguments: Any, scope: Scope, reading: _Reading) -> dict[str, Any]:
         """One tool call under the grant, which bounds its answer to what may still be read."""
@@ -318,30 +352,6 @@ class Delegate:
         return make_evidence(question, [(ref, texts[ref]) for ref in refs if ref in texts], most)
 
 
-def read_reply(text: str) -> tuple[str, list[str]]:
-    """The answer and the ids it cites, from JSON or from plain text with ids in it."""
-    body = text.strip()
-    fenced = re.fullmatch(r"```(?:json)?\s*(.*?)\s*```", body, re.DOTALL)
-    start = body.find("{")
-    for candidate in (fenced[1] if fenced else body, body[start : body.rfind("}") + 1] if start >= 0 else ""):
-        try:
-            reply = json.loads(candidate)
-        except ValueError:
-            continue
-        if isinstance(reply, dict) and isinstance(reply.get("answer"), str):
-            cited = reply.get("cited_ids", [])
-            ids = _ids(" ".join(map(str, cited))) if isinstance(cited, list) else []
-            return reply["answer"].strip(), ids or _ids(reply["answer"])
-    return body, _ids(body)
-
-
-def _ids(text: str) -> list[str]:
-    try:
-        return [ref.text for ref in parse_refs(text)]
-    except InputError:
-        return []
-
-
 def _opening(asked: ExpandQueryArguments, first: list[Any]) -> str:
     return "\n\n".join(
         [
@@ -352,23 +362,6 @@ def _opening(asked: ExpandQueryArguments, first: list[Any]) -> str:
     )
 
 
-def within(result: dict[str, Any], cap: int, count: Count) -> dict[str, Any]:
-    """A result cut to a cap as sent: the last quotes go first, then what stands beside the answer, then its end."""
-    evidence = list(result["evidence"])
-    while evidence and cost_of(result | {"evidence": evidence}, count) > cap:
-        evidence.pop()
-    whole = result["answer"]
-    beside = {key: value for key, value in result.items() if key != "answer"} | {"evidence": evidence}
-    head = fitting_head(beside, ("error", "error_code", "extractive", "truncated"), cap, count)
-
-    def make(tokens: int) -> dict[str, Any]:
-        piece = take(whole, 0, tokens, count)
-        cut = {"truncated": True} if piece.end < len(whole) else {}
-        return {"answer": piece.text} | head | cut
-
-    return widest(make, cap, count)
-
-
 def _is_timeout(error: ModelError, reading: _Reading) -> bool:
     return isinstance(error, ModelTimeout) or reading.seconds_left <= 0
 
@@ -376,52 +369,6 @@ def _is_timeout(error: ModelError, reading: _Reading) -> bool:
 def _as_error(answer: Mapping[str, Any]) -> LcmError:
     kind = NotFound if answer.get("error_code") == "NOT_FOUND" else InputError
     return kind(str(answer["error"]))
-
-
-def best_quote(text: str, query: ParsedQuery, width: int = QUOTE_CHARS) -> str:
-    """A short text as it is, of a longer one the sentence that holds most of the query's units, cut at ``width``."""
-    if len(text.strip()) <= width:
-        return text.strip()
-    matcher = Matcher(query)
-    best, most = "", -1
-    for part in _BETWEEN_SENTENCES.split(text):
-        sentence = part.strip()
-        held = sum(bool(spans) for spans in matcher.find(sentence).spans) if sentence else -1
-        if held > most:
-            best, most = sentence, held
-    return (best or text.strip())[:width]
-
-
-def make_evidence(question: str, texts: Iterable[tuple[str, str]], limit: int) -> list[dict[str, str]]:
-    """Quotes from (id, text) pairs, at most one per id."""
-    query = parse_query(question)
-    quotes: dict[str, dict[str, str]] = {}
-    for ref, text in texts:
-        if ref not in quotes and text.strip():
-            quotes[ref] = {"id": ref, "quote": best_quote(text, query)}
-        if len(quotes) == limit:
-            break
-    return list(quotes.values())
-
-
-def ids_shown(answer: object) -> list[str]:
-    """The ids of everything whose text a tool's answer showed, in order; the hits of a search first."""
-    found: list[str] = []
-    if isinstance(answer, dict):
-        found += [hit["id"] for hit in answer.get("hits", ())]
-    _collect(answer, found)
-    return list(dict.fromkeys(found))
-
-
-def _collect(value: Any, found: list[str]) -> None:
-    if isinstance(value, dict):
-        if isinstance(value.get("id"), str) and not _TEXT_KEYS.isdisjoint(value):
-            found.append(value["id"])
-        for inner in value.values():
-            _collect(inner, found)
-    elif isinstance(value, list):
-        for inner in value:
-            _collect(inner, found)
 
 
 def delegate_tools() -> tuple[dict[str, Any], ...]:
