@@ -9,7 +9,6 @@ import typer
 
 from lcm_plugin.cli.commands import (
     backup,
-    browse,
     compact,
     config,
     doctor,
@@ -21,11 +20,10 @@ from lcm_plugin.cli.commands import (
     migrate,
     pins,
     prune,
-    recall,
     redact,
-    status,
     worker,
 )
+from lcm_plugin.cli.commands.look import browse, recall, status, web
 from lcm_plugin.cli.commands.trials import chat, replay
 from lcm_plugin.cli.errors import GuardedGroup
 
@@ -61,7 +59,7 @@ def root(
 # The commands by the panel of the help in which they stand.
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Look": (
-        status.status,
+        *(status.status, web.web),
         *(
             browse.conversations,
             browse.rename,

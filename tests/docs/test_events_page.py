@@ -32,6 +32,7 @@ def emitted() -> set[str]:
             and id(node) not in docs
             and NAME.fullmatch(node.value)
             and node.value not in NO_EVENTS
+            and not node.value.endswith(".html")
         }
     return found
 

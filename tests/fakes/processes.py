@@ -27,6 +27,7 @@ from typing import IO, Any
 _IMPORTED = (
     "lcm_plugin.cli.app",
     "lcm_plugin.cli.commands",
+    "lcm_plugin.cli.commands.look",
     "lcm_plugin.cli.console",
     "lcm_plugin.cli.dag",
     "lcm_plugin.cli.replay.play",

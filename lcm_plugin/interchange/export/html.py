@@ -19,13 +19,12 @@ from typing import Any
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.files.externalise import PayloadStore
 from lcm_plugin.interchange.export.pictures import Pictures
-from lcm_plugin.interchange.export.views import Block, blocks_of, is_record, summaries_of
+from lcm_plugin.interchange.export.views import is_record, message_data, summaries_of, summary_data
 from lcm_plugin.sessions.names import talk_count
 from lcm_plugin.store.protocol import Reader, iterate_items, iterate_messages
-from lcm_plugin.store.records import Conversation, StoredMessage, Summary
+from lcm_plugin.store.records import Conversation
 from lcm_plugin.text import harmless
 
-MOST_CHARACTERS = 20_000
 _MARK = re.compile(r"\{\{(\w+)\}\}")
 # In the order in which they build on each other.
 _SCRIPTS = ("base.js", "history.js", "map.js", "list.js", "detail.js", "page.js")
@@ -122,12 +121,12 @@ def _write_conversation(
         if is_record(stored):
             records.add(stored.head.ref)
             continue
-        write(comma + _harmless(_compact(_message(stored, pictures))))
+        write(comma + _harmless(_compact(message_data(stored, pictures.address))))
         comma = b",\n"
     write(b'],"summaries":[')
     comma = b""
     for view in summaries_of(reader, conversation_id):
-        write(comma + _harmless(_compact(_summary(view.summary, view.sources))))
+        write(comma + _harmless(_compact(summary_data(view.summary, view.sources))))
         comma = b",\n"
     shown = (item for item in iterate_items(reader, conversation_id) if item.ref not in records)
     items = [[item.ref, item.tokens] for item in shown]
@@ -150,53 +149,4 @@ def _about(reader: Reader, conversation: Conversation) -> dict[str, Any]:
         "from": conversation.created_at,
         "to": conversation.updated_at,
         "restart": conversation.restart_seq,
-    }
-
-
-def _message(stored: StoredMessage, pictures: Pictures) -> dict[str, Any]:
-    head = stored.head
-    values = {
-        "id": head.ref,
-        "seq": head.seq,
-        "role": head.role,
-        "at": head.created_at,
-        "tokens": head.tokens,
-        "sender": head.sender,
-        "hidden": head.hidden,
-        "taken_back": head.withdrawn_at is not None,
-        "blocks": [_block(block, pictures) for block in blocks_of(stored)],
-    }
-    return {name: value for name, value in values.items() if value not in (None, False, [])}
-
-
-def _block(block: Block, pictures: Pictures) -> dict[str, Any]:
-    values: dict[str, Any] = {
-        "kind": block.kind,
-        "text": block.text[:MOST_CHARACTERS],
-        "cut": max(0, len(block.text) - MOST_CHARACTERS),
-        "name": block.name,
-        "call": block.call_id,
-        "file": block.file_id,
-        "picture": pictures.address(block) if block.kind == "file" else "",
-    }
-    return {name: value for name, value in values.items() if value or name == "text"}
-
-
-def _summary(summary: Summary, sources: Sequence[str]) -> dict[str, Any]:
-    return {
-        "id": summary.summary_id,
-        "depth": summary.depth,
-        "text": summary.content,
-        "tokens": summary.tokens,
-        "from": summary.earliest_at,
-        "to": summary.latest_at,
-        "first": summary.first_seq,
-        "last": summary.last_seq,
-        "messages": summary.message_count,
-        "covered": summary.message_tokens,
-        "level": summary.level,
-        "model": summary.model,
-        "fallback": summary.fallback,
-        "made": summary.created_at,
-        "sources": list(sources),
     }

@@ -11,7 +11,7 @@ from lcm_plugin.store.protocol import Reader
 
 MOST_BYTES = 256 * 1024
 MOST_BYTES_OF_ALL = 16 * 1024 * 1024
-_KINDS = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+KINDS = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 
 
 class Pictures:
@@ -27,7 +27,7 @@ class Pictures:
         if self._payloads is None or not block.file_id:
             return ""
         record = self._reader.file(block.file_id)
-        if record is None or record.mime_type not in _KINDS or record.byte_size > min(MOST_BYTES, self._left):
+        if record is None or record.mime_type not in KINDS or record.byte_size > min(MOST_BYTES, self._left):
             return ""
         try:
             data = self._payloads.read_file(self._reader, block.file_id)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Literal
+from typing import Any, Literal
 
 from lcm_plugin.messages.sendable import parse_json
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Part, StoredMessage, Summary
 
 BlockKind = Literal["text", "reasoning", "call", "result", "file", "other"]
+MOST_CHARACTERS = 20_000
+"""Of a block's text, what a page shows at first."""
 _SOURCES_AT_ONCE = 200
 
 
@@ -92,3 +94,59 @@ def is_record(stored: StoredMessage) -> bool:
     """Whether a row is a record beside the talk: hidden, and not for want of words."""
     says = any(part.text.strip() or part.metadata for part in stored.parts)
     return stored.head.hidden and stored.head.withdrawn_at is None and says
+
+
+def message_data(
+    stored: StoredMessage, picture: Callable[[Block], str], most: int = MOST_CHARACTERS
+) -> dict[str, Any]:
+    """A message for a page or a program; ``picture`` gives the address of a block's picture, empty for none.
+
+    ``cut`` of a block is how many characters are left out behind the first ``most``.
+    """
+    head = stored.head
+    values = {
+        "id": head.ref,
+        "seq": head.seq,
+        "role": head.role,
+        "at": head.created_at,
+        "tokens": head.tokens,
+        "sender": head.sender,
+        "hidden": head.hidden,
+        "taken_back": head.withdrawn_at is not None,
+        "blocks": [_block_data(block, picture, most) for block in blocks_of(stored)],
+    }
+    return {name: value for name, value in values.items() if value not in (None, False, [])}
+
+
+def _block_data(block: Block, picture: Callable[[Block], str], most: int) -> dict[str, Any]:
+    values: dict[str, Any] = {
+        "kind": block.kind,
+        "text": block.text[:most],
+        "cut": max(0, len(block.text) - most),
+        "name": block.name,
+        "call": block.call_id,
+        "file": block.file_id,
+        "picture": picture(block) if block.kind == "file" else "",
+    }
+    return {name: value for name, value in values.items() if value or name == "text"}
+
+
+def summary_data(summary: Summary, sources: Sequence[str]) -> dict[str, Any]:
+    """A summary for a page or a program."""
+    return {
+        "id": summary.summary_id,
+        "depth": summary.depth,
+        "text": summary.content,
+        "tokens": summary.tokens,
+        "from": summary.earliest_at,
+        "to": summary.latest_at,
+        "first": summary.first_seq,
+        "last": summary.last_seq,
+        "messages": summary.message_count,
+        "covered": summary.message_tokens,
+        "level": summary.level,
+        "model": summary.model,
+        "fallback": summary.fallback,
+        "made": summary.created_at,
+        "sources": list(sources),
+    }

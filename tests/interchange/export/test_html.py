@@ -15,7 +15,8 @@ from messages import assistant, user
 
 from lcm_plugin import Engine, Session
 from lcm_plugin.interchange.export import pictures
-from lcm_plugin.interchange.export.html import MOST_CHARACTERS, write_page
+from lcm_plugin.interchange.export.html import write_page
+from lcm_plugin.interchange.export.views import MOST_CHARACTERS
 from lcm_plugin.text import harmless
 
 pytestmark = pytest.mark.both_stores_under_ci

@@ -1,0 +1,105 @@
+"""The application: its addresses, and errors as people and programs read them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from importlib.resources import files
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from lcm_plugin.errors import LcmError
+from lcm_plugin.web.api import read, tools
+from lcm_plugin.web.guard import Guard
+from lcm_plugin.web.pages import sessions as session_pages
+from lcm_plugin.web.pages import talk as talk_pages
+from lcm_plugin.web.pages.render import Pages
+from lcm_plugin.web.site import Endpoint, Site, status_of
+
+logger = logging.getLogger("lcm_plugin.web")
+_READS: tuple[tuple[str, Endpoint], ...] = (
+    ("/api/sessions", read.sessions),
+    ("/api/sessions/{number}", read.session),
+    ("/api/sessions/{number}/messages", read.messages),
+    ("/api/sessions/{number}/summaries", read.summaries),
+    ("/api/sessions/{number}/context", read.context),
+    ("/api/messages/{ref}", read.message),
+    ("/api/summaries/{ref}", read.summary),
+    ("/api/search", read.search),
+    ("/", session_pages.sessions),
+    ("/search", session_pages.search),
+    ("/talk/{number}", talk_pages.talk),
+    ("/talk/{number}/rows", talk_pages.rows),
+    ("/at/{ref}", talk_pages.at),
+    ("/message/{ref}", talk_pages.message),
+    ("/summary/{ref}", talk_pages.summary),
+    ("/file/{ref}", talk_pages.file),
+    ("/code.css", talk_pages.code_style),
+)
+_POSTS: tuple[tuple[str, Endpoint], ...] = (
+    ("/api/grep", tools.tool("lcm_grep")),
+    ("/api/describe", tools.tool("lcm_describe")),
+    ("/api/expand", tools.tool("lcm_expand")),
+    ("/api/compact", tools.compact),
+    ("/api/integrity/run", tools.run_integrity),
+)
+
+
+def create_app(site: Site, hosts: Sequence[str]) -> Starlette:
+    """The application for one database, which answers under the given names (``127.0.0.1:8765``)."""
+    routes = [
+        *(Route(path, _on_a_thread(site, endpoint)) for path, endpoint in _READS),
+        *(Route(path, _on_a_thread(site, endpoint), methods=["POST"]) for path, endpoint in _POSTS),
+        Mount("/static", StaticFiles(directory=str(files("lcm_plugin.web").joinpath("static")))),
+    ]
+    app = Starlette(
+        routes=routes,
+        middleware=[
+            Middleware(Guard, token=site.token, hosts=hosts, write=site.write),
+            Middleware(GZipMiddleware, minimum_size=2_000, compresslevel=4),
+        ],
+        exception_handlers={LcmError: _said, HTTPException: _said, Exception: _broken},
+    )
+    app.state.site = site
+    app.state.pages = Pages(site)
+    return app
+
+
+def _on_a_thread(site: Site, endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
+    """An endpoint for Starlette: the body is read here, everything else happens on a worker thread."""
+
+    async def handle(request: Request) -> Response:
+        if request.method == "POST":
+            request.state.body = await request.body()
+        return await run_in_threadpool(endpoint, site, request)
+
+    return handle
+
+
+def _said(request: Request, error: Exception) -> Response:
+    """An error of this package, or an address that is not there."""
+    if isinstance(error, LcmError):
+        return _answer(request, str(error), status_of(error))
+    assert isinstance(error, HTTPException)
+    text = "there is no such page" if error.status_code == 404 else error.detail
+    return _answer(request, text, error.status_code)
+
+
+def _broken(request: Request, error: Exception) -> Response:
+    logger.error("a page failed", exc_info=error)
+    return _answer(request, f"internal error: {type(error).__name__}", 500)
+
+
+def _answer(request: Request, text: str, status: int) -> Response:
+    if request.url.path.startswith("/api/"):
+        return JSONResponse({"error": text}, status)
+    pages: Pages = request.app.state.pages
+    return pages.show(request, "error.html", {"text": text, "status": status}, status)
