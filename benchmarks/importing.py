@@ -1,6 +1,9 @@
 """How fast histories come in, and in how much memory, at 10k, 50k and 100k messages.
 
-    python benchmarks/importing.py [--sizes 10000,50000,100000] [--formats openai,claude-code,lossless-claw] [--json]
+    python benchmarks/importing.py [--sizes 10000,50000,100000] [--formats openai,claude-code,lossless-claw | all] [--json]
+
+Formats without a writer of their own here are written by the generators of the importers' tests, in short messages with
+every record of the tool that is no talk once in two thousand.
 
 Each size runs in a process of its own, so that its peak memory is its own. CPU seconds of the process, without the
 search index, which fills afterwards. The second run imports the same file again. *Linear* says that the rate at the
@@ -22,7 +25,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "interchange" / "importers"))
 
+import any_talk
 from corpus import Corpus, Message
 
 from lcm_plugin import Engine, LcmConfig
@@ -60,6 +65,8 @@ def main() -> None:
     if options.one:
         print(json.dumps(asdict(measure(options.one[0], int(options.one[1])))))
         return
+    if options.formats == "all":
+        options.formats = ",".join(WRITERS)
     found = [
         run(format_name, int(size))
         for format_name in options.formats.split(",")
@@ -272,7 +279,22 @@ def _add_summary(db: sqlite3.Connection, summary_id: str, kind: str, text: str, 
     db.execute("INSERT INTO summaries VALUES (?,1,?,0,?,?)", (summary_id, kind, text, at))
 
 
-WRITERS: dict[str, Callable[[Path, int], Path]] = {
+def generated(name: str) -> Callable[[Path, int], Path]:
+    """A writer of short messages: questions, answers, calls with their results, and now and then all other records."""
+    write, keeps = any_talk.WRITERS[name]
+    calls = keeps.get("calls", True)
+
+    def written(folder: Path, size: int) -> Path:
+        turn: list[any_talk.Kind] = ["user", "call", "answer"] if calls else ["user", "answer"]
+        talk = turn * (size // (4 if calls else 2) + 1)
+        for place in range(1_000, len(talk), 2_000):
+            talk[place:place] = ["record"]
+        return write(folder, "session-bench", talk)
+
+    return written
+
+
+WRITERS: dict[str, Callable[[Path, int], Path]] = {name: generated(name) for name in any_talk.WRITERS} | {
     "openai": write_openai,
     "claude-code": write_claude_code,
     "codex": write_codex,

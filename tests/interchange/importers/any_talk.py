@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import other_records
 from session_logs import ClaudeLog, CodexLog, Log
 
 Kind = Literal["user", "image", "answer", "call", "record"]
@@ -56,9 +57,15 @@ def claude(folder: Path, name: str, talk: list[Kind]) -> Path:
             log.call(f"{name}-{number}")
             log.result(f"{name}-{number}")
         else:
-            log.add({"type": "last-prompt", "sessionId": name, "lastPrompt": "x"})
-            log.record("attachment", attachment={"type": "skill_listing", "content": "- one"})
-            log.record("progress", data={})
+            for loose in other_records.CLAUDE_LOOSE:
+                log.add({**loose, "sessionId": name})
+            for subtype in other_records.CLAUDE_SYSTEM:
+                log.record("system", subtype=subtype, content="of the program")
+            for attached in other_records.CLAUDE_ATTACHMENTS:
+                log.record("attachment", attachment={"type": attached, "content": "of the program"})
+            for step in other_records.CLAUDE_PROGRESS:
+                log.record("progress", data={"type": step})
+            log.queued("a notice", commandMode="task-notification")
     return log.path
 
 
@@ -83,9 +90,12 @@ def codex(folder: Path, name: str, talk: list[Kind]) -> Path:
             log.line("response_item", type="function_call", name="shell", arguments="{}", call_id=call)
             log.line("response_item", type="function_call_output", call_id=call, output="done")
         else:
-            log.line("event_msg", type="token_count", info={})
-            log.line("turn_context", cwd="/work", model="gpt")
-            log.line("response_item", type="reasoning", summary=[], encrypted_content="gAAA")
+            for event in other_records.CODEX_EVENTS:
+                log.line("event_msg", **event)
+            for item in other_records.CODEX_ITEMS:
+                log.line("response_item", **item)
+            for outer, payload in other_records.CODEX_LINES:
+                log.line(outer, **payload)
     return log.path
 
 
@@ -107,8 +117,8 @@ def gemini(folder: Path, name: str, talk: list[Kind]) -> Path:
             log.add({**own, "type": "gemini", "content": ""})
             log.add({**own, "type": "gemini", "content": "", "toolCalls": [call]})
         else:
-            log.add({**own, "type": "info", "content": "note"})
-            log.add({"$set": {"lastUpdated": "2026-11-02T01:00:00Z"}})
+            for at, one in enumerate(other_records.GEMINI):
+                log.add({"id": f"{name}-{number}-{at}", **one} if "type" in one else one)
     return log.path
 
 
@@ -136,7 +146,8 @@ def qwen(folder: Path, name: str, talk: list[Kind]) -> Path:
             response = {"id": f"c{number}", "name": "t", "response": {"output": "done"}}
             add("tool_result", {"functionResponse": response})
         else:
-            add("system", subtype="slash_command", systemPayload={"rawCommand": "/about"})
+            for subtype in other_records.QWEN_SYSTEM:
+                add("system", subtype=subtype, systemPayload={"text": "of the program"})
     return log.path
 
 
@@ -156,7 +167,7 @@ def opencode(folder: Path, name: str, talk: list[Kind]) -> Path:
                 state = {"status": "completed", "input": {}, "output": "done"}
                 parts = [{"type": "tool", "tool": "t", "callID": f"c{number}", "state": state}]
             elif kind == "record":
-                parts = [{"type": "snapshot", "snapshot": "x"}]
+                parts = other_records.OPENCODE_PARTS
             data = {"role": role, "time": {"created": AT + number, "completed": AT + number}}
             own = f"msg_{name}_{number:05d}"
             db.execute("INSERT INTO message VALUES (?, ?, ?, ?)", (own, name, AT + number, json.dumps(data)))
@@ -225,7 +236,8 @@ def openclaw(folder: Path, name: str, talk: list[Kind]) -> Path:
                 },
             )
         else:
-            add("model_change", provider="p", modelId="m")
+            for one in other_records.OPENCLAW:
+                add(one["type"], **{key: value for key, value in one.items() if key != "type"})
     return log.path
 
 
@@ -290,7 +302,8 @@ def chatgpt(folder: Path, name: str, talk: list[Kind]) -> Path:
             add("assistant", "{}", recipient="t")
             add("tool", "done")
         else:
-            add("system", "")
+            for role, other, about in other_records.CHATGPT:
+                add(role, "", content=other, metadata=about)
     path = folder / "conversations-000.json"
     value = {"conversation_id": name, "title": name, "mapping": mapping, "current_node": last}
     path.write_text(json.dumps([value]))
@@ -342,7 +355,9 @@ def goose(folder: Path, name: str, talk: list[Kind]) -> Path:
             lines.append({"role": "assistant", "created": AT // 1000, "content": [call]})
             result = {"type": "toolResponse", "id": f"c{number}", "toolResult": done}
             lines.append({"role": "user", "created": AT // 1000, "content": [result]})
-        elif kind != "record":
+        elif kind == "record":
+            lines += [{"created": AT // 1000, **one} for one in other_records.GOOSE]
+        else:
             image = [{"type": "image", "data": DATA, "mimeType": "image/png"}] if kind == "image" else []
             role = "assistant" if kind == "answer" else "user"
             lines.append({"role": role, "created": AT // 1000, "content": [text, *image]})

@@ -92,7 +92,9 @@ def _entry(source_id: str, message: Mapping[str, Any], place: str) -> Entry:
     )
     about = rest_of(message, "id", "role", "created", "content")
     seen = message.get("metadata")
-    hidden = isinstance(seen, dict) and seen.get("userVisible") is False and seen.get("agentVisible") is False
+    # The program wrote what the user does not see: a compaction's summary, and its notifications.
+    hidden = isinstance(seen, dict) and seen.get("userVisible") is False
+    hidden |= bool(blocks) and all(block.get("type") == "systemNotification" for block in blocks)
     shown = {"role": str(message.get("role") or "user"), "content": blocks}
     at, extras = told_time({"time": message.get("created")}), (("agent", about),) if about else ()
     return Entry(source_id, shown, at, hidden, extras=extras, place=place)
