@@ -1,6 +1,6 @@
 """A host that is killed, runs out of disk, meets I/O errors and clock jumps, again and again: is anything lost?
 
-    python benchmarks/faults.py [--rounds 1000] [--seed 1] [--json]
+    python benchmarks/faults.py [--rounds 2000] [--seed 1] [--json]
 
 Each round a process works as a host does. It hands its whole list to ``ingest``, or only what is new to the plugin's
 hooks (and sometimes compacts with a model that raises anything, prunes with /new, or calls tools with arguments
@@ -13,7 +13,7 @@ off; the integrity checker finds no error. No hook and no tool raised, and every
 
 EIO and ENOSPC come from a small library that is loaded before libc (a C compiler is needed; without one these
 rounds limit the size of files instead). The processes are forks of one that has loaded everything, so that a
-round takes a fraction of a second.
+round takes a fraction of a second. Progress goes to stderr; after an interrupt the rounds so far are reported.
 """
 
 from __future__ import annotations
@@ -39,9 +39,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
+from functools import cache
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, TextIO
 
 from lcm_plugin import Engine, LcmConfig, LcmError, LcmPlugin, Session, Turn
 from lcm_plugin.messages.convert import broken_record, to_message
@@ -58,7 +59,7 @@ SETTINGS: dict[str, Any] = {
 }
 FAULTS = ("kill", "full", "eio", "enospc", "fsync", "clock", "locked", "fork")
 YEAR_MS = 365 * 86_400_000
-_LONGEST_S = 0.15
+_MOST_CALLS = 8
 _MOST_MESSAGES = 400
 _EXPECTED_FINDINGS = frozenset(
     {"summary_fallback", "summary_capped", "lane_stale", "file_orphan", "file_leftover", "hook_failing"}
@@ -128,6 +129,7 @@ int fdatasync(int fd) {
 class Report:
     """What happened in all rounds. ``faults`` says in words what was not as it should be."""
 
+    asked: int
     rounds: int = 0
     seconds: float = 0.0
     struck: dict[str, int] = field(default_factory=dict)
@@ -138,6 +140,14 @@ class Report:
     faults: list[str] = field(default_factory=list)
     library: bool = False
     children: list[str] = field(default_factory=list)
+
+    @property
+    def summary(self) -> str:
+        """The figures in a line."""
+        return (
+            f"{self.rounds} of {self.asked} rounds in {self.seconds:.0f} s, {self.acknowledged} messages acknowledged, "
+            f"{self.refused} calls refused, {self.lost} lost, {self.doubled} doubled, {len(self.faults)} faults"
+        )
 
 
 def message(number: int) -> dict[str, Any]:
@@ -166,6 +176,7 @@ class Unreadable(dict[str, Any]):
         raise RuntimeError("this mapping is odd")
 
 
+@cache
 def as_stored(number: int) -> dict[str, Any]:
     """What the store keeps of a message."""
     made = message(number)
@@ -202,23 +213,22 @@ def work(database: str, done: int, seed: int, pipe: int, fault: str) -> None:
     # A full disk comes back as durable as the host asked for, fsync included.
     patient = {**SETTINGS, "busy_timeout_ms": 50} if fault == "locked" else SETTINGS
     config = LcmConfig(database=database, durability="full", **patient)
-    end = time.monotonic() + _LONGEST_S
+    turns = rng.randrange(1, _MOST_CALLS)
     with contextlib.suppress(LcmError, OSError), _held_now_and_then(database, rng, fault):
         if rng.random() < 0.5:
-            _hand_over_lists(config, clock, done, rng, pipe, end)
+            _hand_over_lists(config, clock, done, rng, pipe, turns)
         else:
-            _call_hooks(config, clock, done, rng, pipe, end, fault)
+            _call_hooks(config, clock, done, rng, pipe, turns, fault)
     os._exit(0)
 
 
 def _hand_over_lists(
-    config: LcmConfig, clock: Callable[[], int], done: int, rng: Random, pipe: int, end: float
+    config: LcmConfig, clock: Callable[[], int], done: int, rng: Random, pipe: int, turns: int
 ) -> None:
     history = [message(number) for number in range(done)]
     with Engine.open(config, clock=clock) as engine:
-        while time.monotonic() < end and len(history) < _MOST_MESSAGES:
-            count = rng.randrange(1, 6)
-            history += [message(len(history) + n) for n in range(count)]
+        for _ in range(turns):
+            history += [message(len(history) + n) for n in range(rng.randrange(1, 6))]
             os.write(pipe, f"try {len(history)}\n".encode())
             try:
                 engine.ingest(LANE, history, "sync")
@@ -231,11 +241,11 @@ def _hand_over_lists(
 
 
 def _call_hooks(
-    config: LcmConfig, clock: Callable[[], int], done: int, rng: Random, pipe: int, end: float, fault: str
+    config: LcmConfig, clock: Callable[[], int], done: int, rng: Random, pipe: int, turns: int, fault: str
 ) -> None:
     """A host of deltas. What a hook took is acknowledged once it waits nowhere but on a disk."""
     plugin = LcmPlugin(config, completer=rng.choice((None, _raising)), clock=clock)
-    while time.monotonic() < end and done < _MOST_MESSAGES:
+    for _ in range(turns):
         fresh = [message(done + n) for n in range(rng.randrange(1, 6))]
         done += len(fresh)
         os.write(pipe, f"try {done}\n".encode())
@@ -327,10 +337,15 @@ def _library() -> ctypes.CDLL | None:
 def run(rounds: int, seed: int, folder: Path) -> Report:
     """All rounds on a growing talk; a new one begins when it has become long."""
     _warm_up(folder)
-    rng, report = Random(seed), Report(library=_library() is not None)
+    rng, report = Random(seed), Report(rounds, library=_library() is not None)
     began, done, base = time.monotonic(), 0, 0
     home = folder
+    interrupted = threading.Event()
+    for one in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(one, lambda *_: interrupted.set())
     for number in range(rounds):
+        if interrupted.is_set():
+            break
         if done >= _MOST_MESSAGES or number == base:
             base, done = number, 0
             home = folder / f"lcm-faults-{number}"
@@ -341,7 +356,9 @@ def run(rounds: int, seed: int, folder: Path) -> Report:
             str(home / "lcm.db"), done, rng.randrange(1 << 30), fault, report, f"round {number} ({fault})"
         )
         report.rounds += 1
-    report.seconds = time.monotonic() - began
+        report.seconds = time.monotonic() - began
+        if report.rounds % 50 == 0:
+            print(report.summary, file=sys.stderr, flush=True)
     return report
 
 
@@ -364,11 +381,9 @@ def _round(database: str, done: int, seed: int, fault: str, report: Report, titl
         finally:
             os._exit(1)
     os.close(writing)
-    if fault == "kill":
-        time.sleep(Random(seed).random() * _LONGEST_S)
-        os.kill(child, signal.SIGKILL)
     with open(reading) as pipe:
-        lines = pipe.read().split("\n")
+        lines = _killed(child, pipe, Random(seed)) if fault == "kill" else []
+        lines += pipe.read().split("\n")
     _, status = os.waitpid(child, 0)
     if os.WIFEXITED(status) and os.WEXITSTATUS(status):
         report.faults.append(f"{title}: the process failed in an unforeseen way")
@@ -381,6 +396,14 @@ def _round(database: str, done: int, seed: int, fault: str, report: Report, titl
     return _proven(database, acknowledged, tried, report, title)
 
 
+def _killed(child: int, pipe: TextIO, rng: Random) -> list[str]:
+    """Kills a process shortly after a line of its report, and returns the lines so far."""
+    lines = [pipe.readline().rstrip("\n") for _ in range(rng.randrange(2 * _MOST_CALLS))]
+    time.sleep(rng.random() * 0.01)
+    os.kill(child, signal.SIGKILL)
+    return lines
+
+
 def _proven(database: str, acknowledged: int, tried: int, report: Report, title: str) -> int:
     """How many messages stand, after all promises were looked at."""
     if not Path(database).exists():
@@ -388,7 +411,8 @@ def _proven(database: str, acknowledged: int, tried: int, report: Report, title:
             report.faults.append(f"{title}: the database is gone")
         return 0
     try:
-        with Engine.open(LcmConfig(database=database, **SETTINGS)) as engine:
+        # Recall has no part in what is proven, and is most of the time of a context.
+        with Engine.open(LcmConfig(database=database, active_recall="off", **SETTINGS)) as engine:
             # What waited is stored by whichever call of a hook comes first.
             plugin = LcmPlugin(engine=engine)
             for lane in (LANE, CHILD_LANE):
@@ -438,28 +462,25 @@ def failing_library() -> Iterator[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=1_000)
+    parser.add_argument("--rounds", type=int, default=2_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     if "FAULTS_INSIDE" not in os.environ:
         with failing_library() as library:
             inside = dict(os.environ, FAULTS_INSIDE="1", **({"LD_PRELOAD": library} if library else {}))
-            sys.exit(
-                subprocess.run([sys.executable, __file__, *sys.argv[1:]], env=inside, check=False).returncode
-            )
+            with subprocess.Popen([sys.executable, __file__, *sys.argv[1:]], env=inside) as process:
+                for one in (signal.SIGINT, signal.SIGTERM):
+                    signal.signal(one, lambda number, _: process.send_signal(number))
+                sys.exit(process.wait())
     logging.getLogger("lcm_plugin").setLevel(logging.CRITICAL)
     with tempfile.TemporaryDirectory(prefix="lcm-rounds-") as folder:
         report = run(options.rounds, options.seed, Path(folder))
     if options.json:
         print(json.dumps(asdict(report)))
     else:
-        struck = ", ".join(f"{count} {name}" for name, count in sorted(report.struck.items()))
-        print(f"{report.rounds} rounds in {report.seconds:.0f} s ({struck})")
-        print(
-            f"{report.acknowledged} messages acknowledged, {report.refused} calls refused with a clear error"
-        )
-        print(f"{report.lost} lost, {report.doubled} doubled")
+        print(report.summary)
+        print(", ".join(f"{count} {name}" for name, count in sorted(report.struck.items())))
         for fault in report.faults[:20]:
             print(fault)
     sys.exit(bool(report.faults))

@@ -1,8 +1,9 @@
-"""Messages that a host changed where they stand, while it kept what came after them.
+"""Messages that a host changed or put in where they stand, while it kept what came after them.
 
 The new version takes the place of the stored one (`Writer.take_place`), so that all that follows stays as it is. An
 edit with which the list goes on otherwise is a branch instead: what followed the old version was said to that one.
 A host's id says that two messages are versions of one; else it is their place between messages that are the same.
+What is new between stored messages stands between them (`Writer.insert_before`).
 """
 
 from __future__ import annotations
@@ -13,9 +14,17 @@ from difflib import SequenceMatcher
 from itertools import pairwise
 
 from lcm_plugin.ingest.alignment import Alignment, FindRows
-from lcm_plugin.ingest.matching import Incoming, is_same_id, is_summary
+from lcm_plugin.ingest.matching import (
+    Incoming,
+    LoadTexts,
+    is_proof,
+    is_reworded,
+    is_same_id,
+    is_summary,
+)
 from lcm_plugin.messages.blocks import is_instruction
 from lcm_plugin.store.records import MessageHead
+from lcm_plugin.types import RunPosition
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +38,37 @@ class Edit:
     old: MessageHead
     host_id: str | None
     former: MessageHead | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Insertion:
+    """New messages of a list, by ``indices``, that stand there before the message with the row ``follower``."""
+
+    indices: tuple[int, ...]
+    follower: MessageHead
+
+
+def with_insertions(
+    items: Sequence[Incoming], alignment: Alignment, is_whole: bool
+) -> tuple[Alignment, tuple[Insertion, ...]]:
+    """An alignment without the new messages that stand between stored ones, and these.
+
+    A message without a host's id may be the host's own copy of a stored one, unless the list ``is_whole``.
+    """
+    talk = [index for index, row in sorted(alignment.rows.items()) if not is_instruction(row.role)]
+    new, found = set(alignment.new), list[Insertion]()
+    for before, after in pairwise([-1, *talk]):
+        indices = tuple(
+            index
+            for index in range(before + 1, after)
+            if _is_talk(items[index])
+            and index not in alignment.rows
+            and (index in new or (is_whole and items[index].host_id is None))
+        )
+        if indices:
+            found.append(Insertion(indices, alignment.rows[after]))
+            new.difference_update(indices)
+    return replace(alignment, new=[index for index in alignment.new if index in new]), tuple(found)
 
 
 def with_edits(
@@ -63,7 +103,9 @@ def _as_stored(
         return items, ()
     withdrawn = find_withdrawn([items[index].identity for index in edited])
     stored = [
-        replace(item, identity=edited[index].identity, edited=False) if index in edited else item
+        replace(item, identity=edited[index].identity, host_id=edited[index].host_id, edited=False)
+        if index in edited
+        else item
         for index, item in enumerate(items)
     ]
     return stored, tuple(_with_former(items, edited, withdrawn))
@@ -74,23 +116,44 @@ def with_edits_by_place(
     alignment: Alignment,
     standing: Sequence[MessageHead],
     find_withdrawn: FindRows,
+    load_texts: LoadTexts,
 ) -> tuple[Alignment, tuple[Edit, ...]]:
     """An alignment with the rows that other messages stand for now, and these messages.
 
     ``standing`` are the rows that the list is compared with. Between two aligned messages there must be as many rows
-    as messages, of the same roles, and each message must have an id of its own.
+    as messages, of the same roles. Each message must have an id of its own, or plainly other words in a list that is
+    surely aligned. A message with a row's id and plainly other words stands for it, too.
     """
     edited = dict[int, MessageHead]()
-    for messages, rows in _gaps(items, alignment.rows, standing):
+    is_sure = any(is_proof(items[index], row) for index, row in alignment.rows.items())
+    for messages, rows, follower in _gaps(items, alignment.rows, standing):
+        if [items[index].role for index in messages] != [row.role for row in rows]:
+            continue
         named = all(items[index].host_id for index in messages)
-        if named and [items[index].role for index in messages] == [row.role for row in rows]:
+        path = [*rows, follower]
+        if named or (
+            is_sure
+            and all(row.before == before.seq for before, row in pairwise(path))
+            and _are_reworded([items[index] for index in messages], rows, load_texts)
+        ):
             edited |= dict(zip(messages, rows, strict=True))
+    for index, row in alignment.rows.items():
+        other_words = items[index].identity != row.identity and is_same_id(items[index], row)
+        if other_words and _are_reworded([items[index]], [row], load_texts):
+            edited[index] = row
     if not edited:
         return alignment, ()
     withdrawn = find_withdrawn([items[index].identity for index in edited])
     new = [index for index in alignment.new if index not in edited]
     return replace(alignment, rows={**alignment.rows, **edited}, new=new), tuple(
         _with_former(items, edited, withdrawn)
+    )
+
+
+def _are_reworded(items: Sequence[Incoming], rows: Sequence[MessageHead], load_texts: LoadTexts) -> bool:
+    texts = load_texts([row.message_id for row in rows])
+    return all(
+        is_reworded(item, row, texts.get(row.message_id, "")) for item, row in zip(items, rows, strict=True)
     )
 
 
@@ -114,8 +177,8 @@ def with_former_versions(
 
 def _gaps(
     items: Sequence[Incoming], aligned: Mapping[int, MessageHead], standing: Sequence[MessageHead]
-) -> Iterator[tuple[list[int], list[MessageHead]]]:
-    """The messages between two aligned ones, and the rows between theirs."""
+) -> Iterator[tuple[list[int], list[MessageHead], MessageHead]]:
+    """The messages between two aligned ones, the rows between theirs, and the row that follows."""
     talk = sorted(index for index, row in aligned.items() if not is_instruction(row.role))
     known = {row.seq for row in aligned.values()}
     first = standing[0].seq - 1 if standing and standing[0].before == 0 else None
@@ -134,7 +197,7 @@ def _gaps(
             and not (row.hidden or is_instruction(row.role))
         ]
         if rows:
-            yield messages, rows
+            yield messages, rows, aligned[after]
 
 
 def _is_talk(item: Incoming) -> bool:
@@ -144,6 +207,22 @@ def _is_talk(item: Incoming) -> bool:
 def moved_by(count: int, edits: Sequence[Edit]) -> tuple[Edit, ...]:
     """The edits of a list that stands ``count`` messages further back in another one."""
     return tuple(replace(edit, index=edit.index + count) for edit in edits)
+
+
+def insertions_moved_by(count: int, insertions: Sequence[Insertion]) -> tuple[Insertion, ...]:
+    """The same for insertions."""
+    return tuple(replace(one, indices=tuple(index + count for index in one.indices)) for one in insertions)
+
+
+def run_behind(run: RunPosition | None, insertions: Sequence[Insertion]) -> RunPosition | None:
+    """Where a running turn stands once the messages are put in."""
+
+    def moved(seq: int) -> int:
+        return seq + sum(len(one.indices) for one in insertions if one.follower.seq <= seq)
+
+    if run is None:
+        return None
+    return RunPosition(moved(run.fork), moved(run.turn), None if run.end is None else moved(run.end))
 
 
 def _is_edited(item: Incoming, stored: MessageHead | None) -> bool:

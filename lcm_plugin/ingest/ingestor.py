@@ -16,7 +16,7 @@ from typing import get_args
 from lcm_plugin.errors import InputError, OutcomeUnknown, StoreError
 from lcm_plugin.events import EventBus
 from lcm_plugin.files.externalise import PayloadStore
-from lcm_plugin.ingest.edits import Edit
+from lcm_plugin.ingest.edits import Edit, Insertion
 from lcm_plugin.ingest.heartbeat import idle_heartbeat_rows
 from lcm_plugin.ingest.host_noise import StandingTexts
 from lcm_plugin.ingest.instructions import put_in_force
@@ -135,6 +135,7 @@ class Ingestor:
                 writer.name_messages(here, branch.names)
                 append_rows(writer, conversation, rows, now, follows=branch.follows)
                 put_in_force(writer, conversation, plan.in_force(conversation), now)
+                self._insert(writer, session, plan.insertions, prepared, now)
                 self._edit(writer, session, plan.edits, prepared, now)
                 # A removal that ran since then may have taken bytes away that nobody referred to yet.
                 gone = [index for index in plan.added if not self._payloads.holds(prepared[index].files)]
@@ -154,6 +155,22 @@ class Ingestor:
             brought_back=len(brought_back) + back,
             run=branch.run,
         )
+
+    def _insert(
+        self,
+        writer: Writer,
+        session: Session,
+        insertions: Sequence[Insertion],
+        prepared: Mapping[int, PreparedRow],
+        now: int,
+    ) -> None:
+        """Puts new messages between stored ones."""
+        for one in insertions:
+            conversation = open_conversation(writer, session, now)
+            here, rows = conversation.conversation_id, [prepared[index] for index in one.indices]
+            append_rows(writer, conversation, rows, now)
+            message_ids = [head.message_id for head in writer.heads(here, limit=len(rows))]
+            self._withdrawals.insert_before(writer, here, message_ids, one.follower, now)
 
     def _edit(
         self,

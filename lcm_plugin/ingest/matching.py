@@ -29,6 +29,8 @@ _SUMMARY_CHARS = 600
 _SUMMARY_WORDS = re.compile(
     r"\b(?:summar(?:y|ies|i[sz]ed)|compact(?:ed|ion)|condensed|continued from)\b", re.I
 )
+# What stands in a host's copy for what it cut or masked.
+_LEFT_OUT = re.compile(r"\[[^\]]*\]|<[^<>]*>|\*{3,}|█+|…|\.{3}")
 _DECORATION = re.compile(r"\s*(?:\[.*\]|<([A-Za-z][\w-]*)\b[^>]*>.*</\1>)\s*", re.DOTALL)
 
 
@@ -171,6 +173,22 @@ def _decorated(one: str, other: str) -> bool:
     if longer.startswith(shorter):
         return _DECORATION.fullmatch(longer[len(shorter) :]) is not None
     return longer.endswith(shorter) and _DECORATION.fullmatch(longer[: -len(shorter)]) is not None
+
+
+def is_reworded(item: Incoming, head: MessageHead, text: str) -> bool:
+    """Whether a message has words of its own at a stored one's place, and is no copy that a host cut or decorated."""
+    if item.role not in ("user", "assistant") or item.calls or item.answers or head.calls or head.answers:
+        return False
+    new, old = " ".join(encodable(item.text).split()), " ".join(encodable(text).split())
+    is_note = _DECORATION.fullmatch(item.text) or (new.startswith("(") and new.endswith(")"))
+    if not new or not old or old in new or is_note:
+        return False
+    end = 0
+    for piece in _LEFT_OUT.split(new):
+        end = old.find(piece.strip(), end)
+        if end < 0:
+            return True
+    return False
 
 
 def is_said(item: Incoming) -> bool:

@@ -18,11 +18,15 @@ from lcm_plugin.ingest.alignment import (
 from lcm_plugin.ingest.branches import Branch, Ground, ListRoots, follow_list
 from lcm_plugin.ingest.edits import (
     Edit,
+    Insertion,
+    insertions_moved_by,
     moved_by,
+    run_behind,
     with_edits,
     with_edits_by_place,
     with_edits_of_whole,
     with_former_versions,
+    with_insertions,
 )
 from lcm_plugin.ingest.history import Past, past_from, past_of
 from lcm_plugin.ingest.instructions import Leading, leading_run, with_leading
@@ -47,8 +51,8 @@ class Plan:
 
     ``settled`` counts messages whose commit was not answered and that are found to be stored. ``branch`` is what a
     whole list does besides, ``leading`` the instructions that it begins with. ``retold`` are the host's ids that go from
-    stored messages to new versions of them, ``edits`` the messages that take a stored one's place. ``listed`` is what is
-    known of a whole list once the plan is carried out.
+    stored messages to new versions of them, ``edits`` the messages that take a stored one's place, ``insertions`` those
+    that stand between stored ones. ``listed`` is what is known of a whole list once the plan is carried out.
     """
 
     new: list[int]
@@ -58,12 +62,13 @@ class Plan:
     branch: Branch = field(default_factory=lambda: Branch([]))
     retold: tuple[str, ...] = ()
     edits: tuple[Edit, ...] = ()
+    insertions: tuple[Insertion, ...] = ()
     listed: KnownList | None = None
 
     @property
     def changes(self) -> bool:
         """Whether there is anything to store or to mark."""
-        if self.new or self.edits or self.branch.changes:
+        if self.new or self.edits or self.insertions or self.branch.changes:
             return True
         return (
             self.conversation is not None
@@ -81,7 +86,8 @@ class Plan:
     @property
     def added(self) -> list[int]:
         """The indices of all messages that get a row of their own."""
-        return [*self.new, *(edit.index for edit in self.edits if edit.former is None)]
+        inserted = (index for one in self.insertions for index in one.indices)
+        return [*self.new, *inserted, *(edit.index for edit in self.edits if edit.former is None)]
 
     def writes_run(self, session: Session) -> bool:
         """Whether the run that repeats what is stored is to be remembered with its conversation."""
@@ -219,7 +225,7 @@ class Planner:
             (leading and leading.new) or (row := alignment.rows.get(0)) is None or row.seq != begun.seq
         ):
             return None
-        alignment, by_place = with_edits_by_place(given, alignment, talk, rows.withdrawn)
+        alignment, by_place = with_edits_by_place(given, alignment, talk, rows.withdrawn, rows.texts)
         alignment, back = with_former_versions(given, alignment, rows.at)
         edits += by_place + back
         alignment = replace(
@@ -227,6 +233,7 @@ class Planner:
             rows={**alignment.rows, **self._rows_by_id(reader, here, given, known_ids, alignment)},
             new=[index for index in alignment.new if not past.has_prompt(given[index])],
         )
+        alignment, insertions = with_insertions(given, alignment, mode == "whole")
         new = with_leading([index + skipped for index in alignment.new], leading, conversation)
         if conversation is None:
             branch = Branch([], root=None if mode == "part" else 0)
@@ -246,13 +253,15 @@ class Planner:
         branch = follow_list(given, alignment, ground)
         if mode == "part":
             branch = replace(branch, root=None)
+        branch = replace(branch, run=run_behind(branch.run, insertions))
         new = with_leading([index + skipped for index in branch.new], leading, conversation)
         retold = tuple(name for index in branch.new if (name := given[index].host_id) in known_ids)
         listed = None
-        if branch.seqs and not branch.changes and not edits and (begun or not skipped):
+        if branch.seqs and not (branch.changes or edits or insertions) and (begun or not skipped):
             seqs = {index + skipped: seq for index, seq in branch.seqs.items()}
             listed = known_list(conversation, listing, seqs, branch.root, branch.run, begun)
-        return Plan(new, conversation, 0, leading, branch, retold, moved_by(skipped, edits), listed)
+        inserted = insertions_moved_by(skipped, insertions)
+        return Plan(new, conversation, 0, leading, branch, retold, moved_by(skipped, edits), inserted, listed)
 
     @staticmethod
     def _rows_by_id(

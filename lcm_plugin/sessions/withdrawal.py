@@ -52,6 +52,18 @@ class Withdrawals:
         self._reopen(writer, conversation_id, [old.message_id, message_id], now)
         writer.take_place(conversation_id, message_id, old.message_id, now)
 
+    def insert_before(
+        self,
+        writer: Writer,
+        conversation_id: int,
+        message_ids: Sequence[int],
+        follower: MessageHead,
+        now: int,
+    ) -> None:
+        """Moves the newest messages to the place before an earlier one."""
+        self._reopen(writer, conversation_id, [follower.message_id], now)
+        writer.insert_before(conversation_id, message_ids, follower.message_id)
+
     def _reopen(self, writer: Writer, conversation_id: int, message_ids: Sequence[int], now: int) -> None:
         reopened: set[str] = set()
         for leaf in sorted(set(writer.covering_leaf(message_ids).values())):

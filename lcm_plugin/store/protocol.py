@@ -267,10 +267,7 @@ class Writer(
         """Takes host ids from the messages that have them: another version of these is about to be stored."""
 
     def withdraw(self, conversation_id: int, message_ids: Sequence[int], now: int) -> None:
-        """Hides messages that the host took back and marks them so; those that are marked already stay as they are.
-
-        The revision changes. What `/new` pruned can still be undone.
-        """
+        """Hides and marks messages that the host took back; marked ones stay. What `/new` pruned can still be undone."""
 
     def bring_back(self, conversation_id: int, message_ids: Sequence[int], now: int) -> None:
         """Undoes `withdraw`; messages that are not withdrawn stay as they are."""
@@ -280,6 +277,9 @@ class Writer(
 
         Both are raw items, if in the context at all. The revision changes; what `/new` pruned can still be undone.
         """
+
+    def insert_before(self, conversation_id: int, message_ids: Sequence[int], follower: int) -> None:
+        """Moves the newest messages to the place before an earlier one; what follows it moves up."""
 
     def name_messages(self, conversation_id: int, names: Mapping[int, str]) -> None:
         """Gives messages the host's ids, which other ones lose."""

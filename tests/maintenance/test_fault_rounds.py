@@ -1,6 +1,6 @@
 """Fifty rounds of kills, full disks, I/O errors, locks, forks and clock jumps: nothing lost, nothing doubled.
 
-``python benchmarks/faults.py`` runs a thousand.
+``python benchmarks/faults.py`` runs two thousand.
 """
 
 from __future__ import annotations

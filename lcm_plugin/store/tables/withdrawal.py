@@ -75,6 +75,85 @@ class WithdrawalTable(MessageTable, RepairTable):
         )
         self._bump_with_snapshots(conversation_id)
 
+    def insert_before(self, conversation_id: int, message_ids: Sequence[int], follower: int) -> None:
+        self.lock_conversation(conversation_id)
+        rows = self.messages_by_id([*message_ids, follower])
+        place, before = rows[follower].head.seq, rows[follower].head.before
+        first = min(rows[message_id].head.seq for message_id in message_ids)
+        moved = "CASE WHEN {0} >= :first THEN {0} - :back WHEN {0} >= :place THEN {0} + :count ELSE {0} END".format
+        values = {
+            "here": conversation_id,
+            "place": place,
+            "first": first,
+            "back": first - place,
+            "count": len(message_ids),
+        }
+        # They are moved away first: two rows never have one place.
+        self.run(
+            f"UPDATE messages SET seq = -({moved('seq')}), group_seq = {moved('group_seq')}, follows = {moved('follows')} "
+            "WHERE conversation_id = :here AND seq >= :place",
+            **values,
+        )
+        self.run(
+            f"UPDATE context_items SET ordinal = -({moved('ordinal')}) WHERE conversation_id = :here AND ordinal >= :place",
+            **values,
+        )
+        for table, column in (("messages", "seq"), ("context_items", "ordinal")):
+            self.run(
+                f"UPDATE {table} SET {column} = -{column} WHERE conversation_id = :here AND {column} < 0",
+                here=conversation_id,
+            )
+        self.run(
+            f"UPDATE summaries SET first_seq = {moved('first_seq')}, last_seq = {moved('last_seq')} "
+            "WHERE conversation_id = :here AND last_seq >= :place",
+            **values,
+        )
+        # What stands elsewhere than it came has the row before it written down.
+        self.run(
+            "UPDATE messages SET follows = CASE WHEN seq = :place THEN :before ELSE seq - 1 END "
+            "WHERE conversation_id = :here AND seq >= :place AND seq < :end "
+            "OR conversation_id = :here AND seq = :end AND follows IS NOT NULL",
+            here=conversation_id,
+            place=place,
+            end=place + len(message_ids),
+            before=before,
+        )
+        self._move_marks(conversation_id, place, len(message_ids))
+        self._bump_with_snapshots(conversation_id)
+
+    def _move_marks(self, conversation_id: int, place: int, count: int) -> None:
+        """Moves what names rows by their seq outside their tables: the restart, instructions, what ``/new`` took out."""
+        self.run(
+            "UPDATE conversations SET restart_seq = restart_seq + :count "
+            "WHERE conversation_id = :here AND restart_seq > :place",
+            here=conversation_id,
+            place=place,
+            count=count,
+        )
+        [(instructions,)] = self.all(
+            "SELECT instructions FROM conversations WHERE conversation_id = :here", here=conversation_id
+        )
+        seqs = [seq + count if seq >= place else seq for seq in map(int, (instructions or "").split())]
+        self.run(
+            "UPDATE conversations SET instructions = :seqs WHERE conversation_id = :here",
+            here=conversation_id,
+            seqs=" ".join(map(str, seqs)),
+        )
+        taken_out = self.all(
+            "SELECT snapshot_id, items FROM context_snapshots WHERE conversation_id = :here AND restored_at IS NULL",
+            here=conversation_id,
+        )
+        for snapshot_id, stored in taken_out:
+            items = json.loads(stored) if isinstance(stored, str) else stored
+            moved = [[at + count if at >= place else at, *rest] for at, *rest in items]
+            if moved != items:
+                self.run(
+                    "UPDATE context_snapshots SET items = :items WHERE conversation_id = :here AND snapshot_id = :id",
+                    here=conversation_id,
+                    id=snapshot_id,
+                    items=json.dumps(moved, separators=(",", ":")),
+                )
+
     def reopen(self, conversation_id: int, reopening: Reopening, now: int) -> None:
         self.lock_conversation(conversation_id)
         here = {"here": conversation_id, "ids": self.sql.array(reopening.summary_ids)}
