@@ -24,10 +24,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from corpus import Corpus, Message
 from floor import Floor
 
 from lcm_plugin import Engine, LcmConfig, Session
+from lcm_plugin.evaluation.corpus import Corpus, Message
 from lcm_plugin.messages.blocks import calls_answered, calls_made, user_speaks
 from lcm_plugin.messages.groups import GroupLinker
 from lcm_plugin.messages.identity import identity_of

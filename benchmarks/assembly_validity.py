@@ -23,10 +23,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from corpus import Corpus, Message
-
 from lcm_plugin import Context, Engine, LcmConfig, Session
 from lcm_plugin.errors import LcmError
+from lcm_plugin.evaluation.corpus import Corpus, Message
 from lcm_plugin.events import Event
 from lcm_plugin.messages.validate import validate
 

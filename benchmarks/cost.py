@@ -27,62 +27,22 @@ from typing import Any, Literal
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from corpus import Corpus
-from cost_rules import RULES, Entry
-from locomo_messages import chats
+from cost_rules import RULES
 
 from lcm_plugin import Engine, LcmConfig, Session
 from lcm_plugin.config import Policy
+from lcm_plugin.evaluation.bill import Bill
+from lcm_plugin.evaluation.corpus import Corpus
+from lcm_plugin.evaluation.loaders import locomo, tau
+from lcm_plugin.evaluation.play import play
 from lcm_plugin.messages.markup import recalled_ids_of
 from lcm_plugin.messages.tokens import TokenCounter
-from lcm_plugin.plugin import LcmPlugin
-from lcm_plugin.types import CompletionRequest, Context, Turn
+from lcm_plugin.types import CompletionRequest, Context
 
 Message = dict[str, Any]
-INPUT, WRITE, READ, OUTPUT, SUMMARISER = 1.0, 1.25, 0.1, 5.0, 0.2
 MARK = 0.107
 SHARE = 0.75
 POLICIES: tuple[Policy, ...] = ("economy", "balanced", "faithful")
-
-
-@dataclass(slots=True)
-class Bill:
-    """Adds up requests. ``cost`` is in prices of one input token."""
-
-    previous: list[object] = field(default_factory=list)
-    hits: int = 0
-    misses: int = 0
-    output: int = 0
-    summaries: float = 0.0
-    requests: int = 0
-    verbatim: int = 0
-    largest: int = 0
-    quoted: int = 0
-
-    def request(self, entries: Sequence[Entry], output: int) -> None:
-        """One model call with its prompt, and what the model answered (tokens)."""
-        hit = 0
-        for before, now in zip(self.previous, entries, strict=False):
-            if before != now.key:
-                break
-            hit += now.tokens
-        total = sum(entry.tokens for entry in entries)
-        self.hits += hit
-        self.misses += total - hit
-        self.output += output
-        self.requests += 1
-        self.largest = max(self.largest, total)
-        self.verbatim += sum(entry.tokens for entry in entries if entry.verbatim)
-        self.previous = [entry.key for entry in entries]
-
-    def summary(self, source: int, text: int) -> None:
-        """One call of the model that summarises (tokens in and out)."""
-        self.summaries += SUMMARISER * (source * INPUT + text * OUTPUT)
-
-    @property
-    def cost(self) -> float:
-        """The whole bill."""
-        return self.hits * READ + self.misses * WRITE + self.output * OUTPUT + self.summaries
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,15 +87,13 @@ def load(options: argparse.Namespace) -> dict[str, list[Message]]:
     """The data sets as one long talk each, with one system message in front."""
     found: dict[str, list[Message]] = {}
     if options.tau:
-        lines = Path(options.tau).read_text(encoding="utf-8").splitlines()
-        talk = [message for line in lines for message in json.loads(line)["messages"]]
-        system = [message for message in talk if message["role"] == "system"][:1]
-        found["tau"] = system + [message for message in talk if message["role"] != "system"]
+        [talk] = tau.load(Path(options.tau))
+        found["tau"] = talk.messages
     if options.locomo:
         found["locomo"] = [
             {"role": row["role"], "content": row["content"]}
-            for _, rows in chats(options.locomo)
-            for row in rows
+            for talk in locomo.load(Path(options.locomo))
+            for row in talk.messages
         ]
     return found
 
@@ -195,46 +153,8 @@ def ours(
             summary_max_tokens_per_window=1_000_000_000,
         )
         with Engine.open(config, completer=Summaries(counter, bill.summary)) as engine:
-            play(engine, Session("agent:cost:main"), talk, window, bill, carried)
+            play(engine, Session("agent:cost:main"), talk, window, bill, Quotes(carried).sent)
     return bill
-
-
-def play(
-    engine: Engine,
-    session: Session,
-    talk: Sequence[Message],
-    window: int,
-    bill: Bill,
-    carried: bool = False,
-) -> None:
-    """Runs a talk through the hooks, turn by turn; each request goes on the bill. ``carried``: with all earlier quotes."""
-    plugin, waiting = LcmPlugin(engine=engine), list[Message]()
-    quotes = Quotes(carried)
-    known: dict[str, Entry] = {}
-
-    def entry(message: Message) -> Entry:
-        key = json.dumps(message, ensure_ascii=False)
-        if key not in known:
-            raw = not (
-                message["role"] == "user" and str(message["content"]).startswith(("<summary ", "<lcm-"))
-            )
-            known[key] = Entry(key, engine.counter.message(message), raw and message["role"] != "system")
-        return known[key]
-
-    for number, message in enumerate(talk):
-        if message["role"] == "assistant":
-            context = plugin.before_turn(Turn(session, list(waiting), mode="append", window=window))
-            waiting.clear()
-            # There is none yet for a talk that begins with the assistant.
-            sent = [entry(message) for message in quotes.sent(context)] if context else []
-            bill.quoted += bool(context and context.recalled)
-            bill.request(sent, engine.counter.message(message))
-            engine.wait_idle(60)
-        waiting.append(message)
-        if number + 1 == len(talk) or talk[number + 1]["role"] == "user":
-            plugin.after_turn(Turn(session, list(waiting), mode="append", window=window))
-            waiting.clear()
-            engine.wait_idle(60)
 
 
 @dataclass(slots=True)

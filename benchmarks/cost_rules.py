@@ -10,21 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from lcm_plugin.evaluation.bill import PROMPT_TOKENS, Entry
+
 TAIL = 64
-_PROMPT_TOKENS = 600
 _WRAPPER_TOKENS = 60
 _PREFIX_SHARE = 0.375
 _HARD = 2
 _ANY = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One message of a request. ``verbatim`` is false for summaries and the system prompt."""
-
-    key: object
-    tokens: int
-    verbatim: bool = True
 
 
 class Rule(Protocol):
@@ -176,7 +168,7 @@ class Tree:
 
     def _replace(self, start: int, stop: int, depth: int, text: int) -> None:
         taken = self.items[start:stop]
-        self.charge(sum(item.tokens for item in taken) + _PROMPT_TOKENS, text)
+        self.charge(sum(item.tokens for item in taken) + PROMPT_TOKENS, text)
         key = (depth, taken[0].key, taken[-1].key)
         self.items[start:stop] = [_Item(key, text + _WRAPPER_TOKENS, "user", depth)]
 

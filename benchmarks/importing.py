@@ -28,9 +28,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "interchange" / "importers"))
 
 import any_talk
-from corpus import Corpus, Message
 
 from lcm_plugin import Engine, LcmConfig
+from lcm_plugin.evaluation.corpus import Corpus, Message
 from lcm_plugin.interchange.importers.importing import find_sources, load, look_over
 from lcm_plugin.interchange.importers.report import FileReport
 

@@ -23,52 +23,25 @@ of the first table together.
 from __future__ import annotations
 
 import argparse
-import json
 import logging
-import re
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from cost import POLICIES, Bill, ours, play
-from cost_rules import Entry
-from locomo_messages import messages
-from recall import evidence_of
+from cost import POLICIES, ours
 
-from lcm_plugin import Engine, LcmConfig, LcmPlugin, Session, Turn
-from lcm_plugin.events import Event
+from lcm_plugin import Engine
+from lcm_plugin.evaluation.loaders import locomo, tau
+from lcm_plugin.evaluation.records import Question, Talk, words_of
+from lcm_plugin.evaluation.systems import SESSION, Baseline, Lcm, text_in
 from lcm_plugin.messages.tokens import TokenCounter
-from lcm_plugin.recall.query import is_function_word
-from lcm_plugin.types import Context
 
-Message = dict[str, Any]
-SESSION = Session("agent:view:main")
 WINDOWS = "8000,16000,32000,128000"
-_PROMPT_TOKENS = 600
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """A question with the texts of its evidence turns and the content words of its gold answer."""
-
-    text: str
-    evidence: tuple[str, ...]
-    answer: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
-class Chat:
-    """A chat's messages and questions."""
-
-    messages: list[Message]
-    questions: list[Question]
 
 
 @dataclass(slots=True)
@@ -80,13 +53,12 @@ class Tally:
     answer: float = 0.0
     answers: int = 0
 
-    def add(self, question: Question, texts: Sequence[str]) -> None:
-        """One question and the texts of the context it was asked in."""
-        whole = "\n".join(texts)
+    def add(self, question: Question, view: str) -> None:
+        """One question and the text of the context it was asked in."""
         self.questions += 1
-        self.evidence += all(text in whole for text in question.evidence)
-        if question.answer:
-            self.answer += len(question.answer & words_of(whole)) / len(question.answer)
+        self.evidence += all(one.text in view for one in question.evidence)
+        if words := words_of(question.answer):
+            self.answer += len(words & words_of(view)) / len(words)
             self.answers += 1
 
     @property
@@ -107,7 +79,7 @@ class Quotes:
 
     def add(self, question: Question, tokens: int, texts: Sequence[tuple[str, float]]) -> None:
         """What was quoted for a question: the tokens of the block, and each text with how sure recall was."""
-        right = [(sure, any(text in quoted for text in question.evidence)) for quoted, sure in texts]
+        right = [(sure, any(one.text in quoted for one in question.evidence)) for quoted, sure in texts]
         self.times += 1
         self.tokens += tokens
         self.most = max(self.most, tokens)
@@ -135,84 +107,38 @@ class Row:
     quotes: Quotes
 
 
-def load(path: Path, most_questions: int | None, as_chat: bool = False) -> Iterator[Chat]:
-    """The chats of a file with the questions that can be judged, ``as_chat`` in the words of somebody in a chat."""
-    for sample in json.loads(path.read_text(encoding="utf-8")):
-        rows = list(messages(sample))
-        places = {row["id"].rpartition("/")[2]: index for index, row in enumerate(rows)}
-        questions = (
-            Question(
-                f"Can you remind me: {item['question']}" if as_chat else item["question"],
-                tuple(rows[place]["content"] for place in sorted(evidence)),
-                frozenset(words_of(str(item["answer"]))),
-            )
-            for item in sample["qa"]
-            if item["category"] in (1, 2, 3, 4) and (evidence := evidence_of(item["evidence"], places))
-        )
-        found = list(questions)
-        yield Chat(rows, found[:: max(1, len(found) // (most_questions or len(found)))])
+def as_asked(talk: Talk, most_questions: int | None, as_chat: bool = False) -> Talk:
+    """A chat with about so many of its questions, ``as_chat`` in the words of somebody in a chat."""
+    some = talk.shortened(None, most_questions)
+    if not as_chat:
+        return some
+    return replace(
+        some, questions=tuple(replace(one, text=f"Can you remind me: {one.text}") for one in some.questions)
+    )
 
 
-def words_of(text: str) -> set[str]:
-    """The content words of a text, in small letters."""
-    return {word for word in re.findall(r"\w+", text.lower()) if not is_function_word(word)}
-
-
-def measure(chats: Sequence[Chat], policy: str, window: int, settings: dict[str, str]) -> Row:
+def measure(chats: Sequence[Talk], policy: str, window: int, settings: dict[str, str]) -> Row:
     """One row of the table."""
     counter = TokenCounter()
     mine, newest, quotes, bill, whole, tokens = Tally(), Tally(), Quotes(), 0.0, 0.0, 0
     for chat in chats:
         with tempfile.TemporaryDirectory(prefix="lcm-view-") as folder:
-            database = Path(folder) / "talk.db"
-            bill += replay(database, chat.messages, window, policy, settings)
-            for question, context, passages in asked(database, chat.questions, window, policy, settings):
-                texts = [str(message["content"]) for message in context.messages[:-1]]
-                mine.add(question, texts)
-                newest.add(question, newest_up_to(context.tokens, chat.messages, question, counter))
-                tokens += context.tokens
-                if context.recalled:
-                    quotes.add(question, counter.message(context.messages[-2]), passages)
-        whole += no_compaction(chat.messages, counter)
+            system = Lcm(window, Path(folder) / "talk.db", {**settings, "contextPolicy": policy})
+            bill += system.play(chat).cost
+            for question in chat.questions:
+                with system.ask(question) as asked:
+                    mine.add(question, text_in(asked.messages))
+                    # The newest messages up to the same tokens.
+                    other = Baseline("truncate", asked.tokens, counter)
+                    other.take(chat)
+                    with other.ask(question) as without:
+                        newest.add(question, text_in(without.messages))
+                    tokens += asked.tokens
+                    if asked.recalled:
+                        quotes.add(question, counter.message(asked.messages[-2]), quoted(asked.engine))
+        whole += Baseline("full", 0, counter).play(chat).cost
     mean, recall = tokens / max(1, mine.questions), settings.get("activeRecall", "on")
     return Row(policy, window, mine.row, newest.row, mean, 100 * bill / whole, recall, mine.questions, quotes)
-
-
-def open_engine(database: Path, policy: str, settings: dict[str, str]) -> Engine:
-    """An engine without a model on a database."""
-    return Engine.open(LcmConfig.from_plugin({**settings, "contextPolicy": policy}, database=str(database)))
-
-
-def replay(
-    database: Path, talk: Sequence[Message], window: int, policy: str, settings: dict[str, str]
-) -> float:
-    """Plays a chat into a new database and returns its cost, a model's summaries in place of the extracted ones."""
-    bill = Bill()
-
-    def charge(event: Event) -> None:
-        if event.name == "compaction.pass":
-            bill.summary(event.fields["token_before"] + _PROMPT_TOKENS, event.fields["token_after"])
-
-    with open_engine(database, policy, settings) as engine:
-        engine.subscribe(charge)
-        play(engine, SESSION, talk, window, bill)
-    return bill.cost
-
-
-def asked(
-    database: Path, questions: Sequence[Question], window: int, policy: str, settings: dict[str, str]
-) -> Iterator[tuple[Question, Context, list[tuple[str, float]]]]:
-    """Each question with the context that the model call which answers it gets, and what recall quoted how surely."""
-    copy = database.with_name("asked.db")
-    for question in questions:
-        for suffix in ("", "-wal", "-shm"):
-            copy.with_name(copy.name + suffix).unlink(missing_ok=True)
-        shutil.copy(database, copy)
-        with open_engine(copy, policy, settings) as engine:
-            turn = Turn(SESSION, [{"role": "user", "content": question.text}], mode="append", window=window)
-            context = LcmPlugin(engine=engine).before_turn(turn)
-            assert context is not None
-            yield question, context, quoted(engine)
 
 
 def quoted(engine: Engine) -> list[tuple[str, float]]:
@@ -225,53 +151,26 @@ def quoted(engine: Engine) -> list[tuple[str, float]]:
     return [(rows[passage.row_id].text, passage.sure) for passage in passages]
 
 
-def newest_up_to(
-    budget: int, talk: Sequence[Message], question: Question, counter: TokenCounter
-) -> list[str]:
-    """The newest messages that fit beside the question."""
-    room = budget - counter.message({"role": "user", "content": question.text})
-    texts: list[str] = []
-    for message in reversed(talk):
-        room -= counter.message(message)
-        if room < 0:
-            break
-        texts.append(message["content"])
-    return texts
-
-
-def no_compaction(talk: Sequence[Message], counter: TokenCounter) -> float:
-    """The bill of a chat that is sent whole every time."""
-    bill, entries = Bill(), list[Entry]()
-    for number, message in enumerate(talk):
-        size = counter.message(message)
-        if message["role"] == "assistant":
-            bill.request(entries, size)
-        entries.append(Entry(number, size))
-    return bill.cost
-
-
 def tau_bills(path: Path, windows: Sequence[int], policies: Sequence[str]) -> dict[tuple[str, int], float]:
     """The bill of recorded agent sessions, one after the other, in per cent of no compaction."""
-    from cost import load as load_talk
-
     counter = TokenCounter()
-    [talk] = load_talk(argparse.Namespace(tau=str(path), locomo=None)).values()
-    whole = no_compaction(talk, counter)
+    [talk] = tau.load(path)
+    whole = Baseline("full", 0, counter).play(talk).cost
     return {
-        (policy, window): 100 * ours(talk, window, counter, policy).cost / whole
+        (policy, window): 100 * ours(talk.messages, window, counter, policy).cost / whole
         for policy in POLICIES
         if policy in policies
         for window in windows
     }
 
 
-def show(rows: Iterable[Row], tau: dict[tuple[str, int], float]) -> Iterator[Row]:
+def show(rows: Iterable[Row], bills: dict[tuple[str, int], float]) -> Iterator[Row]:
     """The table, a line as soon as it is measured."""
     head = f"{'policy':<10}{'window':>9}{'recall':>8}{'evidence':>10}{'newest':>8}{'answer':>8}{'newest':>8}"
     head += (
         f"{'context':>9}{'bill':>8}{'quoted':>8}{'tokens':>8}{'most':>6}{'lines':>7}{'right':>7}{'any':>6}"
     )
-    print(head + (f"{'tau':>8}" if tau else ""))
+    print(head + (f"{'tau':>8}" if bills else ""))
     for row in rows:
         quotes = row.quotes
         times = max(1, quotes.times)
@@ -281,7 +180,7 @@ def show(rows: Iterable[Row], tau: dict[tuple[str, int], float]) -> Iterator[Row
             f"{quotes.tokens / times:>8.0f}{quotes.most:>6}{len(quotes.sure) / times:>7.1f}{quotes.right:>7.1f}"
             f"{100 * quotes.any / times:>6.1f}"
         )
-        cost = tau.get((row.policy, row.window))
+        cost = bills.get((row.policy, row.window))
         print(line + (f"{cost:>7.1f}%" if cost is not None else ""), flush=True)
         yield row
 
@@ -319,18 +218,19 @@ def main() -> None:
     parser.add_argument("--tau", type=Path, help="tau-bench transcripts, one JSON object a line")
     options = parser.parse_args()
     logging.getLogger("lcm_plugin").setLevel(logging.ERROR)
-    chats = list(islice(load(options.file, options.questions, options.as_chat), options.chats))
+    talks = islice(locomo.load(options.file), options.chats)
+    chats = [as_asked(talk, options.questions, options.as_chat) for talk in talks]
     settings = dict(item.split("=", 1) for item in options.set)
     windows = [int(window) for window in options.windows.split(",")]
     policies = options.policies.split(",")
-    tau = tau_bills(options.tau, windows, policies) if options.tau else {}
+    bills = tau_bills(options.tau, windows, policies) if options.tau else {}
     measured = (
         measure(chats, policy, window, {**settings, "activeRecall": recall})
         for policy in policies
         for window in windows
         for recall in options.recall.split(",")
     )
-    rows = list(show(measured, tau))
+    rows = list(show(measured, bills))
     if any(row.quotes.times for row in rows):
         show_curve([one for row in rows for one in row.quotes.sure])
     print(f"{sum(len(chat.questions) for chat in chats)} questions, {len(chats)} chats")

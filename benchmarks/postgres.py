@@ -27,13 +27,13 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 sys.path.insert(0, str(Path(__file__).parent))
 
-from corpus import Corpus
 from postgres_floor import PostgresFloor, open_floor
 from postgres_history import ABSENT, COMMON, KEY, RARE, fill_floor, fill_store, texts
 from postgres_server import running_server
 from turns import Passes, Summaries, six_messages
 
 from lcm_plugin import Engine, LcmConfig, Session
+from lcm_plugin.evaluation.corpus import Corpus
 from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.plugin import LcmPlugin
 from lcm_plugin.recall.query import parse_query

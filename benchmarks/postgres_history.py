@@ -14,9 +14,9 @@ from random import Random
 from typing import Any
 
 import psycopg
-from corpus import Corpus
 from postgres_floor import INDEXES, Message
 
+from lcm_plugin.evaluation.corpus import Corpus
 from lcm_plugin.store.postgres.store import PostgresStore
 
 KEY = "agent:bench:main"

@@ -31,32 +31,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from locomo_messages import messages
-
 from lcm_plugin import Engine, LcmConfig, Session
+from lcm_plugin.evaluation.loaders.locomo import load
+from lcm_plugin.evaluation.records import Question, Talk, whole_messages
 from lcm_plugin.recall.query import is_function_word
 
-Ranking = Callable[["Question"], list[int]]
+Ranking = Callable[[Question], list[int]]
 TURNS_JOINED = 8
-
-
-@dataclass(frozen=True)
-class Question:
-    """A question of one chat and the positions of its evidence among the chat's messages."""
-
-    chat: str
-    text: str
-    evidence: frozenset[int]
-    answer: str = ""
-
-
-@dataclass(frozen=True)
-class Chat:
-    """A chat's messages and its questions."""
-
-    name: str
-    messages: list[dict[str, Any]]
-    questions: list[Question]
 
 
 @dataclass(frozen=True)
@@ -73,26 +54,12 @@ class Score:
     p95_ms: float
 
 
-def load(path: Path) -> Iterator[Chat]:
-    """The chats of a file, each with the questions that can be judged."""
-    for sample in json.loads(path.read_text(encoding="utf-8")):
-        rows = list(messages(sample))
-        places = {row["id"].rpartition("/")[2]: index for index, row in enumerate(rows)}
-        questions = [
-            Question(sample["sample_id"], item["question"], evidence, str(item["answer"]))
-            for item in sample["qa"]
-            if item["category"] in (1, 2, 3, 4) and (evidence := evidence_of(item["evidence"], places))
-        ]
-        yield Chat(sample["sample_id"], rows, questions)
+def chat_of(question: Question) -> str:
+    """The chat that a question is about."""
+    return question.key.rpartition("/")[0]
 
 
-def evidence_of(names: Sequence[str], places: dict[str, int]) -> frozenset[int]:
-    """The positions of the turns that a question names as its evidence."""
-    keys = {f"D{int(a)}:{int(b)}" for name in names for a, b in re.findall(r"D:?(\d+):(\d+)", name)}
-    return frozenset(places[key] for key in keys if key in places)
-
-
-def joined(chat: Chat, size: int = TURNS_JOINED) -> Chat:
+def joined(chat: Talk, size: int = TURNS_JOINED) -> Talk:
     """The chat with every ``size`` turns of a session in one message."""
     rows: list[dict[str, Any]] = []
     where: dict[int, int] = {}
@@ -105,8 +72,11 @@ def joined(chat: Chat, size: int = TURNS_JOINED) -> Chat:
             role = "user" if len(rows) % 2 == 0 else "assistant"
             rows.append({"role": role, "content": text, "created_at": row["created_at"], "turns": 1})
         where[index] = len(rows) - 1
-    questions = [replace(q, evidence=frozenset(where[place] for place in q.evidence)) for q in chat.questions]
-    return Chat(chat.name, rows, questions)
+    questions = tuple(
+        replace(q, evidence=whole_messages(rows, [where[place] for place in q.places]))
+        for q in chat.questions
+    )
+    return Talk(chat.name, rows, questions)
 
 
 def measure(name: str, questions: Sequence[Question], ranking: Ranking) -> Score:
@@ -118,10 +88,10 @@ def measure(name: str, questions: Sequence[Question], ranking: Ranking) -> Score
         places = ranking(question)[:10]
         times.append((time.perf_counter() - started) * 1000)
         shown = {place + step for place in places for step in (-1, 0, 1)}
-        first += bool(places) and places[0] in question.evidence
-        ten += not question.evidence.isdisjoint(places)
-        every += question.evidence <= set(places)
-        screen += not question.evidence.isdisjoint(shown)
+        first += bool(places) and places[0] in question.places
+        ten += not question.places.isdisjoint(places)
+        every += question.places <= set(places)
+        screen += not question.places.isdisjoint(shown)
     share = 100 / max(1, len(questions))
     times.sort()
     return Score(
@@ -148,7 +118,7 @@ def shown(name: str, engine: Engine, questions: Sequence[Question], tool: str, a
     """Asks a tool each question; the first call's whole answer counts, marks of matches taken off."""
     gold, tokens = 0, []
     for question in questions:
-        answer = engine.call_tool(Session(question.chat), tool, {argument: question.text})
+        answer = engine.call_tool(Session(chat_of(question)), tool, {argument: question.text})
         text = json.dumps(answer, ensure_ascii=False)
         tokens.append(engine.count_tokens(text))
         gold += plain(question.answer) in plain(text)
@@ -158,7 +128,7 @@ def shown(name: str, engine: Engine, questions: Sequence[Question], tool: str, a
     )
 
 
-def ceiling(chats: Sequence[Chat]) -> Shown:
+def ceiling(chats: Sequence[Talk]) -> Shown:
     """In which percent of the questions the gold answer stands anywhere in the chat."""
     asked = [
         plain(question.answer) in text
@@ -177,7 +147,7 @@ def plain(text: str) -> str:
 class Tool:
     """The public tool over one engine that holds all chats."""
 
-    def __init__(self, engine: Engine, chats: Sequence[Chat], limit: int) -> None:
+    def __init__(self, engine: Engine, chats: Sequence[Talk], limit: int) -> None:
         self._engine = engine
         self._limit = limit
         self._places: dict[str, dict[str, int]] = {}
@@ -189,21 +159,21 @@ class Tool:
 
     def __call__(self, question: Question) -> list[int]:
         answer = self._engine.call_tool(
-            Session(question.chat), "lcm_grep", {"pattern": question.text, "limit": self._limit}
+            Session(chat_of(question)), "lcm_grep", {"pattern": question.text, "limit": self._limit}
         )
-        places = self._places[question.chat]
+        places = self._places[chat_of(question)]
         return [places[hit["id"]] for hit in answer["hits"] if hit["id"] in places]
 
     def by_meaning(self, question: Question) -> list[int]:
         """What the stored vectors alone find."""
         with self._engine.store.read() as reader:
-            conversation = reader.find_conversation(Session(question.chat))
+            conversation = reader.find_conversation(Session(chat_of(question)))
             assert conversation is not None
             meaning = self._engine.recall.semantics.meaning(
                 reader, question.text, [conversation.conversation_id], []
             )
         assert meaning is not None
-        return [self._places[question.chat][f"msg_{row_id}"] for row_id in meaning.nearest(10)]
+        return [self._places[chat_of(question)][f"msg_{row_id}"] for row_id in meaning.nearest(10)]
 
     def compact(self) -> None:
         """Compacts every chat as far as it goes."""
@@ -214,7 +184,7 @@ class Tool:
 class Plain:
     """Plain FTS5 over the same messages, one table a chat."""
 
-    def __init__(self, chats: Sequence[Chat], expression: Callable[[str], str]) -> None:
+    def __init__(self, chats: Sequence[Talk], expression: Callable[[str], str]) -> None:
         self._databases = {chat.name: _fts5(chat) for chat in chats}
         self._expression = expression
 
@@ -222,13 +192,13 @@ class Plain:
         expression = self._expression(question.text)
         if not expression:
             return []
-        rows = self._databases[question.chat].execute(
+        rows = self._databases[chat_of(question)].execute(
             "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rank LIMIT 10", (expression,)
         )
         return [row[0] for row in rows]
 
 
-def _fts5(chat: Chat) -> sqlite3.Connection:
+def _fts5(chat: Talk) -> sqlite3.Connection:
     database = sqlite3.connect(":memory:")
     database.execute("CREATE VIRTUAL TABLE words USING fts5(text, tokenize='porter unicode61')")
     database.executemany(
@@ -303,7 +273,7 @@ def run(arguments: argparse.Namespace) -> list[Score]:
 
 
 def run_semantic(
-    chats: Sequence[Chat], questions: Sequence[Question], arguments: argparse.Namespace
+    chats: Sequence[Talk], questions: Sequence[Question], arguments: argparse.Namespace
 ) -> list[Score]:
     """The same questions with vectors, and what the vectors find without the words."""
     with tempfile.TemporaryDirectory() as folder:

@@ -29,10 +29,10 @@ from itertools import islice, product
 from random import Random
 from typing import Any
 
-from corpus import Corpus
 from recall import any_content_word
 
 from lcm_plugin import Engine, LcmConfig, Session
+from lcm_plugin.evaluation.corpus import Corpus
 
 SESSION = Session("agent:bench:main", "run-1")
 # A Tuesday.

@@ -25,9 +25,8 @@ from typing import Literal
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from corpus import Corpus
-
 from lcm_plugin import Engine, LcmConfig, LcmPlugin, Session, Turn
+from lcm_plugin.evaluation.corpus import Corpus
 from lcm_plugin.recall.catchup import index_all
 
 SESSION = Session("agent:recall:main")

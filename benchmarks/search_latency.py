@@ -23,9 +23,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from corpus import Corpus
-
 from lcm_plugin import Engine, LcmConfig, Session
+from lcm_plugin.evaluation.corpus import Corpus
 from lcm_plugin.recall.catchup import index_all
 from lcm_plugin.recall.query import parse_query
 from lcm_plugin.recall.regex import RegexSearch

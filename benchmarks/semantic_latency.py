@@ -19,9 +19,9 @@ from itertools import islice
 from typing import get_args
 
 import numpy as np
-from corpus import Corpus
 
 from lcm_plugin import Engine, LcmConfig, Session
+from lcm_plugin.evaluation.corpus import Corpus
 from lcm_plugin.recall.semantic.meaning import Meaning
 from lcm_plugin.recall.semantic.models import ModelName, embedder_of
 

@@ -30,11 +30,9 @@ import tiktoken
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from locomo_messages import chats, messages
-from recall import evidence_of
-
 from lcm_plugin.cli.transcripts import read_transcripts
 from lcm_plugin.config import LcmConfig
+from lcm_plugin.evaluation.loaders.locomo import evidence_of, load, messages
 from lcm_plugin.events import EventBus
 from lcm_plugin.messages.encodings import load_encoding
 from lcm_plugin.messages.tokens import TokenCounter
@@ -238,7 +236,7 @@ def _sources(files: Sequence[str]) -> Iterator[tuple[str, Iterable[dict[str, Any
         yield "corpus (seed 1, 400 messages)", Corpus(1).messages(400)
     for path in files:
         if _is_locomo(path):
-            yield path, [message for _, rows in chats(path) for message in rows]
+            yield path, [message for talk in load(Path(path)) for message in talk.messages]
         else:
             yield path, [entry.message for entry in read_transcripts([path])]
 

@@ -22,9 +22,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from corpus import Corpus
-
 from lcm_plugin import Engine, LcmConfig, Session
+from lcm_plugin.evaluation.corpus import Corpus
 from lcm_plugin.plugin import LcmPlugin
 from lcm_plugin.types import CompletionRequest, Turn
 

@@ -255,7 +255,7 @@ class CommandResult:
 
 @dataclass(frozen=True, slots=True)
 class CompletionRequest:
-    """One model call. ``purpose`` is what it is for; ``timeout`` is in seconds."""
+    """One model call. ``purpose`` is what it is for; ``timeout`` is in seconds. ``seed`` asks for the same answer again."""
 
     messages: Sequence[Message]
     max_tokens: int
@@ -264,6 +264,7 @@ class CompletionRequest:
     purpose: Literal["summary", "file_summary", "expansion", "map"] = "summary"
     timeout: float = 60.0
     tools: Sequence[Mapping[str, Any]] = ()
+    seed: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,10 +24,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from corpus import Corpus
 from recall import load
 
 from lcm_plugin import Engine, LcmConfig, Session
+from lcm_plugin.evaluation.corpus import Corpus
 from lcm_plugin.plugin import LcmPlugin
 from lcm_plugin.types import CompletionRequest, Turn
 

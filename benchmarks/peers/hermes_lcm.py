@@ -22,7 +22,8 @@ import types
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+# The module alone: this interpreter need not have what the package imports.
+sys.path.insert(0, str(Path(__file__).parents[2] / "lcm_plugin" / "evaluation"))
 
 import agent.auxiliary_client as auxiliary
 from corpus import Corpus

@@ -24,7 +24,7 @@ from lcm_plugin.cli.commands import (
     worker,
 )
 from lcm_plugin.cli.commands.look import browse, recall, status, web
-from lcm_plugin.cli.commands.trials import chat, replay
+from lcm_plugin.cli.commands.trials import chat, evaluate, replay
 from lcm_plugin.cli.errors import GuardedGroup
 
 app = typer.Typer(
@@ -85,4 +85,5 @@ for _panel, _commands in _PANELS.items():
     for _command in _commands:
         _name = _command.__name__.strip("_").replace("_", "-")
         app.command(_name, rich_help_panel=_panel)(_command)
+app.add_typer(evaluate.evaluation, name="eval", rich_help_panel="Try it")
 config.add_to(app)

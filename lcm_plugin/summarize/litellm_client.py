@@ -111,6 +111,8 @@ class LitellmModel:
         }
         if request.tools:
             arguments["tools"] = list(request.tools)
+        if request.seed is not None:
+            arguments["seed"] = request.seed
         if self.base_url:
             arguments["api_base"] = self.base_url
             arguments["api_key"] = self._own_key()

@@ -1,0 +1,63 @@
+"""Plays recorded talk through the plugin's hooks, as a host would, with a bill of all requests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+
+from lcm_plugin.engine import Engine
+from lcm_plugin.evaluation.bill import PROMPT_TOKENS, Bill, Entry
+from lcm_plugin.events import Event
+from lcm_plugin.plugin import LcmPlugin
+from lcm_plugin.types import Context, Message, Session, Turn
+
+_IDLE_SECONDS = 60.0
+
+
+def play(
+    engine: Engine,
+    session: Session,
+    talk: Sequence[Message],
+    window: int,
+    bill: Bill,
+    sent: Callable[[Context], list[Message]] = lambda context: context.messages,
+) -> None:
+    """Runs a talk through the hooks, turn by turn; each assistant message is one request, which goes on the bill.
+
+    ``sent`` says what of a context a request holds.
+    """
+    plugin, waiting = LcmPlugin(engine=engine), list[Message]()
+    known: dict[str, Entry] = {}
+
+    def entry(message: Message) -> Entry:
+        key = json.dumps(message, ensure_ascii=False)
+        if key not in known:
+            made = message["role"] == "user" and str(message["content"]).startswith(("<summary ", "<lcm-"))
+            verbatim = not made and message["role"] != "system"
+            known[key] = Entry(key, engine.counter.message(message), verbatim)
+        return known[key]
+
+    for number, message in enumerate(talk):
+        if message["role"] == "assistant":
+            context = plugin.before_turn(Turn(session, list(waiting), mode="append", window=window))
+            waiting.clear()
+            # There is none yet for a talk that begins with the assistant.
+            request = [entry(message) for message in sent(context)] if context else []
+            bill.quoted += bool(context and context.recalled)
+            bill.request(request, engine.counter.message(message))
+            engine.wait_idle(_IDLE_SECONDS)
+        waiting.append(message)
+        if number + 1 == len(talk) or talk[number + 1]["role"] == "user":
+            plugin.after_turn(Turn(session, list(waiting), mode="append", window=window))
+            waiting.clear()
+            engine.wait_idle(_IDLE_SECONDS)
+
+
+def charge_summaries(engine: Engine, bill: Bill) -> None:
+    """Puts every summary on the bill as if a model had written it, also those that were extracted."""
+
+    def charge(event: Event) -> None:
+        if event.name == "compaction.pass":
+            bill.summary(event.fields["token_before"] + PROMPT_TOKENS, event.fields["token_after"])
+
+    engine.subscribe(charge)
