@@ -229,7 +229,7 @@ def _time(message: dict[str, Any], number: int) -> int:
 
 def _sources(files: Sequence[str]) -> Iterator[tuple[str, Iterable[dict[str, Any]]]]:
     if not files:
-        from corpus import Corpus
+        from lcm_plugin.evaluation.corpus import Corpus
 
         example = Path(__file__).parent.parent / "examples" / "incident.jsonl"
         yield example.name, [entry.message for entry in read_transcripts([str(example)])]
