@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from lcm_plugin.errors import InputError
+from lcm_plugin.messages.table import checked_role
 
 Database = Annotated[
     str | None,
@@ -22,6 +23,16 @@ Limit = Annotated[int, typer.Option(min=1, max=10_000, help="Most rows to print.
 ConversationName = Annotated[
     str, typer.Argument(metavar="CONVERSATION", help="A number, a session key or id, or a glob for one key.")
 ]
+
+
+def _checked_role(value: str | None) -> str | None:
+    try:
+        return value and checked_role(value)
+    except ValueError as error:
+        raise InputError(f"--role {value}: {error}") from error
+
+
+Role = Annotated[str | None, typer.Option(callback=_checked_role, help="Only messages of this role.")]
 _AGO = re.compile(r"(\d+)\s*(s|m|h|d|w)")
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 

@@ -84,7 +84,7 @@ def _section(name: str, command: Any) -> str:
 
 
 def _metavar(param: Any) -> str:
-    return str(param.metavar or param.name.upper()).strip("[]")
+    return str(param.metavar or param.name.upper()) + ("…" if param.nargs == -1 else "")
 
 
 def _help(param: Any) -> str:

@@ -16,10 +16,10 @@ from typing import Any
 
 from lcm_plugin.errors import InputError
 from lcm_plugin.interchange.importers.json_files import json_objects
+from lcm_plugin.messages.table import checked_role
 from lcm_plugin.types import Message
 
 STDIN = "-"
-ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +70,8 @@ def _checked(message: Any, place: str) -> Entry:
     role = message.get("role")
     if role is None:
         raise InputError(f"{place}: a message without role")
-    if role not in ROLES:
-        raise InputError(f"{place}: unknown role {role!r}; one of {', '.join(ROLES)}")
+    try:
+        checked_role(role)
+    except ValueError as error:
+        raise InputError(f"{place}: unknown role {role!r}: {error}") from error
     return Entry(message, place)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from lcm_plugin.config.explain import is_auto, masked
-from lcm_plugin.config.model import LcmConfig, setting_names
+from lcm_plugin.config.explain import is_auto, masked, nearest
+from lcm_plugin.config.model import LcmConfig, setting_names, shown_keys
 from lcm_plugin.errors import ConfigError
 from lcm_plugin.private_files import make_private_folder, write_private_file
 
@@ -55,8 +55,10 @@ def read_file(path: Path | None = None) -> dict[str, Any]:
         return {}
     except json.JSONDecodeError as error:
         raise ConfigError(f"{path}: broken JSON on line {error.lineno}: {error.msg}") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: {error}") from error
+    except OSError as error:
+        raise ConfigError(f"the settings file {path} cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"the settings file {path} is not text in UTF-8") from error
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: expected one JSON object with settings")
     return values
@@ -83,7 +85,8 @@ def json_key(name: str) -> str:
     names = setting_names()
     found = names.get(name) or names.get(name.lower().removeprefix("lcm_"))
     if found is None:
-        raise ConfigError(f"no setting {name!r}; `lcm config list` names them all")
+        hint = nearest(name, [*shown_keys(), *names])
+        raise ConfigError(f"no setting {name!r}{hint}; `lcm config list` names them all")
     head, *rest = found.split("_")
     return head + "".join(part.capitalize() for part in rest)
 

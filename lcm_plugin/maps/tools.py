@@ -15,7 +15,7 @@ from lcm_plugin.maps.options import MapOptions
 from lcm_plugin.maps.schemas import MAP_TOOL, REDUCE_TOOL
 from lcm_plugin.maps.service import Maps
 from lcm_plugin.maps.source import MapSource
-from lcm_plugin.recall.tools import MAX_IDS, Names, check
+from lcm_plugin.recall.tools import MAX_IDS, Names, Roles, check
 from lcm_plugin.store.maps.records import ItemState, MapItem, MapRecord
 from lcm_plugin.types import Session
 
@@ -37,7 +37,7 @@ class MapArguments(BaseModel):
     schema_: dict[str, Any] = Field(default_factory=dict, alias="schema")
     ids: Names = Field(default_factory=list, max_length=MAX_IDS)
     query: str = ""
-    roles: Names = Field(default_factory=list, max_length=20)
+    roles: Roles = Field(default_factory=list, max_length=20)
     sender: str = ""
     tool_name: str = ""
     since: str = ""

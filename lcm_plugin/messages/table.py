@@ -16,6 +16,15 @@ INSTRUCTION_ROLES = frozenset({"system", "developer"})
 RESULT_ROLES = frozenset({"tool", "function"})
 ASSISTANT_ROLES = frozenset({"assistant", "model"})
 ROLES = INSTRUCTION_ROLES | RESULT_ROLES | ASSISTANT_ROLES | {"user"}
+
+
+def checked_role(role: str) -> str:
+    """The role; raises `ValueError` for a text that is none, which would match no message."""
+    if role not in ROLES:
+        raise ValueError(f"must be one of {', '.join(sorted(ROLES))}")
+    return role
+
+
 REASONING_KEYS = ("reasoning_content", "reasoning", "thinking", "reasoning_details", "thinking_blocks")
 """Keys of a message under which hosts keep a model's reasoning."""
 

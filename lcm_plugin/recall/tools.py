@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from lcm_plugin.characters import storable
@@ -15,6 +15,7 @@ from lcm_plugin.config import LcmConfig
 from lcm_plugin.errors import InputError
 from lcm_plugin.maps.schemas import MAP_TOOL_NAMES, map_schemas
 from lcm_plugin.messages.convert import safe_repr
+from lcm_plugin.messages.table import checked_role
 
 TOOL_NAMES = ("lcm_grep", "lcm_describe", "lcm_expand", "lcm_expand_query")
 PIN_TOOL = "lcm_pin"
@@ -39,6 +40,7 @@ def _as_list(value: object) -> object:
 
 
 Names = Annotated[list[str], BeforeValidator(_as_list)]
+Roles = Annotated[list[Annotated[str, AfterValidator(checked_role)]], BeforeValidator(_as_list)]
 
 
 class _Arguments(BaseModel):
@@ -64,7 +66,7 @@ class GrepArguments(_Arguments):
     mode: Literal["full_text", "regex"] = "full_text"
     scope: Literal["messages", "summaries", "both", "files"] = "messages"
     file_ids: Names = Field(default_factory=list, max_length=MAX_IDS)
-    roles: Names | None = Field(default=None, max_length=20)
+    roles: Roles | None = Field(default=None, max_length=20)
     tool_name: str | None = None
     sender: str | None = None
     since: str | None = None
@@ -134,7 +136,8 @@ def _explain(error: ValidationError, model: type[BaseModel]) -> str:
         elif item["type"] == "missing":
             lines.append(f"argument {name!r} is missing")
         else:
-            lines.append(f"{name} = {safe_repr(item['input'], 80)}: {item['msg']}")
+            problem = item["msg"].removeprefix("Value error, ")
+            lines.append(f"{name} = {safe_repr(item['input'], 80)}: {problem}")
     return "; ".join(lines)
 
 

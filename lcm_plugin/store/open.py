@@ -41,6 +41,11 @@ def _open(config: LcmConfig, read_only: bool, create: bool) -> Store:
     target = config.database_target
     if target.startswith(("postgresql://", "postgres://")):
         return _open_postgres(config, target, read_only, create)
+    if is_server(target):
+        raise ConfigError(
+            f"database = {target.partition('://')[0]}://…: must be the path of a file, or a URL that begins with "
+            "postgresql://"
+        )
     from lcm_plugin.store.sqlite.store import SqliteStore
 
     return SqliteStore(

@@ -87,7 +87,7 @@ def side_path(config: LcmConfig) -> Path:
     target = config.database_target
     if not is_server(target):
         path = Path(target).expanduser()
-        return path.with_name(f"{path.name}.waiting")
+        return Path(f"{path}.waiting")
     from lcm_plugin.store.postgres.url import without_password
 
     digest = hashlib.sha256(without_password(target).encode()).hexdigest()[:16]

@@ -33,7 +33,7 @@ class Later(StrEnum):
 def doctor(
     conversation: Annotated[
         str | None,
-        typer.Argument(metavar="[CONVERSATION]", help="A number or session key; all if not given."),
+        typer.Argument(metavar="CONVERSATION", help="A number or session key; all if not given."),
     ] = None,
     database: Database = None,
     host: Annotated[

@@ -49,7 +49,7 @@ def export(
     sessions: Annotated[
         str,
         typer.Argument(
-            metavar="[SESSIONS]", help="A number, a session key or id, or a glob; all if not given."
+            metavar="SESSIONS", help="A number, a session key or id, or a glob; all if not given."
         ),
     ] = "",
     format_: Annotated[

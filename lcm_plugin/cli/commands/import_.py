@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lcm_plugin.cli.errors import complain
 from lcm_plugin.cli.import_report import print_details, print_native, print_outcome
 from lcm_plugin.cli.open_engine import reading, writing
 from lcm_plugin.cli.options import AsJson, Database
@@ -30,7 +31,7 @@ class OnBroken(StrEnum):
     SKIP = "skip"
 
 
-_Files = Annotated[list[Path], typer.Argument(metavar="FILE…", help="Files or folders of other tools.")]
+_Files = Annotated[list[Path], typer.Argument(metavar="FILE", help="Files or folders of other tools.")]
 _Format = Annotated[
     str, typer.Option("--format", "-f", metavar="NAME", help="The format, where the files do not show it.")
 ]
@@ -171,11 +172,21 @@ def _load(
     from lcm_plugin.interchange.importers.importing import load
 
     done: list[FileReport] = []
-    before = 0
-    with progress("importing", sum(report.records for _, report in surveyed), "records") as update:
+    before = reached = 0
+    whole = sum(report.records for _, report in surveyed)
+    with (
+        _interruptible(
+            lambda: (
+                f"{reached:,} of {whole:,} records were read; what is stored stays, and the same command goes on"
+            )
+        ),
+        progress("importing", whole, "records") as update,
+    ):
 
         def advance(count: int) -> None:
-            update(before + count)
+            nonlocal reached
+            reached = before + count
+            update(reached)
 
         for source, report in surveyed:
             if report.has_talk:
@@ -187,11 +198,24 @@ def _load(
     return done
 
 
+@contextmanager
+def _interruptible(outcome: Callable[[], str]) -> Iterator[None]:
+    """Ctrl-C prints the outcome."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        complain(f"interrupted: {outcome()}")
+        raise
+
+
 def _native(path: Path, engine: Engine | None) -> NativeReport:
     from lcm_plugin.interchange.importers.native import load_native, look_over_native
 
     found = look_over_native(path)
     if engine is None:
         return found
-    with progress("importing", found.messages, "messages") as update:
+    with (
+        _interruptible(lambda: f"nothing of {path} was stored"),
+        progress("importing", found.messages, "messages") as update,
+    ):
         return load_native(engine, path, update)

@@ -29,7 +29,7 @@ _SPLITS = ("lines", "csv", "json", "markdown")
 _OWN_SESSION = "lcm:maps"
 _MOST_ROWS = 10_000
 
-_File = Annotated[Path | None, typer.Argument(metavar="[FILE]", help="A text, CSV, JSON or Markdown file.")]
+_File = Annotated[Path | None, typer.Argument(metavar="FILE", help="A text, CSV, JSON or Markdown file.")]
 _Prompt = Annotated[str, typer.Option(help="What to say of each item; @FILE reads it from a file.")]
 _Schema = Annotated[str, typer.Option(help="JSON schema of one answer, or @FILE.")]
 _Tokens = Annotated[int | None, typer.Option("--tokens", min=1, help="Most tokens to spend.")]
@@ -138,7 +138,7 @@ def maps(database: Database = None, limit: Limit = 50, as_json: AsJson = False) 
 
 def reduce(
     handles: Annotated[
-        list[str], typer.Argument(metavar="MAP…", help="Maps: answers_1, answers_2 … in the SELECT.")
+        list[str], typer.Argument(metavar="MAP", help="Maps: answers_1, answers_2 … in the SELECT.")
     ],
     sql: Annotated[str, typer.Option(help="One SELECT (SQLite).")],
     database: Database = None,

@@ -12,7 +12,7 @@ from lcm_plugin.cli.options import Database
 _Session = Annotated[
     str | None,
     typer.Argument(
-        metavar="[SESSION]", help="A session key or id, or a number; the whole database if not given."
+        metavar="SESSION", help="A session key or id, or a number; the whole database if not given."
     ),
 ]
 _Write = Annotated[

@@ -50,7 +50,7 @@ def pins(conversation: ConversationName, database: Database = None, as_json: AsJ
 
 def unpin(
     conversation: ConversationName,
-    names: Annotated[list[str], typer.Argument(metavar="ID…", help="Ids of pins or messages, or all.")],
+    names: Annotated[list[str], typer.Argument(metavar="ID", help="Ids of pins or messages, or all.")],
     database: Database = None,
     as_json: AsJson = False,
 ) -> None:

@@ -36,7 +36,7 @@ def redact(
     what: Annotated[
         list[str],
         typer.Argument(
-            metavar="PATTERN|ID …",
+            metavar="PATTERN|ID",
             help="An RE2 expression, or ids (msg_42, sum_…, file_…); - reads a line from standard input.",
         ),
     ],

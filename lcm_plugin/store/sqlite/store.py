@@ -6,6 +6,7 @@ import glob
 import random
 import shutil
 import sqlite3
+import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -75,12 +76,11 @@ class SqliteStore:
         copy_before_migrating: bool = True,
     ) -> None:
         self.path = Path(path).expanduser()
+        _require_file(self.path, must_exist=read_only or not create)
         self._copies_first = copy_before_migrating
         self._connections = Connections(
             self.path, durability=durability, busy_timeout_ms=busy_timeout_ms, read_only=read_only
         )
-        if (read_only or not create) and not self.path.exists():
-            raise StoreUnavailable(f"there is no database at {self.path}")
         if read_only:
             self._connections.open(self._require_present_schema)
         else:
@@ -254,3 +254,17 @@ def _verify_copy(path: Path) -> None:
             copy.close()
     if verdict != "ok":
         raise StoreUnavailable(f"the backup {path} did not pass its check: {verdict}")
+
+
+def _require_file(path: Path, *, must_exist: bool) -> None:
+    """Refuses a path that no file is or can be at, with the reason, which SQLite's own errors do not name."""
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        if must_exist:
+            raise StoreUnavailable(f"there is no database at {path}") from None
+    except OSError as error:
+        raise StoreUnavailable(f"{path} cannot be opened: {error.strerror or error}") from error
+    else:
+        if stat.S_ISDIR(mode):
+            raise StoreUnavailable(f"{path} is a folder; name a file in it, as {path / 'lcm.db'}")

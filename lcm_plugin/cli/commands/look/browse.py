@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from lcm_plugin.cli.open_engine import reading, writing
-from lcm_plugin.cli.options import AsJson, ConversationName, Database, Limit, parse_moment
+from lcm_plugin.cli.options import AsJson, ConversationName, Database, Limit, Role, parse_moment
 from lcm_plugin.cli.output import console, moment, print_json, print_table, print_text, say
 from lcm_plugin.errors import NotFound
 
@@ -30,7 +30,7 @@ def conversations(
     sessions: Annotated[
         str,
         typer.Argument(
-            metavar="[SESSIONS]",
+            metavar="SESSIONS",
             help="A session key, title, project or a glob of these (* without, ** with colons), a session id, or a number.",
         ),
     ] = "**",
@@ -143,7 +143,7 @@ def messages(
     limit: Limit = 50,
     since: _Since = None,
     until: _Until = None,
-    role: Annotated[str | None, typer.Option(help="Only messages of this role.")] = None,
+    role: Role = None,
     records: Annotated[bool, typer.Option("--records", help="Also what no model is shown.")] = False,
     as_json: AsJson = False,
 ) -> None:

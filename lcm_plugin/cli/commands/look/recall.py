@@ -92,7 +92,7 @@ def describe(
 
 
 def expand(
-    names: Annotated[list[str], typer.Argument(metavar="SUM…", help="Summaries to open.")],
+    names: Annotated[list[str], typer.Argument(metavar="SUM", help="Summaries to open.")],
     database: Database = None,
     depth: Annotated[int, typer.Option(min=0, help="Levels down.")] = 1,
     offset: _Offset = 0,

@@ -15,7 +15,7 @@ from lcm_plugin.cli.output import print_json, print_pairs
 def status(
     conversation: Annotated[
         str | None,
-        typer.Argument(metavar="[CONVERSATION]", help="A number or session key; all if not given."),
+        typer.Argument(metavar="CONVERSATION", help="A number or session key; all if not given."),
     ] = None,
     database: Database = None,
     as_json: AsJson = False,

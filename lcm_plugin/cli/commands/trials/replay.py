@@ -12,7 +12,7 @@ from lcm_plugin.cli.errors import INTERNAL, complain
 from lcm_plugin.cli.options import AsJson
 from lcm_plugin.cli.output import console, print_json, progress
 
-_Files = Annotated[list[str], typer.Argument(metavar="FILE…", help="Transcripts; - is standard input.")]
+_Files = Annotated[list[str], typer.Argument(metavar="FILE", help="Transcripts; - is standard input.")]
 _Budget = Annotated[int, typer.Option(min=1, help="Tokens that a context may have.")]
 _FreshTail = Annotated[int | None, typer.Option(min=1, help="Newest messages that are never compacted.")]
 _Session = Annotated[str, typer.Option(help="Session key to store it under.")]

@@ -1,0 +1,198 @@
+"""Wrong input gets one line that names what is wrong and what would be right, on standard error, and an exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes.shell import program, run_here
+from messages import assistant, user
+
+from lcm_plugin import Engine, LcmConfig, Session
+from lcm_plugin.interchange.importers import importing
+
+# Root reads everything; without these capabilities it is held to a file's mode as others are.
+_AS_OTHERS = (
+    "setpriv",
+    "--bounding-set=-dac_override,-dac_read_search",
+    "--inh-caps=-dac_override,-dac_read_search",
+)
+# Of other programs that look into files that a test made unreadable.
+_MODES = {"shut.db": 0o000, "shut": 0o000, "read only": 0o555, "read only/lcm.db": 0o444, "shut.json": 0o000}
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    path = tmp_path / "lcm.db"
+    with Engine.open(LcmConfig(database=str(path))) as engine:
+        engine.ingest(Session("agent:main:main"), [user("hello"), assistant("hi")])
+    return path
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("status", "-d", "."), 5, "lcm: . is a folder; name a file in it, as lcm.db\n"),
+        (("replay", "talk.jsonl", "-d", "."), 2, "lcm: . is a folder; name a file in it, as lcm.db\n"),
+        (
+            ("import", "talk.jsonl", "--apply", "-d", "."),
+            5,
+            "lcm: . is a folder; name a file in it, as lcm.db\n",
+        ),
+        (
+            ("status", "-d", "mysql://me:secret@host/lcm"),
+            4,
+            "lcm: database = mysql://…: must be the path of a file, or a URL that begins with postgresql://\n",
+        ),
+        (
+            ("messages", "1", "--role", "robot", "-d", "lcm.db"),
+            2,
+            "lcm: --role robot: must be one of assistant, developer, function, model, system, tool, user\n",
+        ),
+        (
+            ("grep", "hello", "--role", "robot", "-d", "lcm.db"),
+            2,
+            "lcm: lcm_grep: roles.0 = 'robot': must be one of assistant, developer, function, model, system, tool, user\n",
+        ),
+        (
+            ("config", "get", "leafChunkToken"),
+            4,
+            "lcm: no setting 'leafChunkToken'; did you mean 'leafChunkTokens'?; `lcm config list` names them all\n",
+        ),
+        (
+            ("config", "set", "leafChunkTokens", "many"),
+            4,
+            "lcm: leafChunkTokens = 'many': must be a whole number, ",
+        ),
+        (("restore", "nowhere.db", "-d", "new.db"), 3, "lcm: there is no copy at nowhere.db\n"),
+        (("restore", "talk.jsonl", "-d", "new.db"), 5, "lcm: talk.jsonl is damaged or not a database"),
+        (("import", "nowhere"), 2, "lcm: nowhere: there is no such file\n"),
+        (("tree", "nobody", "-d", "lcm.db"), 3, "lcm: no conversation 'nobody'"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_what_is_wrong_is_named(
+    words: tuple[str, ...],
+    code: int,
+    said: str,
+    database: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(database.parent)
+    Path("talk.jsonl").write_text(json.dumps(user("hello")) + "\n", encoding="utf-8")
+    done = run_here(*words)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert done.stderr.startswith(said)
+    assert len(done.stderr.splitlines()) == 1
+    assert "secret" not in done.stderr
+    assert not Path("new.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{bad", "broken JSON on line 1"),
+        ('{"leafChunkTokens": "many"}', "leafChunkTokens = 'many': must be a whole number"),
+        ("[]", "expected one JSON object with settings"),
+        (b"\xff\xfe{}", "is not text in UTF-8"),
+        (None, "cannot be read: Is a directory"),
+    ],
+)
+def test_a_settings_file_that_cannot_be_used_is_named(
+    text: str | bytes | None, said: str, database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = database.parent / "config.json"
+    if text is None:
+        path.mkdir()
+    else:
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    monkeypatch.setenv("LCM_CONFIG", str(path))
+    done = run_here("status", "-d", database)
+    assert (done.returncode, done.stdout) == (4, "")
+    assert said in done.stderr
+    assert "Errno" not in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.fixture
+def shut(database: Path) -> Iterator[Path]:
+    """A folder with what only the owner's permissions keep from being used."""
+    folder = database.parent
+    for name in ("shut", "read only"):
+        (folder / name).mkdir()
+        shutil.copy(database, folder / name / "lcm.db")
+    shutil.copy(database, folder / "shut.db")
+    (folder / "shut.json").write_text("{}", encoding="utf-8")
+    for name, mode in sorted(_MODES.items(), reverse=True):
+        (folder / name).chmod(mode)
+    yield folder
+    for name in _MODES:
+        (folder / name).chmod(0o700)
+
+
+@pytest.mark.skipif(os.geteuid() == 0 and shutil.which("setpriv") is None, reason="root reads everything")
+@pytest.mark.parametrize(
+    ("words", "settings", "code", "said"),
+    [
+        ("status -d shut.db", "", 5, "shut.db cannot be used: permission denied"),
+        ("status -d shut/lcm.db", "", 5, "shut/lcm.db cannot be opened: Permission denied"),
+        ("import talk.jsonl --apply -d 'read only/lcm.db'", "", 5, "no permission to write read only/lcm.db"),
+        (
+            "export 1 -d lcm.db -o 'read only/x.html'",
+            "",
+            2,
+            "cannot write read only/x.html: Permission denied",
+        ),
+        ("status -d lcm.db", "shut.json", 4, "shut.json cannot be read: Permission denied"),
+    ],
+)
+def test_what_may_not_be_read_or_written_is_named(
+    words: str, settings: str, code: int, said: str, shut: Path
+) -> None:
+    (shut / "talk.jsonl").write_text(json.dumps(user("hello")) + "\n", encoding="utf-8")
+    arguments = [one or two for one, two in re.findall(r"'([^']*)'|(\S+)", words)]
+    environment = {**os.environ, **({"LCM_CONFIG": settings} if settings else {})}
+    command = [*(_AS_OTHERS if os.geteuid() == 0 else ()), *program(*arguments)]
+    done = subprocess.run(command, cwd=shut, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (code, ""), done.stderr
+    assert said in done.stderr
+    assert "internal error" not in done.stderr
+    assert "Errno" not in done.stderr
+
+
+def test_ctrl_c_in_an_import_says_what_is_stored_and_the_same_command_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    talk, database = tmp_path / "talk.jsonl", tmp_path / "lcm.db"
+    said = [make(f"{n}: water the lilies at dusk") for n in range(1_500) for make in (user, assistant)]
+    talk.write_text("".join(json.dumps(message) + "\n" for message in said), encoding="utf-8")
+    whole: Callable[..., Any] = importing.load
+
+    def interrupted(*arguments: Any, progress: Callable[[int], None], **options: Any) -> Any:
+        def press(count: int) -> None:
+            progress(count)
+            if count == 2_000:
+                raise KeyboardInterrupt
+
+        return whole(*arguments, progress=press, **options)
+
+    monkeypatch.setattr(importing, "load", interrupted)
+    words = ("import", talk, "--apply", "--session", "agent:main:main", "-d", database)
+    stopped = run_here(*words)
+    monkeypatch.setattr(importing, "load", whole)
+    assert stopped.returncode == 130
+    told = re.search(
+        r"interrupted: ([\d,]+) of 3,000 records were read; what is stored stays", stopped.stderr
+    )
+    assert told is not None, stopped.stderr
+    assert told[1] == "2,000"
+    assert run_here(*words).returncode == 0
+    with Engine.open(LcmConfig(database=str(database))) as engine:
+        assert engine.messages(Session("agent:main:main"))[1:] == said  # the first is the source's own record
