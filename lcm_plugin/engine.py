@@ -203,6 +203,18 @@ class Engine(ServiceHolder, forks.FreshLocks):
         call = self.budgets.call(budget, overhead_tokens, model, window, focus)
         return self._live.compaction.compact(session, call, force=force)
 
+    def captures_only(self, session: Session) -> bool:
+        """Whether a session is stored, searched and quoted from, while its host compacts: nothing is compacted here."""
+        return self._live.compaction.captures_only(session)
+
+    def leave_to_host(self, session: Session, yes: bool = True) -> bool:
+        """The host compacts this session's conversation itself, whatever the settings say; with ``yes`` false it does
+        so no longer.
+
+        It is kept in the database until `reset_session`. False when nothing is stored of the session yet.
+        """
+        return self._live.compaction.leave_to_host(session, yes)
+
     def undo_compaction(self, session: Session) -> CompactionUndo:
         """Takes the last compaction back: what its summaries were made from stands in the context again.
 

@@ -233,8 +233,7 @@ class LcmPlugin(forks.FreshLocks):
                 break
         if not context.messages:
             return self._fall_back(turn, "no stored message can be sent")
-        limit = engine.token_limit(turn_budget(turn), turn.overhead_tokens, turn.model)
-        return with_live_copies(context, turn, engine.count_tokens, limit)
+        return context
 
     def _assembled(self, turn: Turn) -> Context:
         with self.engine.background.foreground():
@@ -379,13 +378,16 @@ def next_context(engine: Engine, turn: Turn) -> Context:
     if turn_budget(turn) is None:
         engine.budgets.note_assumed(turn.model)
     decision = _make_room(engine, turn)
+    if decision is not None and decision.left_to_host and turn.mode in LIST_MODES:
+        return engine.beside_own_list(turn)
     context = engine.assemble(
         turn.session, turn_budget(turn), turn.overhead_tokens, turn.prompt, model=turn.model, run=turn.run
     )
     if decision is not None:
         # Only now, so that what a turn sees does not depend on how fast a thread is.
         engine.schedule_compaction(turn.session, **_call_of(turn), wait=False, decision=decision)
-    return context
+    limit = engine.token_limit(turn_budget(turn), turn.overhead_tokens, turn.model)
+    return with_live_copies(context, turn, engine.count_tokens, limit)
 
 
 def end_turn(engine: Engine, turn: Turn) -> None:
@@ -400,10 +402,12 @@ def end_turn(engine: Engine, turn: Turn) -> None:
 def _make_room(engine: Engine, turn: Turn) -> CompactionDecision | None:
     """Compacts before the model call if the context is too large for one; else what may wait until it is assembled."""
     call = _call_of(turn)
+    decision = engine.evaluate(turn.session, **call)
+    if decision.left_to_host:
+        return decision
     if _refused(turn) is not None:
         engine.recover_overflow(turn.session, **call, error=turn.metadata["overflow"], sent=turn.sent)
         return None
-    decision = engine.evaluate(turn.session, **call)
     if decision.reason is not Reason.OVER_HARD_LIMIT:
         return decision
     engine.schedule_compaction(turn.session, **call, wait=True)

@@ -129,6 +129,10 @@ class ServiceHolder:
         self.recount = services.recount
         self.recall = services.recall
         self.active_recall, self.quotes_for = services.active_recall, services.contexts.quotes_for
+        self.beside_own_list, self.quoted_beside = (
+            services.contexts.beside_own_list,
+            services.contexts.quoted_beside,
+        )
         self.compaction = services.compaction
         self.retention = services.retention
         self.redaction = services.redaction
@@ -329,6 +333,7 @@ def _contexts(
         base.notices,
         events,
         partial(index_all, base.store, events, INDEX_SECONDS),
+        base.counter.message,
     )
 
 

@@ -30,6 +30,11 @@ def own_list(turn: Turn) -> Context | None:
     return Context(own, rough_size(own) // 4)
 
 
+def newest_request(messages: Sequence[Message]) -> int | None:
+    """The index of the newest message in which a user says something that is none of our own texts."""
+    return next((index for index in range(len(messages) - 1, -1, -1) if _is_request(messages[index])), None)
+
+
 def with_live_copies(context: Context, turn: Turn, count: Callable[[Any], int], limit: int) -> Context:
     """The context with the host's own copies of its system message and of the current turn.
 
@@ -83,7 +88,7 @@ def _since_newest_request(theirs: Sequence[Any]) -> list[Message]:
 
 def _live_turn(ours: Sequence[Message], theirs: Sequence[Message]) -> list[tuple[int, Message]]:
     """Which of our messages since the newest request are which of the host's, which begin with it."""
-    mine = next((index for index in range(len(ours) - 1, -1, -1) if _is_request(ours[index])), None)
+    mine = newest_request(ours)
     if mine is None or not theirs or not _is_same_request(ours[mine], theirs[0]):
         return []
     pairs = [(mine, theirs[0])]

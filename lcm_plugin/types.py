@@ -195,6 +195,8 @@ class Reason(StrEnum):
     TOO_MANY_MESSAGES = "too_many_messages"
     MANUAL = "manual"
     DISABLED = "disabled"
+    CAPTURE_ONLY = "capture_only"
+    HOST_COMPACTS = "host_compacts"
     DONE = "done"
     NOTHING_ELIGIBLE = "nothing_eligible"
     NO_PROGRESS = "no_progress"
@@ -216,6 +218,11 @@ class CompactionDecision:
     reason: Reason
     tokens: int
     threshold: int
+
+    @property
+    def left_to_host(self) -> bool:
+        """Whether the conversation is never compacted here, by the settings or because its host said so."""
+        return self.reason in (Reason.CAPTURE_ONLY, Reason.HOST_COMPACTS)
 
 
 @dataclass(frozen=True, slots=True)

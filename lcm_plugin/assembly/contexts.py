@@ -17,14 +17,20 @@ from lcm_plugin.compaction.tail import TailBounds
 from lcm_plugin.compaction.windows import Budgets
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.events import EventBus
-from lcm_plugin.messages.blocks import text_of
+from lcm_plugin.lru import LruCache
+from lcm_plugin.messages.blocks import text_of, user_speaks
+from lcm_plugin.messages.convert import as_message, rough_size
+from lcm_plugin.messages.markup import recalled_ids_of
 from lcm_plugin.messages.tokens import files_in
 from lcm_plugin.sessions.access import Access
 from lcm_plugin.sessions.conversations import SessionDirectory
 from lcm_plugin.sessions.notices import SessionNotices
 from lcm_plugin.store.protocol import Store
-from lcm_plugin.store.records import Conversation
-from lcm_plugin.types import Context, Message, RunPosition, Sent, Session
+from lcm_plugin.store.records import Conversation, message_ref
+from lcm_plugin.turns import newest_request, turn_budget
+from lcm_plugin.types import Context, Message, RunPosition, Sent, Session, Turn
+
+_REQUESTS = 256
 
 
 class Contexts:
@@ -43,6 +49,7 @@ class Contexts:
         notices: SessionNotices,
         events: EventBus,
         index: Callable[[], int],
+        count: Callable[[Message], int],
     ) -> None:
         """``index`` indexes for search what is pending, for a short time, and returns how many rows."""
         self._config = config
@@ -56,6 +63,8 @@ class Contexts:
         self._notices = notices
         self._events = events
         self._index = index
+        self._count = count
+        self._quoted: LruCache[tuple[str, str, int], str] = LruCache(_REQUESTS)
 
     def assemble(
         self,
@@ -104,15 +113,52 @@ class Contexts:
         self._report(conversation, context)
         return replace(context, sent=sent)
 
+    def beside_own_list(self, turn: Turn) -> Context:
+        """The list of a host that compacts itself, as it is, with what recall quotes for its newest request."""
+        own: list[Message] = list(turn.messages)
+        room = self._budgets.room(turn_budget(turn), turn.overhead_tokens, turn.model)
+        quoted = self.quoted_beside(turn.session, [as_message(message) for message in own], room)
+        if quoted is not None:
+            own.insert(*quoted)
+        tokens = rough_size(own) // 4
+        return Context(
+            own,
+            tokens,
+            notices=self._notices.take(turn.session),
+            recalled=tuple(map(message_ref, recalled_ids_of(text_of(quoted[1])))) if quoted else (),
+            sent=Sent(tokens, turn.overhead_tokens, None),
+        )
+
+    def quoted_beside(
+        self, session: Session, messages: Sequence[Message], room: int
+    ) -> tuple[int, Message] | None:
+        """What recall quotes for the newest request of a host's own list, and where in it that goes.
+
+        It is decided once for a request, so that the list only grows while a turn runs. ``room`` is how many tokens
+        the list may have.
+        """
+        at = newest_request(messages)
+        if at is None:
+            return None
+        asked = text_of(messages[at])
+        request = (session.name, asked, sum(user_speaks(message) for message in messages))
+        quotes = self._quoted.get(request)
+        if quotes is None:
+            free = room - sum(map(self._count, messages))
+            quotes = self.quotes_for(session, asked, messages[: at + 1], room, free)
+            self._quoted.put(request, quotes)
+        return (at, {"role": "user", "content": quotes}) if quotes else None
+
     def quotes_for(self, session: Session, asked: str, shown: Sequence[Message], room: int, free: int) -> str:
-        """What recall quotes for a request that is not stored yet and that a host's list does not show; or an empty text."""
+        """What recall quotes for a request, of what a host's list does not show; or an empty text."""
         if self._sessions.access(session) is Access.NONE:
             return ""
         with self._store.read() as reader:
             conversation = self._sessions.conversation(reader, session)
             if conversation is None:
                 return ""
-            view = InView(quoted="\n".join(map(text_of, shown)), room=room, free=free)
+            left_out = len(shown) + 1 < conversation.message_count
+            view = InView(quoted="\n".join(map(text_of, shown)), left_out=left_out, room=room, free=free)
             recalled = self._active_recall.for_text(reader, conversation, asked, view)
         return str(recalled.message["content"]) if recalled else ""
 

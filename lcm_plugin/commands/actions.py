@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from lcm_plugin.commands.facade import EngineFacade
+from lcm_plugin.commands.status import BY_HOST
 from lcm_plugin.commands.texts import DEFERRED, DONE, FAILED, NOOP
 from lcm_plugin.config import checked_budget
 from lcm_plugin.sessions.access import Access
@@ -35,6 +36,8 @@ def compact(engine: EngineFacade, session: Session, words: list[str]) -> Command
         return _undo_compaction(engine, session)
     budget, focus = _budget_and_focus(words)
     result = engine.compact(session, force=True, budget=budget, focus=focus)
+    if result.reason in BY_HOST:
+        return CommandResult(f"Compaction is done {BY_HOST[result.reason]}.", {"outcome": NOOP})
     outcome = _outcome(result)
     text = f"{_SENTENCES[outcome]} ({str(result.reason).replace('_', ' ')})."
     if result.passes:

@@ -61,17 +61,22 @@ def health_pairs(data: dict[str, Any], zone: str, quote: Quote) -> Pairs:
 
 
 def last_stored(engine: EngineFacade) -> str:
-    """When something was stored last in the whole database, as a sentence; empty when that cannot be read."""
+    """When something was stored last in the whole database, and who compacts; empty when that cannot be read."""
     try:
         with engine.store.read() as reader:
             at = reader.status().last_stored_at
     except StoreError:
         return ""
-    return (
+    stored = (
         f"Something was stored last at {moment(at, engine.config.timezone)}."
         if at
         else "Nothing is stored yet."
     )
+    if engine.config.capture_only:
+        return f"{stored} Nothing is compacted here (`captureOnly`): the host does that."
+    if engine.config.capture_only_session_patterns:
+        return f"{stored} Sessions of `captureOnlySessionPatterns` are compacted by their host."
+    return stored
 
 
 def failure_pairs(failing: Sequence[HookFailure], zone: str, quote: Quote) -> Pairs:

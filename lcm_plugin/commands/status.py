@@ -26,6 +26,10 @@ _SELECTED = {
     False: "**not used by the host**: it has selected another context engine",
     None: "no host has asked for a context yet",
 }
+BY_HOST = {
+    Reason.CAPTURE_ONLY: "by the host (`captureOnly`): stored, searched and quoted from, never compacted here",
+    Reason.HOST_COMPACTS: "by the host, which said so: stored, searched and quoted from, never compacted here",
+}
 _WITH_ERROR = frozenset({Reason.MODEL_FAILED, Reason.DEFERRED})
 
 
@@ -158,6 +162,8 @@ def _outlook(conversation: Conversation, decision: CompactionDecision) -> str:
     """The next step for a context over its threshold without recorded debt; empty for any other."""
     if not conversation.active:
         return "archived: it is compacted no more"
+    if decision.left_to_host:
+        return BY_HOST[decision.reason]
     if decision.due:
         return f"due ({_spaced(decision.reason)}): the next turn, `lcm worker` or `/lcm compact` starts it"
     if decision.tokens <= decision.threshold:
@@ -277,6 +283,8 @@ def _summary_pairs(data: dict[str, Any]) -> Pairs:
 
 
 def _compaction(data: dict[str, Any], zone: str, quote: Quote) -> str:
+    if data["verdict"] in BY_HOST:
+        return str(data["outlook"])
     if data["state"] in ("none", "done"):
         last = f" (last: {_spaced(data['reason'])})" if data["reason"] else ""
         return f"{data['outlook'] or 'nothing owed'}{last}"

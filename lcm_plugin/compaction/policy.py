@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from lcm_plugin.compaction.shapes import POLICIES, TAIL_SHARE_OF_SOFT, Room, Wishes
 from lcm_plugin.config import LcmConfig, ThresholdMatch, ThresholdOverride
-from lcm_plugin.sessions.globs import matches
+from lcm_plugin.sessions.globs import matches, matches_any
 from lcm_plugin.store.records import Conversation, Debt
 from lcm_plugin.types import CompactionDecision, Reason
 
@@ -75,6 +75,7 @@ class Limits:
     incremental_depth: int
     max_active_messages: int | None
     enabled: bool
+    captures_only: bool
 
     def target(self, depth: int) -> int:
         """The size that a summary of a depth aims at."""
@@ -143,7 +144,13 @@ def limits_for(config: LcmConfig, call: Call, *, session_key: str = "", factor: 
         incremental_depth=config.incremental_max_depth,
         max_active_messages=config.max_active_messages,
         enabled=not config.autocompact_disabled,
+        captures_only=captures_only(config, session_key),
     )
+
+
+def captures_only(config: LcmConfig, session_key: str) -> bool:
+    """Whether the settings leave the compaction of a session to its host."""
+    return config.capture_only or matches_any(config.capture_only_session_patterns, session_key)
 
 
 def in_force(config: LcmConfig, limits: Limits) -> dict[str, int]:
@@ -167,9 +174,14 @@ def decide(
 
     The context's own tokens are compared with what the budget leaves after the host's overhead. A
     verdict that nothing could be done stands until a message or the context changes; after a failure
-    nothing is due before the next try. Used-up summary calls hold back only what can wait.
+    nothing is due before the next try. Used-up summary calls hold back only what can wait. Nothing is ever due where
+    the host compacts.
     """
     tokens = conversation.context_tokens
+    if limits.captures_only:
+        return CompactionDecision(False, Reason.CAPTURE_ONLY, tokens, limits.soft)
+    if host_compacts(debt):
+        return CompactionDecision(False, Reason.HOST_COMPACTS, tokens, limits.soft)
     reason = _pressure(conversation, limits, raw_outside_tail)
     if reason is Reason.BELOW_THRESHOLD:
         return CompactionDecision(False, reason, tokens, limits.soft)
@@ -178,6 +190,11 @@ def decide(
     if debt is not None and _verdict_stands(debt, conversation, reason, now):
         return CompactionDecision(False, Reason(debt.reason), tokens, limits.soft)
     return CompactionDecision(True, reason, tokens, limits.soft)
+
+
+def host_compacts(debt: Debt | None) -> bool:
+    """Whether a host said that it compacts the conversation itself."""
+    return debt is not None and debt.reason == Reason.HOST_COMPACTS
 
 
 def can_wait(conversation: Conversation, limits: Limits, *, growth: int = 0) -> bool:

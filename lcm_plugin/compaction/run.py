@@ -125,7 +125,7 @@ class Compactor:
         self, conversation_id: int, limits: Limits, force: bool, cancelled: Callable[[], bool]
     ) -> CompactionResult:
         decision = self.evaluate(conversation_id, limits)
-        if not force and not decision.due:
+        if decision.left_to_host or not (force or decision.due):
             return self._not_due(conversation_id, decision)
         try:
             lease = CompactionLease.of(self._store, conversation_id, self._clock)

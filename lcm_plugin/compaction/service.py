@@ -11,7 +11,7 @@ from lcm_plugin.background import Background
 from lcm_plugin.compaction.calibration import Calibration, Sample
 from lcm_plugin.compaction.overflow import Refusal
 from lcm_plugin.compaction.passes import PassRunner
-from lcm_plugin.compaction.policy import Call, Limits
+from lcm_plugin.compaction.policy import Call, Limits, captures_only, host_compacts
 from lcm_plugin.compaction.run import Compactor
 from lcm_plugin.compaction.scheduler import Scheduler, Worker, WorkOff, WorkReport, call_of
 from lcm_plugin.compaction.sweep import Sweeper
@@ -62,6 +62,7 @@ class Compaction:
         clock: Callable[[], int],
     ) -> None:
         passes = PassRunner(store, summarizer, counter, events, clock, config)
+        self._config = config
         self._store = store
         self._sessions = sessions
         self._calibration = calibration
@@ -118,6 +119,28 @@ class Compaction:
         """Whether compaction is due for an active conversation, as a transaction sees it."""
         limits = self.limits(reader, conversation, call)
         return Assessment(conversation, limits, self._compactor.assess(reader, conversation, limits))
+
+    def captures_only(self, session: Session) -> bool:
+        """Whether the host compacts a session, by the settings or because it said so."""
+        if captures_only(self._config, self._sessions.keyed(session).key):
+            return True
+        conversation = self._sessions.writable_conversation(session)
+        return conversation is not None and self._is_left_to_host(conversation)
+
+    def leave_to_host(self, session: Session, yes: bool) -> bool:
+        """Notes whether the host compacts a session's conversation; see `Engine.leave_to_host`."""
+        conversation = self._sessions.writable_conversation(session)
+        if conversation is None:
+            return False
+        number = conversation.conversation_id
+        with self._store.read() as reader:
+            if host_compacts(reader.debt(number)) == yes:
+                return True
+        # The reason of the debt is the mark: what runs ends, and what looks at the debt next gives it up.
+        reason = Reason.HOST_COMPACTS if yes else Reason.BELOW_THRESHOLD
+        with self._store.write() as writer:
+            writer.request_compaction(number, str(reason), None, self._clock())
+        return True
 
     def compact(self, session: Session, call: Call, *, force: bool) -> CompactionResult:
         """Compacts in this thread."""
@@ -218,6 +241,8 @@ class Compaction:
         conversation = self._sessions.writable_conversation(turn.session) if turn.usage else None
         if turn.usage is None or conversation is None:
             return
+        if self._is_left_to_host(conversation):
+            return  # What the host sent is not what was assembled.
         model, prompt_tokens = turn.model, turn.usage.prompt_tokens
         sent = turn.sent or self._calibration.last_sent(conversation.conversation_id)
         ours = self._prompt_tokens(conversation, sent) if sent else None
@@ -261,12 +286,19 @@ class Compaction:
             conversation = self._sessions.writable(reader, session)
             return self.assess(reader, conversation, call) if conversation else None
 
+    def _is_left_to_host(self, conversation: Conversation) -> bool:
+        if captures_only(self._config, conversation.session_key):
+            return True
+        with self._store.read() as reader:
+            return host_compacts(reader.debt(conversation.conversation_id))
+
     def _may_write(self, session_key: str) -> bool:
         return self._sessions.access_of_key(session_key) is Access.FULL
 
     def _none_due(self, session: Session, call: Call) -> CompactionDecision:
-        soft = self._compactor.limits(call, session.key).soft
-        return CompactionDecision(False, Reason.BELOW_THRESHOLD, 0, soft)
+        limits = self._compactor.limits(call, session.key)
+        reason = Reason.CAPTURE_ONLY if limits.captures_only else Reason.BELOW_THRESHOLD
+        return CompactionDecision(False, reason, 0, limits.soft)
 
     def _compact(self, conversation: Conversation, call: Call, *, force: bool) -> CompactionResult:
         with self._store.read() as reader:

@@ -167,6 +167,12 @@ class LcmConfig(BaseSettings):
         default=120_000, ge=1, le=LONGEST_MS, description="Longest time of one sweep."
     )
     autocompact_disabled: bool = Field(default=False, description="Compact only when asked to.")
+    capture_only: bool = Field(
+        default=False, description="The host compacts: store, search and quote, and never compact."
+    )
+    capture_only_session_patterns: Patterns = Field(
+        default_factory=list, description="Sessions for which captureOnly holds."
+    )
 
     ignore_session_patterns: Patterns = Field(
         default_factory=list, description="Sessions neither read nor written."
@@ -365,6 +371,7 @@ class LcmConfig(BaseSettings):
     @field_validator(
         "ignore_session_patterns",
         "stateless_session_patterns",
+        "capture_only_session_patterns",
         "fallback_models",
         "large_file_exempt_patterns",
         "strip_injected_context_tags",

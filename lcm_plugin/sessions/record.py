@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from lcm_plugin.errors import InputError
 from lcm_plugin.sessions.conversations import SessionDirectory
 from lcm_plugin.sessions.withdrawal import Withdrawals
-from lcm_plugin.store.protocol import Store, Writer, iterate_messages
-from lcm_plugin.store.records import MessageHead, StoredMessage
+from lcm_plugin.store.protocol import Reader, Store, Writer, iterate_messages
+from lcm_plugin.store.records import Conversation, MessageHead, StoredMessage
 from lcm_plugin.types import Message, Session
 
 _Change = Callable[[Writer, int, Sequence[MessageHead], int], object]
@@ -40,7 +40,7 @@ class Record:
     ) -> list[StoredMessage]:
         """The newest ``limit`` messages (before a seq) of the active conversation, oldest first.
 
-        ``standing`` leaves out those that were taken back.
+        ``standing`` leaves out those that were taken back and those that ``/new`` took out.
         """
         if limit < 1:
             raise InputError(f"a limit must be at least 1, not {limit}")
@@ -51,6 +51,8 @@ class Record:
             heads = reader.heads(
                 conversation.conversation_id, before_seq=before_seq, limit=limit, standing=standing
             )
+            if standing and (since := _standing_since(reader, conversation)) > 1:
+                heads = [head for head in heads if head.seq >= since]
             stored = reader.messages_by_id([head.message_id for head in heads])
         return [stored[head.message_id] for head in heads]
 
@@ -96,3 +98,11 @@ class Record:
             here = conversation.conversation_id
             heads = [row.head for row in stored.values() if row.head.conversation_id == here]
             change(writer, here, heads, self._clock())
+
+
+def _standing_since(reader: Reader, conversation: Conversation) -> int:
+    """The seq from which messages stand: where ``/new`` cut, unless it kept messages."""
+    if conversation.restart_seq == 1:
+        return 1
+    oldest = reader.oldest_raw_items(conversation.conversation_id, limit=1)
+    return min([conversation.restart_seq, *(item.ordinal for item in oldest)])

@@ -34,6 +34,7 @@ VALUES: dict[str, tuple[Any, Any, str]] = {
     "skipStatelessSessions": (False, True, "0"),
     "pruneHeartbeatOk": (True, False, "yes"),
     "autocompactDisabled": (True, False, "on"),
+    "captureOnly": (True, False, "on"),
     "promptAwareEviction": (True, False, "1"),
     "activeRecall": ("off", "on", "off"),
     "recallScope": ("session", "all", "session"),
@@ -54,6 +55,7 @@ VALUES: dict[str, tuple[Any, Any, str]] = {
 for _key in (
     "ignoreSessionPatterns",
     "statelessSessionPatterns",
+    "captureOnlySessionPatterns",
     "fallbackModels",
     "largeFileExemptPatterns",
     "keepLatestOf",

@@ -49,6 +49,8 @@ ELSEWHERE = {
     "keep_latest_of": "assembly/test_latest_plan.py",
     "pin_tool": "sessions/test_pins.py",
     "active_recall": "recall/test_active.py",
+    "capture_only": "compaction/test_capture_only.py",
+    "capture_only_session_patterns": "compaction/test_capture_only.py",
     "recall_tokens": "recall/test_active.py",
     "maps": "maps/test_map_tools.py",
     "map_max_items": "maps/test_map_tools.py",

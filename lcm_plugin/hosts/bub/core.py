@@ -106,6 +106,22 @@ class Core(FreshLocks):
             self._seen.add(session)
         return served
 
+    def captures_only(self, session: Session) -> bool:
+        """Whether the host compacts the session itself."""
+        return self._ask(lambda engine: engine.captures_only(session), False)
+
+    def with_quotes(self, turn: Turn, messages: Sequence[Message]) -> list[Message]:
+        """Stores a turn's messages; the host's own list, with what recall quotes for its newest request."""
+        if turn.messages and not self._plugin.record(turn.session, turn.messages, turn.mode):
+            return list(messages)
+
+        def quoted(engine: Engine) -> list[Message]:
+            room = engine.token_limit(turn.window, turn.overhead_tokens, turn.model)
+            found = engine.quoted_beside(turn.session, messages, room)
+            return [*messages[: found[0]], found[1], *messages[found[0] :]] if found else list(messages)
+
+        return self._ask(quoted, list(messages))
+
     def before_turn(self, turn: Turn) -> Context | None:
         """The context of the next model call; None when the host's own is to be used."""
         context: Context | None = self._call("before_turn", turn=turn)

@@ -171,7 +171,7 @@ class Hooks(Shell):
         return asked.plugin is self
 
     def _assembled(self, step: Step, tape: Sequence[Entry]) -> list[Message] | None:
-        if not self._follow(step.session, tape):
+        if not self._follow(step.session, tape) or self._core.captures_only(step.session):
             return None
         context = self._core.before_turn(self._turn(step.session, []))
         step.sent = context.sent if context else None
@@ -184,6 +184,8 @@ class Hooks(Shell):
         key = step.session.key
         failure, assumed = self._overflows.pop(key, ""), self._last_call.get(key)
         self._last_call[key] = (self._overhead.of(request, state), request.model)
+        if self._core.captures_only(step.session):
+            return self._core.with_quotes(self._turn(step.session, step.asked), request.messages)
         if not step.asked and not failure and self._last_call[key] == assumed:
             return None  # What `select` gave stands.
         turn = self._turn(step.session, step.asked)

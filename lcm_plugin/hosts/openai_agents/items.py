@@ -90,6 +90,11 @@ def call_of(item: Mapping[str, Any]) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
+def is_sealed(item: Mapping[str, Any]) -> bool:
+    """Whether nobody but its writer can read an item: a compaction of the API, an envelope of the SDK's."""
+    return item.get("type") == "compaction" or "__enc__" in item
+
+
 def is_output(item: Mapping[str, Any]) -> bool:
     """Whether an item answers a call."""
     return call_of(item) is not None and str(item.get("type", "")).endswith("_output")

@@ -18,13 +18,12 @@ from agents.memory import SessionABC
 
 from lcm_plugin.compaction.overflow import is_shorter, refusal_of
 from lcm_plugin.forks import FreshLocks, join
-from lcm_plugin.hosts.openai_agents.items import Item, call_of, is_output, to_core
+from lcm_plugin.hosts.openai_agents.items import Item, call_of, is_output, is_sealed, to_core
 from lcm_plugin.hosts.openai_agents.journal import LiveRow, live_rows, newest_items, record_items, take_back
 from lcm_plugin.hosts.openai_agents.models import FittingModel, FittingModels
 from lcm_plugin.hosts.openai_agents.shown import shown_items
 from lcm_plugin.hosts.openai_agents.tools import recall_tools
 from lcm_plugin.hosts.openai_agents.usage import UsageHooks
-from lcm_plugin.messages.blocks import text_of
 from lcm_plugin.messages.convert import broken_record, to_json
 from lcm_plugin.messages.tokens import files_in
 from lcm_plugin.plugin import LcmPlugin
@@ -42,6 +41,7 @@ _T = TypeVar("_T")
 _HARD_SHARE = 0.95
 _UNMEASURED = 4_000
 _READINGS = 5
+_NOTHING_KEPT = 1 << 30
 
 
 class LcmSession(FreshLocks, SessionABC):  # type: ignore[misc, unused-ignore]
@@ -80,13 +80,15 @@ class LcmSession(FreshLocks, SessionABC):  # type: ignore[misc, unused-ignore]
         self._measured_overhead = _UNMEASURED
         self._model = model
         self._writing = threading.Lock()
-        self._quoted: tuple[tuple[str, int], str] | None = None
         join(self)
 
     # the SDK's protocol
 
     async def get_items(self, limit: int | None = None) -> list[Any]:
-        """The assembled context; with a ``limit`` the newest items of the record, exactly as they came in."""
+        """The assembled context; with a ``limit`` the newest items of the record, exactly as they came in.
+
+        Where the host compacts (``captureOnly``), all of them.
+        """
         return await asyncio.to_thread(self._items, self._limit(limit))
 
     async def add_items(self, items: list[Any]) -> None:
@@ -101,6 +103,14 @@ class LcmSession(FreshLocks, SessionABC):  # type: ignore[misc, unused-ignore]
     async def clear_session(self) -> None:
         """Archives the conversation; the next item begins an empty one."""
         await asyncio.to_thread(self.engine.reset_session, self.core_session)
+
+    async def _atomic_replace_items(self, items: list[Any]) -> bool:
+        """The SDK compacted the history (``responses.compact``): its items stand in the place of all before.
+
+        From now on it compacts this conversation, and nothing is summarised here. What was said before can be found.
+        """
+        await asyncio.to_thread(self._replace, [_as_dict(item) for item in items])
+        return True
 
     # beside the protocol
 
@@ -167,6 +177,8 @@ class LcmSession(FreshLocks, SessionABC):  # type: ignore[misc, unused-ignore]
             return None
 
         def shorten() -> list[Item] | None:
+            if self.engine.captures_only(self.core_session):
+                return None
             refused = self.measure(tools, instructions, given)
             self.note_refusal(error, refused)
             shorter = self._assembled_anew([_as_dict(item) for item in given])
@@ -213,8 +225,10 @@ class LcmSession(FreshLocks, SessionABC):  # type: ignore[misc, unused-ignore]
 
     def _items(self, limit: int | None) -> list[Item]:
         def items() -> list[Item]:
-            if limit is not None:
-                return newest_items(self.engine, self.core_session, limit) if limit > 0 else []
+            if limit is not None or self.engine.captures_only(self.core_session):
+                return (
+                    newest_items(self.engine, self.core_session, limit) if limit is None or limit > 0 else []
+                )
             return self._assembled(lambda row: not _calls(row))
 
         return self._counted("get_items", items)
@@ -251,7 +265,24 @@ class LcmSession(FreshLocks, SessionABC):  # type: ignore[misc, unused-ignore]
             newest = self._counted("add_items", lambda: next(live_rows(self.engine, self.core_session), None))
             messages = to_core(items, newest.message if newest else None)
             self.plugin.record(self.core_session, messages, "all")
+            if any(map(is_sealed, items)):
+                self._counted("add_items", lambda: self.engine.leave_to_host(self.core_session))
         self.plugin.after_turn(self._turn())
+
+    def _replace(self, items: list[Item]) -> None:
+        """Stores the items behind a cut that `_newest` and contexts do not look beyond; without the cut on a failure."""
+
+        def replace_all() -> None:
+            self.engine.new_session(self.core_session, _NOTHING_KEPT)
+            try:
+                self.engine.ingest(self.core_session, to_core(items), "all")
+            except BaseException:
+                self.engine.undo_new(self.core_session)
+                raise
+            self.engine.leave_to_host(self.core_session)
+
+        with self._writing:
+            self._counted("replace_items", replace_all)
 
     def _pop(self) -> Item | None:
         with self._writing:
@@ -266,27 +297,19 @@ class LcmSession(FreshLocks, SessionABC):  # type: ignore[misc, unused-ignore]
         return self._assembled_anew(items)
 
     def _filtered(self, given: Sequence[Any], instructions: str | None) -> list[Any]:
-        shorter = self._shorter(given, instructions)
+        captures_only = self.engine.captures_only(self.core_session)
+        shorter = None if captures_only else self._shorter(given, instructions)
         return self._with_quotes(given if shorter is None else shorter, instructions)
 
     def _with_quotes(self, given: Sequence[Any], instructions: str | None) -> list[Any]:
         """The input with what recall quotes for its newest request; the same within a run's tool loop."""
-        items = [_as_dict(item) for item in given]
-        at = next((n for n in range(len(items) - 1, -1, -1) if items[n].get("role") == "user"), None)
-        if at is None:
+        room = self.engine.token_limit(self._window, self._overhead, self._model)
+        room -= self.engine.count_tokens(instructions or "")
+        quoted = self.engine.quoted_beside(self.core_session, [_as_dict(item) for item in given], room)
+        if quoted is None:
             return list(given)
-        asked = text_of(items[at])
-        turn = (asked, sum(item.get("role") == "user" for item in items))
-        if self._quoted is None or self._quoted[0] != turn:
-            count, room = (
-                self.engine.count_tokens,
-                self.engine.token_limit(self._window, self._overhead, self._model),
-            )
-            free = room - count(instructions or "") - sum(map(count, items))
-            quotes = self.engine.quotes_for(self.core_session, asked, items[:at], room, free)
-            self._quoted = (turn, quotes)
-        quotes = self._quoted[1]
-        return [*given[:at], *([{"role": "user", "content": quotes}] if quotes else ()), *given[at:]]
+        at, quotes = quoted
+        return [*given[:at], quotes, *given[at:]]
 
     def _assembled_anew(self, items: Sequence[Item]) -> list[Item] | None:
         """The context, and those of the items that are not stored yet; None when they are not this session's."""

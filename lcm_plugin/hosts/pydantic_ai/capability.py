@@ -27,7 +27,7 @@ from lcm_plugin.hosts.pydantic_ai.completer import ModelCompleter
 from lcm_plugin.hosts.pydantic_ai.messages import from_core
 from lcm_plugin.hosts.pydantic_ai.recorder import Recorders
 from lcm_plugin.hosts.pydantic_ai.tools import recall_toolset
-from lcm_plugin.hosts.pydantic_ai.view import seen_by_model
+from lcm_plugin.hosts.pydantic_ai.view import seen_by_model, with_quotes
 from lcm_plugin.messages.usage import usage_of
 from lcm_plugin.plugin import LcmPlugin
 from lcm_plugin.recall.tools import TOOL_NAMES
@@ -153,6 +153,9 @@ class LcmCapability(AbstractCapability[AgentDepsT]):
             return request_context
 
         def prepared() -> ModelRequestContext:
+            if self.engine.captures_only(run.session):
+                quoted = self._quotes(ctx.messages, request_context)
+                return replace(request_context, messages=with_quotes(request_context.messages, quoted))
             context = self._assemble(request_context)
             if context is None:
                 return request_context
@@ -217,6 +220,14 @@ class LcmCapability(AbstractCapability[AgentDepsT]):
         context = self.plugin.before_turn(replace(self._run.turn(), metadata=metadata))
         self._run.sent = context.sent if context else None
         return context.messages if context else None
+
+    def _quotes(self, history: Sequence[ModelMessage], request: ModelRequestContext) -> str:
+        """What recall quotes for the newest request of a run whose host compacts."""
+        run = self._run
+        room = self.engine.token_limit(run.window, self._overhead(request), run.model)
+        talk = self._recorders.of(run.session.key).converted(history)
+        quoted = self.engine.quoted_beside(run.session, talk, room)
+        return str(quoted[1]["content"]) if quoted else ""
 
     async def _end(self, messages: Sequence[ModelMessage] | None) -> None:
         if not await self._store(self._run.messages if messages is None else messages):

@@ -73,6 +73,11 @@ class Recorder(FreshLocks):
         asked = next((n for n in range(len(found) - 1, -1, -1) if found[n]["role"] == "user"), 0)
         return found[max(0, min(fresh, asked) - _ANCHORS) :]
 
+    def converted(self, messages: Sequence[ModelMessage]) -> list[Message]:
+        """What of a run's list was looked at, as core messages."""
+        known = self._converted
+        return [core for one in messages if id(one) in known for core in known[id(one)][1]]
+
     @property
     def goes_on(self) -> bool:
         """Whether the list that was looked at is another one than what was stored last."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from pydantic_ai.messages import ModelMessage, ModelRequest
+from pydantic_ai.messages import ModelMessage, ModelRequest, UserPromptPart
 
 from lcm_plugin.hosts.pydantic_ai.messages import from_core, is_shown
 from lcm_plugin.types import Message
@@ -32,6 +32,19 @@ def seen_by_model(
     others = [part for part in parts if not _answers_a_call(part)]
     messages[-1] = replace(newest, parts=[*answers, *_records(sent), *others, *_beside(sent, history)])
     return messages
+
+
+def with_quotes(messages: Sequence[ModelMessage], quotes: str) -> list[ModelMessage]:
+    """The host's messages with a text right before the newest prompt."""
+    listing = list(messages)
+    for n in range(len(listing) - 1 if quotes else -1, -1, -1):
+        message = listing[n]
+        at = next((i for i, part in enumerate(message.parts) if part.part_kind == "user-prompt"), None)
+        if isinstance(message, ModelRequest) and at is not None:
+            parts = [*message.parts[:at], UserPromptPart(quotes), *message.parts[at:]]
+            listing[n] = replace(message, parts=parts)
+            break
+    return listing
 
 
 def _answers_a_call(part: Any) -> bool:

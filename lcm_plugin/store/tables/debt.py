@@ -8,6 +8,7 @@ from typing import Any
 
 from lcm_plugin.store.records import Debt
 from lcm_plugin.store.transaction import Transaction
+from lcm_plugin.types import Reason
 
 _COLUMNS = (
     "conversation_id, state, reason, requested_at, budget, attempts, next_attempt_at, owner, lease_until, "
@@ -133,7 +134,7 @@ class DebtTable(Transaction):
         self.run(
             f"UPDATE compaction_debt AS d SET state = {state_given}, owner = NULL, lease_until = 0, "
             "last_error = :error, next_attempt_at = :next, "
-            "reason = CASE WHEN :reason = '' THEN d.reason ELSE :reason END, "
+            f"reason = CASE WHEN :reason = '' OR d.reason = '{Reason.HOST_COMPACTS}' THEN d.reason ELSE :reason END, "
             f"attempts = CASE WHEN {state_given} = 'done' THEN 0 ELSE d.attempts END, "
             "revision = c.revision, next_seq = c.next_seq FROM conversations c "
             "WHERE c.conversation_id = d.conversation_id AND d.conversation_id = :here AND d.owner = :owner",

@@ -92,7 +92,8 @@ def problems_in(items: list[Item]) -> list[str]:
     found: list[str] = []
     for item in items:
         _ITEM.validate_python(item)
-    messages = Converter.items_to_messages(items)
+    # Only the Responses API itself takes a compaction.
+    messages = Converter.items_to_messages([item for item in items if item.get("type") != "compaction"])
     found += problems_of([dict(message) for message in messages])
     made: list[str] = []
     for place, item in enumerate(items):
