@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from lcm_plugin.recall.query import CJK_RUN, ParsedQuery, Unit, fold, stem
@@ -12,6 +12,7 @@ from lcm_plugin.store.search import name_parts
 Span = tuple[int, int]
 OPEN, CLOSE = "**", "**"
 ELLIPSIS = "…"
+_WORD_END = re.compile(r"[^\W_]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class Matcher:
             if unit.kind == "word":
                 for word in (unit.text, *unit.forms):
                     self._stems.setdefault(stem(word), []).append(index)
-        self._words = _prefix_pattern(list(self._stems))
+        self._prefixes = _prefixes(self._stems)
         self._exact = [
             (index, exact_pattern(unit))
             for index, unit in enumerate(query.units)
@@ -64,18 +65,36 @@ class Matcher:
         """The spans of every unit in a text. They are offsets into the text as it is; a sender's is empty."""
         found: list[list[Span]] = [[] for _ in self.query.units]
         folded = fold(text)
-        if self._words is not None:
-            for match in self._words.finditer(folded):
-                for index in self._stems.get(stem(match.group()), ()):
-                    found[index].append(match.span())
-            for start, end in name_parts(text):
-                for index in self._stems.get(stem(folded[start:end]), ()):
-                    found[index].append((start, end))
+        for start, end in self._words_in(text, folded):
+            for index in self._stems.get(stem(folded[start:end]), ()):
+                found[index].append((start, end))
         for index, pattern in self._exact:
             found[index] = [match.span() for match in pattern.finditer(folded)]
         for index, names in self._senders:
             found[index] = [(0, 0)] if sender in names else []
         return Matches(tuple(map(tuple, found)))
+
+    def _words_in(self, text: str, folded: str) -> Iterator[Span]:
+        """The words that may have one of the stems, in order, then such parts of names.
+
+        Each beginning is looked for by itself, which passes over a text far faster than one pattern of all.
+        """
+        starts: set[int] = set()
+        in_names = False
+        for prefix in self._prefixes:
+            at = folded.find(prefix)
+            while at >= 0:
+                if at == 0 or not (before := folded[at - 1]).isalnum():
+                    starts.add(at)
+                elif text[at].isupper() or not before.isascii():
+                    in_names = True
+                at = folded.find(prefix, at + 1)
+        for start in sorted(starts):
+            end = _WORD_END.match(folded, start).end()  # type: ignore[union-attr]  # it matches anything
+            in_names = in_names or text[start + 1 : end] != folded[start + 1 : end]
+            yield start, end
+        if in_names:
+            yield from name_parts(text)
 
     def accepts(self, matches: Matches) -> bool:
         """Whether a text with these matches is a hit."""
@@ -97,17 +116,10 @@ def _is_word(character: str) -> bool:
     return character.isalnum() and not CJK_RUN.match(character)
 
 
-def _prefix_pattern(stems: Sequence[str]) -> re.Pattern[str] | None:
-    """Words that may have one of these stems: a stem's last letter can differ from the word's.
-
-    It begins with a set of letters, at which the engine passes over most of a text, and may match further words.
-    """
-    if not stems:
-        return None
+def _prefixes(stems: Iterable[str]) -> list[str]:
+    """How words may begin that have one of these stems: a stem's last letter can differ from the word's."""
     prefixes = {one[: max(1, len(one) - 1)] for one in stems}
-    first = "".join(sorted({re.escape(prefix[0]) for prefix in prefixes}))
-    rest = "|".join(sorted({re.escape(prefix[1:]) for prefix in prefixes}, key=len))
-    return re.compile(rf"[{first}](?<![^\W_].)(?:{rest})[^\W_]*")
+    return [one for one in prefixes if not any(one != other and one.startswith(other) for other in prefixes)]
 
 
 def make_snippet(text: str, spans: Sequence[Span], width: int = 240) -> str:

@@ -25,7 +25,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from lcm_plugin.recall.match import Matches
 from lcm_plugin.recall.query import MAX_CHARS, WORD, ParsedQuery, fold, is_function_word
@@ -35,6 +35,7 @@ K1, B = 0.8, 0.8
 COVERAGE = 0.7
 CLOSE_WORDS, CLOSE_CHARS = 0.15, 30
 NEIGHBOURS = {-1: 0.5, 1: 0.3, -2: 0.2, 2: 0.15, -3: 0.1, 3: 0.1}
+_NEIGHBOURS = tuple(NEIGHBOURS.items())
 REACH = 3
 SURROUNDINGS, SURROUNDINGS_REACH = 0.4, 10
 SELF_CONTAINED_TOKENS = 80
@@ -152,7 +153,8 @@ class _Scorer:
     """The scores of single rows for one query."""
 
     def __init__(self, query: ParsedQuery, candidates: Sequence[Candidate], corpus: Corpus) -> None:
-        self._query = query
+        self._words = query.words
+        self._is_question = query.is_question
         self._idf = unit_weights(query, corpus)
         self._idf_sum = sum(self._idf) or 1.0
         self._average = sum(c.row.tokens for c in candidates) / len(candidates) or 1.0
@@ -183,10 +185,10 @@ class _Scorer:
 
     def novelty(self, candidate: Candidate) -> float:
         """1, or little for a row that only repeats the question."""
-        if not self._query.is_question or not candidate.matches.all_units:
+        if not self._is_question or not candidate.matches.all_units:
             return 1.0
         row = candidate.row
-        repeats = len(row.text) <= MAX_CHARS and tuple(WORD.findall(fold(row.text))) == self._query.words
+        repeats = len(row.text) <= MAX_CHARS and tuple(WORD.findall(fold(row.text))) == self._words
         return ECHO if repeats else 1.0
 
     def shape(self, candidate: Candidate) -> float:
@@ -263,12 +265,13 @@ def _replies_are_long(candidates: Sequence[Candidate]) -> bool:
 def _close_pairs(matches: Matches) -> int:
     """How many neighbouring units of the question stand close together in the row."""
     pairs = 0
-    for left, right in zip(matches.spans, matches.spans[1:], strict=False):
-        pairs += any(
-            a_start - b_end <= CLOSE_CHARS and b_start - a_end <= CLOSE_CHARS
-            for a_start, a_end in left[:20]
-            for b_start, b_end in right[:20]
-        )
+    for left, right in pairwise(matches.spans):
+        if left and right:
+            pairs += any(
+                a_start - b_end <= CLOSE_CHARS and b_start - a_end <= CLOSE_CHARS
+                for a_start, a_end in left[:20]
+                for b_start, b_end in right[:20]
+            )
     return pairs
 
 
@@ -292,8 +295,11 @@ class _Placed:
 
     def near(self, here: int, at: int) -> float:
         """The weighted scores of the next rows on either side."""
-        scores = self._scores.get(here, {})
-        return sum(weight * scores.get(at + step, 0.0) for step, weight in NEIGHBOURS.items())
+        scores, near = self._scores.get(here, {}), 0.0
+        for step, weight in _NEIGHBOURS:
+            if at + step in scores:
+                near += weight * scores[at + step]
+        return near
 
     def mean(self, here: int, at: int) -> float:
         """The mean score of the rows within `SURROUNDINGS_REACH`, this one included."""

@@ -44,8 +44,8 @@ class Effort:
     """What a search may cost.
 
     ``pool`` rows of each source are ranked against each other, the neighbours of the ``expanded`` best ones with them.
-    ``proposed``: about how many rows the index may look at; the rarest words propose them. None for as many as there
-    are. ``seconds`` bounds scans.
+    ``proposed``: how many rows the index may look at: those of the rarest words, the newest ones. Then what is found
+    is not counted. None for as many as there are. ``seconds`` bounds scans.
     """
 
     pool: int = 300
@@ -182,7 +182,13 @@ class TextSearch:
         kept = offset = 0
         while kept < target and offset < max(MAX_POOL, target):
             page = self._reader.find_words(
-                self._kind, self._words, rows or self._rows, order=order, limit=target, offset=offset
+                self._kind,
+                self._words,
+                rows or self._rows,
+                order=order,
+                limit=target,
+                offset=offset,
+                newest=self._effort.proposed,
             )
             for row in self._in_order([scored.row_id for scored in page]):
                 kept += self._keep(gathered, row, kept < self._effort.pool)
@@ -289,6 +295,7 @@ class TextSearch:
         total, exact = matching, gathered.exhausted
         if (
             not exact
+            and self._effort.proposed is None
             and not self._substrings
             and all(unit.kind in ("word", "cjk") for unit in self._query.units)
         ):

@@ -14,11 +14,12 @@ Russian and Arabic words always stand for their other forms too, which the index
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from lcm_plugin.recall.match import Matcher
@@ -155,11 +156,9 @@ class _Resolver:
     ) -> tuple[str, ...]:
         """Words that fit, of rows with one of these words or beginnings; the most frequent first."""
         found = self.reader.rows_with_words(self.kind, tuple(words), beginnings, self.rows, _ROWS_READ)
-        counts: dict[str, int] = {}
-        for row in self.reader.search_rows(self.kind, found).values():
-            for word in set(WORD.findall(fold(row.text))):
-                if fits(word):
-                    counts[word] = counts.get(word, 0) + 1
+        rows = self.reader.search_rows(self.kind, found).values()
+        held = Counter(chain.from_iterable(set(WORD.findall(fold(row.text))) for row in rows))
+        counts = {word: count for word, count in held.items() if fits(word)}
         return tuple(sorted(counts, key=lambda word: (-counts[word], word))[:MAX_FORMS])
 
     # -- steps

@@ -204,9 +204,17 @@ class SearchReader(VectorReader, Protocol):
         """How the index stands, without reading it through."""
 
     def find_words(
-        self, kind: RowKind, query: WordQuery, rows: Filter, *, order: Order, limit: int, offset: int = 0
+        self,
+        kind: RowKind,
+        query: WordQuery,
+        rows: Filter,
+        *,
+        order: Order,
+        limit: int,
+        offset: int = 0,
+        newest: int | None = None,
     ) -> list[Scored]:
-        """Indexed rows with the words, best or newest first.
+        """Indexed rows with the words, best or newest first; of the ``newest`` rows that have them, if given.
 
         Raises `IndexUnusable` when there is no index that answers.
         """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from lcm_plugin.messages.blocks import is_instruction
 from lcm_plugin.recall.query import CJK_RUN, WORD, ParsedQuery, fold
@@ -44,12 +44,18 @@ def may_be_quoted(row: SearchRow, query: ParsedQuery) -> bool:
     """Whether a message says more than the request itself, and is neither an instruction nor a recall tool's answer."""
     if is_instruction(row.role) or is_recall_tool(row.tool_name):
         return False
-    said = _words(row.text[:LOOKED_AT])
     asked = {*query.words, *"".join(unit.text for unit in query.units if unit.kind == "cjk")}
-    return len(said - asked) >= NEW_WORDS
+    new = set[str]()
+    for word in _words(row.text[:LOOKED_AT]):
+        if word not in asked:
+            new.add(word)
+            if len(new) == NEW_WORDS:
+                return True
+    return False
 
 
-def _words(text: str) -> set[str]:
+def _words(text: str) -> Iterator[str]:
     """The words of a text, and each Chinese, Japanese or Korean character as one."""
     folded = fold(text)
-    return {*WORD.findall(folded), *"".join(CJK_RUN.findall(folded))}
+    yield from (match.group() for match in WORD.finditer(folded))
+    yield from (character for match in CJK_RUN.finditer(folded) for character in match.group())

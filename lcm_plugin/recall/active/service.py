@@ -310,12 +310,13 @@ class ActiveRecall:
                 lines.append(line)
                 refs.append(row.ref)
         # Tokens of lines do not add up exactly.
-        while lines and self._counter.message(_message(lines)) > decision.budget:
+        while lines:
+            message = _message(lines)
+            tokens = self._counter.message(message)
+            if tokens <= decision.budget:
+                return Recalled(message, tokens, tuple(refs))
             del lines[-1], refs[-1]
-        if not lines:
-            return None
-        message = _message(lines)
-        return Recalled(message, self._counter.message(message), tuple(refs))
+        return None
 
     def _find(self, conversation: Conversation, ref: str, version: int) -> Decision | None:
         with self._lock:
