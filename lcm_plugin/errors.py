@@ -43,6 +43,7 @@ __all__ = [
     "StoreDeadlock",
     "StoreError",
     "StoreUnavailable",
+    "error_code",
 ]
 
 
@@ -127,3 +128,12 @@ class ModelRateLimited(ModelError):
 
 class ModelTimeout(ModelError):
     """No answer in time."""
+
+
+def error_code(error: LcmError) -> str:
+    """The code by which programs and models know an error."""
+    if isinstance(error, NotFound):
+        return "NOT_FOUND"
+    if code := getattr(error, "code", ""):
+        return str(code)
+    return "INVALID_ARGUMENTS" if isinstance(error, InputError) else "FAILED"

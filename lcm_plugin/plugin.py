@@ -381,7 +381,13 @@ def next_context(engine: Engine, turn: Turn) -> Context:
     if decision is not None and decision.left_to_host and turn.mode in LIST_MODES:
         return engine.beside_own_list(turn)
     context = engine.assemble(
-        turn.session, turn_budget(turn), turn.overhead_tokens, turn.prompt, model=turn.model, run=turn.run
+        turn.session,
+        turn_budget(turn),
+        turn.overhead_tokens,
+        turn.prompt,
+        model=turn.model,
+        run=turn.run,
+        recall=turn.recall,
     )
     if decision is not None:
         # Only now, so that what a turn sees does not depend on how fast a thread is.

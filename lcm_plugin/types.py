@@ -107,6 +107,7 @@ class Turn:
     (system prompt, tool schemas). ``usage`` belongs to the turn's last model call, and ``sent`` is that call's
     `Context.sent`; without it the newest context of the session is taken for what was sent.
     ``run`` is `IngestReport.run`, from a host that stored the messages itself.
+    Without ``recall`` no old messages are quoted: the host does that itself.
     ``metadata["overflow"]``, true or the provider's error text, says that it refused the last context as too long.
     """
 
@@ -121,6 +122,7 @@ class Turn:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     sent: Sent | None = None
     run: RunPosition | None = None
+    recall: bool = True
 
 
 @dataclass(frozen=True, slots=True)

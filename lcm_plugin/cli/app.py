@@ -21,6 +21,7 @@ from lcm_plugin.cli.commands import (
     pins,
     prune,
     redact,
+    serve,
     worker,
 )
 from lcm_plugin.cli.commands.look import browse, recall, status, web
@@ -77,7 +78,7 @@ _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
         *(pins.pin, pins.pins, pins.unpin, worker.worker),
     ),
     "Remove": (prune.prune, prune.removed, redact.redact),
-    "Put into an agent": (install.install_,),
+    "Put into an agent": (install.install_, serve.serve),
     "Bring in and out": (import_.import_, export.export, migrate.migrate_store),
     "Try it": (replay.replay, chat.chat),
 }

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from lcm_plugin.characters import storable
 from lcm_plugin.config import LcmConfig
-from lcm_plugin.errors import InputError, LcmError, NotFound
+from lcm_plugin.errors import InputError, LcmError, error_code
 from lcm_plugin.events import EventBus, log_failure, logger
 from lcm_plugin.files.externalise import PayloadStore
 from lcm_plugin.messages.convert import safe_repr
@@ -84,7 +84,7 @@ class Recall:
         try:
             answer = self._run(session, name, arguments, grant)
         except LcmError as error:
-            answer = {"error": storable(str(error))[:MAX_ERROR_CHARS], "error_code": _code(error)}
+            answer = {"error": storable(str(error))[:MAX_ERROR_CHARS], "error_code": error_code(error)}
         except Exception as error:  # noqa: BLE001 - a model that calls a tool always gets an answer
             log_failure(logger, "the tool %s failed", name, error=error)
             answer = {"error": f"the tool failed: {type(error).__name__}", "error_code": "FAILED"}
@@ -258,12 +258,3 @@ class Recall:
             is_hidden=lambda other: self._gate.access_of_key(other) is Access.NONE,
             with_others=with_others,
         )
-
-
-def _code(error: LcmError) -> str:
-    if isinstance(error, NotFound):
-        return "NOT_FOUND"
-    code = getattr(error, "code", "")
-    if code:
-        return str(code)
-    return "INVALID_ARGUMENTS" if isinstance(error, InputError) else "FAILED"
