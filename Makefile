@@ -39,7 +39,7 @@ bench: $(VENV)/.dev
 
 # The exported page in a real Chromium, driven from an environment of its own under .venvs/.
 test-browser: $(VENV)/.dev
-	tests/interchange/export/browser/run.sh
+	tests/browser/run.sh
 
 # Each host's own tests drive the real host, in an environment of its own under .venvs/.
 HOSTS := $(patsubst tests/hosts/%/requirements.txt,%,$(wildcard tests/hosts/*/requirements.txt))

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+from lcm_plugin.store.insight.records import InsightReader
 from lcm_plugin.store.integrity import AuditReader, JobReader, JobWriter, RepairWriter
 from lcm_plugin.store.maps.records import MapReader, MapWriter
 from lcm_plugin.store.records import (
@@ -28,7 +29,6 @@ from lcm_plugin.store.records import (
     Reopening,
     Snapshot,
     StoredMessage,
-    StoreStatus,
     Summary,
 )
 from lcm_plugin.store.removal import RemovalReader, RemovalWriter
@@ -37,7 +37,9 @@ from lcm_plugin.store.transfer import TransferReader, TransferWriter
 from lcm_plugin.types import Pin, Session
 
 
-class Reader(SearchReader, AuditReader, TransferReader, RemovalReader, JobReader, MapReader, Protocol):
+class Reader(
+    SearchReader, AuditReader, TransferReader, RemovalReader, JobReader, MapReader, InsightReader, Protocol
+):
     """Queries within one read transaction. None of them costs more than what it returns."""
 
     # conversations
@@ -177,9 +179,6 @@ class Reader(SearchReader, AuditReader, TransferReader, RemovalReader, JobReader
     def covering_leaf(self, message_ids: Sequence[int]) -> dict[int, str]:
         """The leaf that covers each message; uncovered messages are left out."""
 
-    def fallback_causes(self, conversation_id: int) -> dict[str, int]:
-        """How many summaries were extracted where a model was to write them, by cause."""
-
     # pins, files, debt, guards, snapshots
     def pins(self, session_key: str) -> list[Pin]:
         """The pins of a key's conversations since its last reset, oldest first."""
@@ -222,12 +221,6 @@ class Reader(SearchReader, AuditReader, TransferReader, RemovalReader, JobReader
 
     def undoable(self, conversation_id: int) -> bool:
         """Whether `Writer.restore_snapshot` would put something back."""
-
-    def status(self) -> StoreStatus:
-        """Totals of the whole database, without a scan of the messages."""
-
-    def summary_counts(self, conversation_id: int) -> dict[int, int]:
-        """How many summaries a conversation has, by depth."""
 
 
 class Writer(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from importlib.resources import files
 
 from starlette.applications import Starlette
@@ -19,8 +20,11 @@ from starlette.staticfiles import StaticFiles
 from lcm_plugin.errors import LcmError
 from lcm_plugin.web.api import read, tools
 from lcm_plugin.web.guard import Guard
+from lcm_plugin.web.live import events
+from lcm_plugin.web.pages import health as health_pages
 from lcm_plugin.web.pages import sessions as session_pages
 from lcm_plugin.web.pages import talk as talk_pages
+from lcm_plugin.web.pages import tree as tree_pages
 from lcm_plugin.web.pages.render import Pages
 from lcm_plugin.web.site import Endpoint, Site, status_of
 
@@ -43,6 +47,12 @@ _READS: tuple[tuple[str, Endpoint], ...] = (
     ("/summary/{ref}", talk_pages.summary),
     ("/file/{ref}", talk_pages.file),
     ("/code.css", talk_pages.code_style),
+    ("/tree/{number}", tree_pages.tree),
+    ("/tree/below/{ref}", tree_pages.below),
+    ("/api/sessions/{number}/tree", tree_pages.tree_data),
+    ("/health", health_pages.health),
+    ("/health/check", health_pages.check),
+    ("/api/health", health_pages.health_data),
 )
 _POSTS: tuple[tuple[str, Endpoint], ...] = (
     ("/api/grep", tools.tool("lcm_grep")),
@@ -58,6 +68,7 @@ def create_app(site: Site, hosts: Sequence[str]) -> Starlette:
     routes = [
         *(Route(path, _on_a_thread(site, endpoint)) for path, endpoint in _READS),
         *(Route(path, _on_a_thread(site, endpoint), methods=["POST"]) for path, endpoint in _POSTS),
+        Route("/api/events", partial(events, site)),
         Mount("/static", StaticFiles(directory=str(files("lcm_plugin.web").joinpath("static")))),
     ]
     app = Starlette(

@@ -27,6 +27,11 @@ def rendered(text: str) -> Markup:
     return Markup(_parser().render(harmless(text)))
 
 
+def rendered_inline(text: str) -> Markup:
+    """One line of our own Markdown as HTML."""
+    return Markup(_parser().renderInline(harmless(text)))
+
+
 def coloured(text: str, language: str = "") -> Markup:
     """Code as HTML, in colours where its language is known and it is not too long."""
     if language and len(text) <= _MOST_COLOURED:

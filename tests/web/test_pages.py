@@ -161,3 +161,34 @@ def test_wrong_addresses_have_a_page(site: TestClient) -> None:
         assert "Not here" in answer.text
     assert site.get("/?sort=colour").status_code == 400
     assert site.get("/static/../app.py").status_code == 404
+
+
+def test_the_tree_opens_down_to_the_messages(site: TestClient) -> None:
+    text = page(site, "/tree/1")
+    assert "The context and what is below it" in text
+    ref = re.findall(r'hx-get="/tree/below/(sum_\w+)"', text)[0]
+    seen = 0
+    while True:
+        inner = page(site, f"/tree/below/{ref}")
+        seen += 1
+        deeper = re.findall(r'hx-get="/tree/below/(sum_\w+)"', inner)
+        if not deeper:
+            break
+        ref = deeper[0]
+    assert 'href="/at/msg_1"' in inner
+    assert seen >= 1
+    assert "extraction, no model" in text
+    assert site.get("/tree/below/sum_0000000000000000").status_code == 404
+
+
+def test_health_says_what_the_status_says(site: TestClient, filled: Engine) -> None:
+    text = page(site, "/health")
+    assert "stored in all" in text
+    assert "The bill so far" in text
+    assert "All is whole" in page(site, "/health/check?session=1")
+    assert "All is whole" in page(site, "/health/check")
+    assert site.get("/health/check?session=99").status_code == 404
+    filled.hook_health.failed("before_turn", MAIN, "the disk is full")
+    again = page(site, "/health")
+    assert "the disk is full" in again
+    assert 'class="badge failing"' in page(site, "/")

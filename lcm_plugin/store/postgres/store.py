@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 from lcm_plugin.errors import StoreUnavailable
+from lcm_plugin.store.insight.table import InsightTable
 from lcm_plugin.store.maps.table import MapTable
 from lcm_plugin.store.postgres.audit import PostgresAudit
 from lcm_plugin.store.postgres.connection import Connections
@@ -50,6 +51,7 @@ class PostgresTransaction(
     ContextTable,
     DebtTable,
     FileTable,
+    InsightTable,
     JobTable,
     MapTable,
     RemovalTable,

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from lcm_plugin.errors import StoreBusy, StoreUnavailable
+from lcm_plugin.store.insight.table import InsightTable
 from lcm_plugin.store.maps.table import MapTable
 from lcm_plugin.store.records import FileMoved
 from lcm_plugin.store.sqlite.audit import SqliteAudit
@@ -49,6 +50,7 @@ class SqliteTransaction(
     ContextTable,
     DebtTable,
     FileTable,
+    InsightTable,
     JobTable,
     MapTable,
     RemovalTable,

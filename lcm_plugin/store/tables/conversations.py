@@ -75,15 +75,15 @@ class ConversationTable(Transaction):
             after=after_id,
             limit=limit,
         )
-        return [_conversation(row) for row in rows]
+        return [conversation_of(row) for row in rows]
 
     def lane(self, session_key: str) -> list[Conversation]:
         rows = self.all(f"{SELECT} WHERE session_key = :key ORDER BY conversation_id", key=session_key)
-        return [_conversation(row) for row in rows]
+        return [conversation_of(row) for row in rows]
 
     def family(self, session_key: str) -> list[Conversation]:
         rows = self.all(f"{SELECT} WHERE {SINCE_RESET} ORDER BY conversation_id DESC", key=session_key)
-        return [_conversation(row) for row in rows]
+        return [conversation_of(row) for row in rows]
 
     def session_keys(self, prefix: str) -> dict[int, str]:
         found = self.all(
@@ -111,7 +111,7 @@ class ConversationTable(Transaction):
             key=session_key,
             host=host_id,
         )
-        return _conversation(row) if row else None
+        return conversation_of(row) if row else None
 
     def session_key_of(self, session_id: str) -> str | None:
         row = self.one(
@@ -152,7 +152,7 @@ class ConversationTable(Transaction):
             now=now,
             cause=cause,
         )
-        return _conversation(row)
+        return conversation_of(row)
 
     def name_conversation(self, conversation_id: int, names: Mapping[str, str | bool]) -> None:
         columns = [name for name in ("title", "project", "source", "by_person") if name in names]
@@ -216,10 +216,11 @@ class ConversationTable(Transaction):
     def _conversation(self, statement: str, **values: Any) -> Conversation | None:
         """One conversation, whose row a writer holds from then on."""
         row = self.one(statement + self.lock_row, **values)
-        return _conversation(row) if row else None
+        return conversation_of(row) if row else None
 
 
-def _conversation(row: Any) -> Conversation:
+def conversation_of(row: Any) -> Conversation:
+    """A conversation from a row of `SELECT`."""
     values = list(row)
     for column in _TRUTH:
         values[column] = bool(values[column])

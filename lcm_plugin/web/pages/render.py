@@ -16,7 +16,7 @@ from starlette.responses import HTMLResponse, Response
 from lcm_plugin.interchange.export.views import first_line, indented_json
 from lcm_plugin.text import harmless, plural, size
 from lcm_plugin.version import VERSION
-from lcm_plugin.web.markdown import coloured, rendered
+from lcm_plugin.web.markdown import coloured, rendered, rendered_inline
 from lcm_plugin.web.site import Site
 
 
@@ -40,6 +40,7 @@ class Pages:
             "size": size,
             "plural": plural,
             "markdown": rendered,
+            "inline_markdown": rendered_inline,
             "code": coloured,
             "pretty": indented_json,
             "first_line": first_line,

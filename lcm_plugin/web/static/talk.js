@@ -11,9 +11,10 @@
   let last = Number(talk.dataset.last);
   let held = null;
   let jumps = 0;
+  let moving = Promise.resolve();
   const stripes = [];
 
-  const topLine = () => document.querySelector(".top").getBoundingClientRect().bottom;
+  const topLine = () => Math.max(...[...document.querySelectorAll(".top, .bar")].map((one) => one.getBoundingClientRect().bottom));
   const loaded = () => stripes.filter((one) => one.rows !== null);
   const rowsOf = (stripe) => [...stripe.element.querySelectorAll(":scope > article")];
 
@@ -147,8 +148,8 @@
   }
 
   const keys = {
-    j: () => step(1),
-    k: () => step(-1),
+    j: () => { moving = moving.then(() => step(1)); },
+    k: () => { moving = moving.then(() => step(-1)); },
     g: () => jump(1, "", true),
     G: () => jump(last, "", true),
     h: () => hidden.click(),

@@ -1,44 +1,17 @@
-"""A Chromium of the machine, and pages that ``lcm export`` wrote from databases filled here.
-
-``LCM_TEST_CHROMIUM`` names the browser, ``LCM_TEST_PYTHON`` a Python that has this package. A browser that cannot
-be started is an error, never a skip.
-"""
+"""Pages that ``lcm export`` wrote from databases filled here."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
-BROWSER = "LCM_TEST_CHROMIUM"
 _HERE = Path(__file__).parent
-_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-
-
-def chromium() -> str:
-    """The browser's program."""
-    found = os.environ.get(BROWSER) or next(filter(None, map(shutil.which, _NAMES)), None)
-    if not found:
-        raise RuntimeError(
-            f"no Chromium here; install one (Debian: apt-get install chromium) or set {BROWSER}"
-        )
-    return found
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        # Chromium's own sandbox cannot be had as root; the pages are this package's own.
-        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-        started = playwright.chromium.launch(executable_path=chromium(), args=arguments)
-        yield started
-        started.close()
 
 
 @pytest.fixture(scope="session")

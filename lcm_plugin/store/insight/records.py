@@ -1,0 +1,39 @@
+"""What people look at: totals, which conversations changed, and what summaries cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from lcm_plugin.store.records import Conversation, StoreStatus
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryBill:
+    """What summaries of one model and level read and wrote, in tokens; ``newest_at`` is when the last one was made."""
+
+    model: str
+    level: str
+    count: int
+    read: int
+    written: int
+    newest_at: int
+
+
+class InsightReader(Protocol):
+    """Queries for people. None of them reads the messages."""
+
+    def status(self) -> StoreStatus:
+        """Totals of the whole database, without a scan of the messages."""
+
+    def conversations_used_since(self, since: int, *, limit: int) -> list[Conversation]:
+        """The conversations that were changed at or after a time, the newest change first."""
+
+    def summary_counts(self, conversation_id: int) -> dict[int, int]:
+        """How many summaries a conversation has, by depth."""
+
+    def fallback_causes(self, conversation_id: int) -> dict[str, int]:
+        """How many summaries were extracted where a model was to write them, by cause."""
+
+    def summary_bill(self, conversation_id: int | None) -> list[SummaryBill]:
+        """What the summaries of a conversation (None: of all) cost, by model and level."""

@@ -1,0 +1,222 @@
+"""The pages of `lcm web` as their readers use them: with a mouse, with keys alone, on a phone."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import Served, python
+from playwright.sync_api import Page, expect
+
+Open = Callable[..., Page]
+LONG = 20_000
+
+
+def talk_of(page: Page, title: str) -> None:
+    """Goes to a session from the list."""
+    page.get_by_label("Filter").fill(title)
+    expect(page.locator("#found .count")).to_have_text("1 session")
+    page.locator("#found .sessions a").first.click()
+    expect(page.locator("#talk article").first).to_be_visible()
+
+
+def test_sessions_are_filtered_while_one_types(open_page: Open) -> None:
+    page = open_page()
+    expect(page.locator(".sessions > li").first).to_be_visible()
+    page.get_by_label("Filter").fill("tokenizer")
+    expect(page.locator("#found .count")).to_have_text("1 session")
+    expect(page).to_have_url(re.compile("text=tokenizer"))
+    expect(page.locator(".sessions .title")).to_have_text("Tokenizer repair")
+    page.get_by_label("Filter").fill("")
+    page.get_by_label("Tool").select_option("codex 0.90.0")
+    expect(page.locator("#found .count")).to_have_text("1 session")
+    page.go_back()
+    expect(page.locator("#filters")).to_be_visible()
+
+
+def test_a_search_leads_to_the_place_in_the_talk(open_page: Open) -> None:
+    page = open_page("/health")
+    page.keyboard.press("/")
+    page.keyboard.type("poison message")
+    page.keyboard.press("Enter")
+    expect(page.locator(".hits mark").first).to_have_text(re.compile("poison|message"))
+    ref = page.locator(".hits li code").first.inner_text()
+    page.locator(".hits .facts a").first.click()
+    if ref.startswith("msg_"):
+        row = page.locator(f"#{ref}")
+        expect(row).to_be_in_viewport()
+        expect(row).to_have_class(re.compile("chosen"))
+    page.go_back()
+    page.get_by_role("link", name="assistant", exact=True).click()
+    expect(page.get_by_role("link", name="any role")).to_be_visible()
+
+
+def test_from_a_message_to_its_summary_and_back(open_page: Open) -> None:
+    page = open_page("/talk/1?at=msg_20")
+    expect(page.locator("#msg_20")).to_be_in_viewport()
+    page.keyboard.press("s")
+    expect(page.locator("h2")).to_have_text(re.compile(r"^Leaf summary sum_\w+"))
+    page.locator(".sources a").first.click()
+    expect(page.locator("#talk article.chosen")).to_be_in_viewport()
+
+
+def test_tool_calls_are_folded_until_they_are_asked_for(open_page: Open) -> None:
+    page = open_page("/talk/1?at=msg_588")
+    call = page.locator("#msg_588 details.call").first
+    expect(call.locator("pre")).to_be_hidden()
+    call.locator("summary").click()
+    expect(call.locator("pre")).to_be_visible()
+    page.get_by_label("unfold tool calls").check()
+    expect(page.locator("#msg_589 details pre")).to_be_visible()
+
+
+def test_a_talk_is_walked_with_keys(open_page: Open) -> None:
+    page = open_page("/talk/1?at=msg_100")
+    expect(page.locator("#msg_100")).to_be_focused()
+    for _ in range(60):
+        page.keyboard.press("j")
+    expect(page.locator("#msg_160")).to_be_focused()
+    expect(page.locator("#msg_160")).to_be_in_viewport()
+    assert "at=msg_160" in page.url
+    page.keyboard.press("k")
+    expect(page.locator("#msg_159")).to_be_focused()
+    page.keyboard.press("g")
+    expect(page.locator("#msg_1")).to_be_in_viewport()
+    page.keyboard.press("Shift+G")
+    expect(page.locator("#msg_591")).to_be_in_viewport()
+
+
+def test_rows_that_were_taken_back_are_shown_on_demand(open_page: Open) -> None:
+    page = open_page()
+    talk_of(page, "taken-back")
+    expect(page.locator("#talk article")).to_have_count(2)
+    page.keyboard.press("h")
+    expect(page.locator("#talk article")).to_have_count(4)
+    expect(page.locator("#talk .badge").first).to_have_text("taken back")
+    page.get_by_label("taken-back and hidden rows").uncheck()
+    expect(page.locator("#talk article")).to_have_count(2)
+
+
+def test_twenty_thousand_messages_scroll(open_page: Open) -> None:
+    page = open_page()
+    talk_of(page, "agent:main:long")
+    last = page.locator("#talk article").last
+    expect(last).to_be_in_viewport()
+    expect(page.locator("#where")).to_contain_text(f"of {LONG:,}")
+    assert page.locator("#talk article").count() < 400
+    page.get_by_role("button", name="Oldest").click()
+    expect(page.locator("#talk article[data-seq='1']")).to_be_in_viewport()
+    page.evaluate("window.scrollTo(0, document.documentElement.scrollHeight / 2)")
+    expect(page.locator("#where")).to_have_text(re.compile(r"place (?:[5-9]|1[0-4]),\d{3} of"))
+    expect(page.locator("#talk article").first).to_be_attached()
+    assert page.locator("#talk article").count() < 400
+
+
+def test_a_deep_link_stands_still_while_its_neighbours_arrive(open_page: Open) -> None:
+    page = open_page("/talk/1?at=msg_300", height=700)
+    row = page.locator("#msg_300")
+    expect(row).to_be_in_viewport()
+    expect(page.locator("[data-seq='301']")).to_be_attached()
+    expect(row).to_be_in_viewport()
+    expect(row).to_be_focused()
+
+
+def test_what_a_message_says_is_never_run(open_page: Open) -> None:
+    page = open_page()
+    page.get_by_label("Filter").fill("onerror")
+    expect(page.locator("#found .count")).to_have_text("1 session")
+    page.locator(".sessions a").first.click()
+    expect(page.locator("#talk article")).to_have_count(2)
+    page.get_by_label("unfold tool calls").check()
+    assert page.locator("#talk img, #talk svg, #talk script").count() == 0
+    page.goto(f"{page.url.partition('/talk')[0]}/search?q=onerror")
+    expect(page.locator(".hits li").first).to_be_visible()
+    assert page.locator("main img, main svg, main script").count() == 0
+
+
+def test_the_tree_opens_down_to_a_message(open_page: Open) -> None:
+    page = open_page("/tree/1")
+    node = page.locator(".tree > .node.depth-1, .tree > .node.depth-2, .tree > .node.depth-0").first
+    while node.count():
+        node.locator("summary").first.click()
+        expect(node.locator(".below .node").first).to_be_visible()
+        inner = node.locator(":scope > details > .below > .node").first
+        if "raw" in (inner.get_attribute("class") or ""):
+            inner.locator("a").click()
+            break
+        node = inner
+    expect(page.locator("#talk article.chosen")).to_be_in_viewport()
+
+
+def test_health_checks_on_demand(open_page: Open) -> None:
+    page = open_page("/health")
+    expect(page.locator(".pairs")).to_contain_text("stored in all")
+    page.get_by_label("Conversation").fill("1")
+    page.get_by_role("button", name="Check now").click()
+    expect(page.locator("#findings")).to_contain_text("a lane is active but long unused")
+
+
+def test_new_messages_appear_while_the_page_is_open(open_page: Open, served: Served) -> None:
+    page = open_page("/talk/1")
+    expect(page.locator("#msg_591")).to_be_in_viewport()
+    code = (
+        "import sys; from lcm_plugin import Engine, LcmConfig, Session\n"
+        "with Engine.open(LcmConfig(database=sys.argv[1])) as engine:\n"
+        "    engine.ingest(Session('agent:replay:main'), [{'role': 'user', 'content': 'a word from another process'}])"
+    )
+    subprocess.run([python(), "-c", code, str(served.database)], check=True)
+    expect(page.locator("#talk")).to_contain_text("a word from another process", timeout=60_000)
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/talk/1", "/tree/1", "/health", "/search?q=poison+message", "/message/msg_588"]
+)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(open_page: Open, path: str, scheme: str) -> None:
+    page = open_page(path, color_scheme=scheme)
+    expect(page.locator("main")).to_be_visible()
+    if path.startswith("/talk"):
+        expect(page.locator("#talk article").last).to_be_in_viewport()
+    source = Path(os.environ["LCM_TEST_AXE"]).read_text(encoding="utf-8")
+    # In a world of its own: the page's policy lets no script in from outside.
+    session = page.context.new_cdp_session(page)
+    frame = session.send("Page.getFrameTree")["frameTree"]["frame"]["id"]
+    world = session.send("Page.createIsolatedWorld", {"frameId": frame, "worldName": "axe"})[
+        "executionContextId"
+    ]
+    session.send("Runtime.evaluate", {"expression": source, "contextId": world})
+    answer = session.send(
+        "Runtime.evaluate",
+        {
+            "expression": "axe.run().then((r) => JSON.stringify(r.violations.map((v) => "
+            "[v.id, v.nodes.slice(0, 3).map((n) => n.html.slice(0, 160))])))",
+            "contextId": world,
+            "awaitPromise": True,
+        },
+    )
+    assert answer["result"]["value"] == "[]"
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/talk/1", "/tree/1", "/health", "/search?q=poison+message", "/message/msg_588"]
+)
+def test_a_phone_needs_no_sideways_scrolling(open_page: Open, path: str) -> None:
+    page = open_page(path, width=390, height=844)
+    if path.startswith("/talk"):
+        expect(page.locator("#talk article").last).to_be_in_viewport()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_colours_follow_the_system_until_chosen(open_page: Open) -> None:
+    background = "getComputedStyle(document.body).backgroundColor"
+    dark, light = open_page(color_scheme="dark"), open_page(color_scheme="light")
+    assert dark.evaluate(background) != light.evaluate(background)
+    light.locator("#theme").click()
+    light.locator("#theme").click()
+    assert light.evaluate(background) == dark.evaluate(background)
+    light.reload()
+    assert light.evaluate(background) == dark.evaluate(background)
