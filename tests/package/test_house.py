@@ -12,6 +12,7 @@ from pathlib import Path
 import lcm_plugin
 
 PACKAGE = Path(lcm_plugin.__file__).parent
+TESTS = Path(__file__).resolve().parents[1]
 MOST_FILES, MOST_LINES, MOST_FUNCTION_LINES, LEAST_MODULE_LINES = 20, 450, 80, 30
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -88,6 +89,12 @@ def test_no_module_only_forwards() -> None:
     }
     packages = {_name(path) for path in PACKAGE.rglob("__init__.py")}
     assert [name for name, module in short.items() if name not in packages and only_forwards(module)] == []
+
+
+def test_no_two_test_files_share_a_name() -> None:
+    """pytest imports them by name alone: the second one would end the whole run."""
+    names = Counter(path.name for path in TESTS.rglob("test_*.py"))
+    assert {name for name, count in names.items() if count > 1} == set()
 
 
 def test_no_import_goes_round_in_a_circle() -> None:
