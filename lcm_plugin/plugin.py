@@ -170,7 +170,7 @@ class LcmPlugin(forks.FreshLocks):
         """The schemas of the recall tools, and of those that the settings give agents beside."""
         from lcm_plugin.recall.tools import tool_schemas
 
-        return tool_schemas(self._readable_settings())
+        return tool_schemas(self.settings())
 
     @hookimpl
     def lcm_call_tool(
@@ -317,7 +317,8 @@ class LcmPlugin(forks.FreshLocks):
         lines = [f"- {name}: {text}" for name, text in failure_pairs(failing, "UTC", inline)]
         return CommandResult("\n".join(["Lossless context management cannot answer.", *lines]), ok=False)
 
-    def _readable_settings(self) -> LcmConfig | None:
+    def settings(self) -> LcmConfig | None:
+        """The settings in force; None while they cannot be read."""
         try:
             return self._settings()
         except ConfigError:

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from langchain.agents.middleware import AgentMiddleware
@@ -20,10 +21,13 @@ from lcm_plugin.compaction.overflow import is_shorter, refusal_of
 from lcm_plugin.hosts.langchain.completer import ChatModelCompleter
 from lcm_plugin.hosts.langchain.lanes import KeyOf, keeps_its_state, running_session
 from lcm_plugin.hosts.langchain.messages import converted
-from lcm_plugin.hosts.langchain.tools import recall_tools
+from lcm_plugin.hosts.langchain.neighbours import warn_of_summariser
+from lcm_plugin.hosts.langchain.options import ContextSize, Trigger, configured
+from lcm_plugin.hosts.langchain.tools import compaction_tool, recall_tools
 from lcm_plugin.hosts.langchain.view import beside_state, seen_by_model, with_note
 from lcm_plugin.messages.usage import usage_of
 from lcm_plugin.plugin import LcmPlugin
+from lcm_plugin.text import plural
 from lcm_plugin.types import IngestMode, Message, Sent, Session, Turn, Usage
 
 if TYPE_CHECKING:
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
     from langgraph.runtime import Runtime
 
     from lcm_plugin.config import LcmConfig
+    from lcm_plugin.config.model import Policy
     from lcm_plugin.engine import Engine
 
 logger = logging.getLogger("lcm_plugin.langchain")
@@ -79,6 +84,9 @@ class LcmMiddleware(AgentMiddleware):  # type: ignore[misc, unused-ignore]
     ``summary_model`` writes the summaries: by default the agent's own model; ``"none"`` leaves them to the
     settings' ``summaryModel`` or to extraction. ``engine`` shares an open engine (then its completer counts).
     ``name`` is the middleware's own: under ``"SummarizationMiddleware"`` deepagents lets it replace its summariser.
+    ``trigger``, ``keep`` and ``policy`` stand for settings, in the words of LangChain's `SummarizationMiddleware`: when
+    compaction is owed (nothing is compacted before), and what is never summarised. With ``compact_tool`` the agent gets
+    the tool ``compact_conversation``.
     """
 
     def __init__(
@@ -90,24 +98,40 @@ class LcmMiddleware(AgentMiddleware):  # type: ignore[misc, unused-ignore]
         summary_model: BaseChatModel | str | None = None,
         engine: Engine | None = None,
         name: str = "LcmMiddleware",
+        trigger: Trigger | None = None,
+        keep: ContextSize | None = None,
+        policy: Policy | None = None,
+        compact_tool: bool = False,
     ) -> None:
         super().__init__()
         if isinstance(summary_model, str) and summary_model != "none":
             raise ValueError(f"summary_model must be a chat model, 'none' or None, not {summary_model!r}")
         model = None if isinstance(summary_model, str) else summary_model
         self._completer = None if summary_model == "none" else ChatModelCompleter(model)
+        if engine is not None and (trigger or keep or policy):
+            raise ValueError(
+                "trigger, keep and policy are settings of the engine: give them to its LcmConfig"
+            )
+        config = configured(config, trigger, keep, policy, window)
         self.plugin = LcmPlugin(config, completer=self._completer, engine=engine)
         self._name = name
+        self._is_being_built = True
         self._window = window
         self._session = session
         self._warned = False
         self.tools = recall_tools(self.plugin.lcm_tools(), self._answer)
+        if compact_tool:
+            self.tools = [*self.tools, compaction_tool(self._compact)]
 
     # the graph's hooks
 
     @property
     def name(self) -> str:
-        """What the graph calls this middleware."""
+        """What the graph calls this middleware. The graph asks for it while it is built."""
+        if self._is_being_built:
+            settings = self.plugin.settings()
+            if settings is not None and not settings.capture_only:
+                self._is_being_built = not warn_of_summariser(self)
         return self._name
 
     def wrap_model_call(
@@ -184,6 +208,7 @@ class LcmMiddleware(AgentMiddleware):  # type: ignore[misc, unused-ignore]
         refused: Sent | None = None,
     ) -> _Call | None:
         """The call with an assembled context; None when it must go out as it is."""
+        self._is_being_built = False
         if session is None:
             self._warn_once()
             return None
@@ -255,6 +280,21 @@ class LcmMiddleware(AgentMiddleware):  # type: ignore[misc, unused-ignore]
         if session is None:
             return {"error": "this run has no thread_id, so there is no history to search"}
         return self.plugin.lcm_call_tool(session, name, arguments) or {"error": f"there is no tool {name}"}
+
+    def _compact(self, focus: str = "") -> str:
+        """What the agent is told of the compaction that it asked for."""
+        session = running_session(self._session)
+        if session is None:
+            return "Nothing was compacted: this run has no thread_id."
+        work = partial(self.engine.compact, session, True, self._window, focus=focus.strip())
+        done = self.plugin.guard("compact", session, work, lambda: None)
+        if done is None or not done.compacted:
+            why = "it failed; the log says why" if done is None else str(done.reason).replace("_", " ")
+            return f"Nothing was compacted: {why}."
+        return (
+            f"Compacted: {plural(len(done.summaries), 'summary')} stand for the older messages, "
+            f"{done.tokens_before:,} -> {done.tokens_after:,} tokens. Your next answer is asked for with them."
+        )
 
     def _overhead(self, request: ModelRequest[Any], beside: Sequence[Any]) -> int:
         """Tokens of what goes out besides the assembled context."""

@@ -17,6 +17,24 @@ def recall_tools(schemas: Sequence[dict[str, Any]], answer: Answer) -> list[Base
     return [_tool(schema["function"], answer) for schema in schemas]
 
 
+def compaction_tool(compact: Callable[[str], str]) -> BaseTool:
+    """The tool by which an agent compacts; deepagents' own has the same name."""
+
+    async def later(focus: str = "") -> str:
+        return await asyncio.to_thread(compact, focus)
+
+    return StructuredTool.from_function(
+        compact,
+        coroutine=later,
+        name="compact_conversation",
+        description=(
+            "Summarise the older part of this conversation now, for instance when a task is done and another begins. "
+            "The newest messages stay as they are, and lcm_expand gives every word back. "
+            "What concerns the words of focus is kept in detail."
+        ),
+    )
+
+
 def _tool(schema: dict[str, Any], answer: Answer) -> BaseTool:
     name = schema["name"]
 
