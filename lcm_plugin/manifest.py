@@ -18,6 +18,7 @@ from lcm_plugin.config import LcmConfig, Policy, shown_keys
 from lcm_plugin.config.explain import is_auto
 from lcm_plugin.hookspecs import PROJECT, HostHooks, PluginHooks
 from lcm_plugin.plugin import LcmPlugin
+from lcm_plugin.recall.tools import ALL_TOOL_NAMES
 
 _ADVANCED = re.compile(r"hard|fanout|overage|sweep|backoff|window|busy|bootstrap|promptAware|chunk|maxExpand")
 WINDOWS = (8_000, 32_000, 128_000, 1_000_000)
@@ -25,7 +26,7 @@ _SENSITIVE = frozenset({"database"})
 
 
 def manifest() -> dict[str, Any]:
-    """The manifest as JSON data."""
+    """The manifest as JSON data: ``tools`` are those of the defaults, ``contracts`` those of any settings."""
     plugin = LcmPlugin()
     schema = config_schema()
     return {
@@ -38,6 +39,7 @@ def manifest() -> dict[str, Any]:
         "skills": ["skills/lcm"],
         "commands": plugin.lcm_commands(),
         "tools": [tool["function"]["name"] for tool in plugin.lcm_tools()],
+        "contracts": {"tools": list(ALL_TOOL_NAMES)},
         "hooks": {"implements": _hook_names(HostHooks), "calls": _hook_names(PluginHooks)},
         "configSchema": schema,
         "uiHints": {key: _hint(key, rule) for key, rule in schema["properties"].items()},

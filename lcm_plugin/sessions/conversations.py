@@ -30,10 +30,6 @@ class SessionDirectory:
         with self._store.read() as reader:
             return Session(self._gate.key_of(session, reader), session.id)
 
-    def writable_session(self, session: Session) -> Session | None:
-        """The session with a key if it may be written to, else None."""
-        return self.keyed(session) if self.access(session) is Access.FULL else None
-
     def access_of_key(self, session_key: str) -> Access:
         """The access of a known key."""
         return self._gate.access_of_key(session_key)

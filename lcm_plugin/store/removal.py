@@ -73,9 +73,6 @@ class RemovalReader(Protocol):
     def removals(self, *, limit: int = 100) -> list[Removal]:
         """What was removed, newest first."""
 
-    def removals_of(self, message_ids: Sequence[int]) -> dict[int, Removal]:
-        """The act that removed a message's text, or redacted part of it; other messages are left out."""
-
     def removed_below(self, summary_id: str) -> int:
         """How many of the messages below a summary have no text any more."""
 

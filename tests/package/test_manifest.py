@@ -6,12 +6,16 @@ import json
 import subprocess
 import sys
 import zipfile
+from importlib.metadata import entry_points
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 from lcm_plugin.config import LcmConfig, setting_names
 from lcm_plugin.manifest import as_text, manifest
+from lcm_plugin.plugin import LcmPlugin
+from lcm_plugin.recall.tools import tool_names
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -37,6 +41,75 @@ def test_every_setting_has_a_schema_a_label_and_help() -> None:
     assert keys == set(LcmConfig.model_fields)
     assert set(said["uiHints"]) == set(said["configSchema"]["properties"])
     assert all(hint["label"] and hint["help"] for hint in said["uiHints"].values())
+
+
+# What OpenClaw's loader takes of a manifest, by its page on plugin manifests and its loader of November 2026.
+CONVENTIONS = {
+    "type": "object",
+    "required": ["id", "configSchema"],
+    "properties": {
+        "id": {"type": "string", "pattern": "^[a-z][a-z0-9-]*$"},
+        "name": {"type": "string"},
+        "version": {"type": "string", "pattern": r"^\d+\.\d+\.\d+"},
+        "description": {"type": "string", "minLength": 1},
+        "kind": {"enum": ["memory", "context-engine"]},
+        "skills": {"type": "array", "items": {"type": "string", "pattern": "^[^/.]"}, "minItems": 1},
+        "contracts": {
+            "type": "object",
+            "required": ["tools"],
+            "properties": {"tools": {"type": "array", "items": {"type": "string"}, "uniqueItems": True}},
+        },
+        "configSchema": {
+            "type": "object",
+            "required": ["type", "properties"],
+            "properties": {"type": {"const": "object"}, "properties": {"type": "object"}},
+        },
+        "uiHints": {
+            "additionalProperties": {
+                "type": "object",
+                "additionalProperties": False,
+                "properties": {
+                    "label": {"type": "string"},
+                    "help": {"type": "string"},
+                    "placeholder": {"type": "string"},
+                    "tags": {"type": "array", "items": {"type": "string"}},
+                    "advanced": {"type": "boolean"},
+                    "sensitive": {"type": "boolean"},
+                },
+            }
+        },
+    },
+}
+LARGEST_MANIFEST = 256 * 1024
+
+
+def test_it_keeps_the_conventions_of_openclaws_manifests() -> None:
+    said = manifest()
+    jsonschema.Draft202012Validator(CONVENTIONS).validate(said)
+    assert len(as_text().encode()) < LARGEST_MANIFEST
+    assert all((ROOT / folder / "SKILL.md").is_file() for folder in said["skills"])
+
+
+def test_its_contract_names_every_tool_that_any_settings_bring() -> None:
+    with_all = tool_names(LcmConfig(pin_tool=True, maps=True))
+    assert set(manifest()["contracts"]["tools"]) == set(with_all) >= set(manifest()["tools"])
+
+
+def test_its_entry_point_is_the_plugin() -> None:
+    said = manifest()["entryPoint"]
+    (found,) = entry_points(group=said["group"], name=said["name"])
+    assert found.value == said["object"]
+    assert isinstance(found.load(), LcmPlugin)
+
+
+def test_the_schema_of_the_settings_is_one_and_takes_the_defaults() -> None:
+    schema = manifest()["configSchema"]
+    jsonschema.Draft202012Validator.check_schema(schema)
+    defaults = {key: rule["default"] for key, rule in schema["properties"].items() if "default" in rule}
+    assert len(defaults) > 50
+    jsonschema.Draft202012Validator(schema).validate(defaults)
+    with pytest.raises(jsonschema.ValidationError, match="many"):
+        jsonschema.Draft202012Validator(schema).validate({"maxSweepPasses": "many"})
 
 
 @pytest.mark.parametrize(

@@ -234,7 +234,6 @@ def test_nothing_was_removed_from_a_fresh_database(
 ) -> None:
     with open_store().read() as reader:
         assert reader.removals() == []
-        assert reader.removals_of([1]) == {}
         assert reader.removed_below("sum_0000000000000000") == 0
 
 

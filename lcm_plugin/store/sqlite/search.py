@@ -258,10 +258,6 @@ def _newest_first(kind: RowKind, rows: Filter, by_id: bool = False) -> tuple[str
     return where.replace("m.conversation_id", "+m.conversation_id"), f"{SEARCH_ID[kind]} DESC", values
 
 
-def _as_tuple(conversation_ids: Sequence[int] | None) -> tuple[int, ...] | None:
-    return None if conversation_ids is None else tuple(conversation_ids)
-
-
 def _in_conversations(conversation_ids: Sequence[int] | None) -> tuple[str, list[Any]]:
     if conversation_ids is None:
         return "", []

@@ -59,14 +59,6 @@ class RemovalTable(MessageTable, DerivedIndexes, PinTable):
         )
         return [Removal(*row) for row in rows]
 
-    def removals_of(self, message_ids: Sequence[int]) -> dict[int, Removal]:
-        rows = self.all(
-            f"SELECT t.message_id, {_REMOVAL} FROM removed_messages t JOIN removals r ON r.removal_id = t.removal_id "
-            f"WHERE t.message_id {self.sql.any_of('ids')}",
-            ids=self.sql.array(message_ids),
-        )
-        return {row[0]: Removal(*row[1:]) for row in rows}
-
     def removed_below(self, summary_id: str) -> int:
         row = self.one(
             "WITH RECURSIVE below (id) AS (SELECT CAST(:summary AS text) UNION SELECT l.parent_summary_id FROM below "
