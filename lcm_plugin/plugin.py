@@ -153,11 +153,9 @@ class LcmPlugin(forks.FreshLocks):
     @hookimpl
     def before_reset(self, reset: Reset) -> CommandResult | None:
         """Prunes for ``/new``, archives for ``/reset``, and says what was kept."""
+        session = reset.session
         return self.guard(
-            "before_reset",
-            reset.session,
-            lambda: self._reset(reset),
-            lambda: self._unavailable(reset.session),
+            "before_reset", session, lambda: self._reset(reset), lambda: self._unavailable(session)
         )
 
     @hookimpl
@@ -325,9 +323,7 @@ class LcmPlugin(forks.FreshLocks):
             return None
 
     def _settings(self) -> LcmConfig:
-        if self._engine is not None:
-            return self._engine.config
-        return self._config or load_config()
+        return self._engine.config if self._engine is not None else self._config or load_config()
 
     def _complete_or_none(self) -> Completer | None:
         if self._completer is not None:
