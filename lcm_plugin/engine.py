@@ -112,7 +112,10 @@ class Engine(ServiceHolder, forks.FreshLocks):
         part of one or a delta, under ids that may be new each time; it never takes back all. With ``all`` every message
         is new. Raises `InputError` naming the message that cannot be stored.
         """
-        return self._live.ingestor.ingest(session, messages, mode)
+        services = self._live
+        report = services.ingestor.ingest(session, messages, mode)
+        services.idle.arrived(report.stored)
+        return report
 
     def messages(self, session: Session) -> list[Message]:
         """A session's stored messages, as they came in; where one was edited, its former version stands behind them."""
@@ -387,7 +390,7 @@ class Engine(ServiceHolder, forks.FreshLocks):
         return self.events.subscribe(listener)
 
     def wait_idle(self, timeout: float | None = None) -> bool:
-        """Waits (seconds) until no background work is left; False when the time is over first."""
+        """Waits (seconds) until no background work is left, indexing for search too; False when the time is over first."""
         return self.background.wait_idle(timeout)
 
     def close(self) -> None:

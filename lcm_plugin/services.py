@@ -189,6 +189,8 @@ def build_services(
     recount = Recount(store, counter, events, config.timezone)
     doctor = _doctor(base, summarizer, compaction)
     jobs = IntegrityJobs(store, doctor, events, clock)
+    idle = IdleWork(background, recall.catch_up, recount, jobs, maps if config.maps else None)
+    recall.index_later = idle.start
     return Services(
         events=events,
         recent_warnings=base.recent_warnings,
@@ -216,7 +218,7 @@ def build_services(
         maps=maps,
         doctor=doctor,
         integrity_jobs=jobs,
-        idle=IdleWork(background, recall.catch_up, recount, jobs, maps if config.maps else None),
+        idle=idle,
         retention=Retention(store, payloads, events, clock),
         redaction=base.redaction,
         stop_sampling=events.subscribe(Sampler(doctor.checker, jobs, background, events, clock).note),

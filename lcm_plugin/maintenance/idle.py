@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 from lcm_plugin.background import Background
 from lcm_plugin.maintenance.jobs import IntegrityJobs
 from lcm_plugin.maintenance.recount import Recount
 from lcm_plugin.maps.service import Maps
+from lcm_plugin.recall.catchup import BULK
 
 CHECK_SECONDS = 60.0
 """The longest integrity check inside a host; the pauses for hooks count. What it found until then is its result."""
@@ -32,10 +34,21 @@ class IdleWork:
         self._recount = recount
         self._jobs = jobs
         self._maps = maps
+        self._lock = threading.Lock()
+        self._arrived = 0
 
     def start(self) -> None:
         """Starts what is pending, unless it is running already."""
         self._background.submit("search-index", self._run)
+
+    def arrived(self, rows: int) -> None:
+        """Notes rows that were stored; a bulk of them is indexed whether a turn follows or not."""
+        with self._lock:
+            self._arrived += rows
+            if self._arrived < BULK:
+                return
+            self._arrived = 0
+        self.start()
 
     def start_index(self) -> None:
         """Starts the index and the counts alone: a worker does checks and maps in a thread of its own."""

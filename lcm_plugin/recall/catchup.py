@@ -12,8 +12,10 @@ from lcm_plugin.store.protocol import Store
 from lcm_plugin.store.search import IndexUnusable
 
 BATCH = 500
-SECONDS = 2.0
+SECONDS = 0.3
 BACKGROUND_BATCH, BACKGROUND_LAG = 100, 100
+# So many rows of a bulk ingest start the work in the background, where no turn does.
+BULK = 1_000
 
 
 def index_in_background(store: Store, events: EventBus, stop: Callable[[], bool]) -> int:

@@ -330,11 +330,24 @@ class Grep:
         if found.stopped_at is not None:
             when = format_instant(found.stopped_at.at, self.clock.zone)
             self._note(f"stopped early at {found.stopped_at.ref} ({when}): the time was over")
+        if found.unread is not None:
+            self._note_unread(kind, found.unread)
         page = found.rows[start : start + wanted]
         self.best_share = max([self.best_share, *(_share_held(query, one) for one in page)])
         end = start + len(page)
         more = end if end < len(found.rows) and page else None
         return _Outcome(page, found.total, found.exact_total, more, start)
+
+    def _note_unread(self, kind: RowKind, last: SearchRow) -> None:
+        """Says what is neither indexed nor was read: a history that came in at once a moment ago."""
+        state = self.reader.index_state()
+        lag = state.message_lag if kind == "message" else state.summary_lag
+        when = format_instant(last.at, self.clock.zone)
+        plural = "messages" if kind == "message" else "summaries"
+        self._note(
+            f"{lag:,} {plural} are still being indexed; of them those since {last.ref} ({when}) were searched, "
+            "the older ones will be found in a moment"
+        )
 
     def _note(self, text: str) -> None:
         if text not in self.notices:

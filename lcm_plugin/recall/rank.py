@@ -227,8 +227,10 @@ def speaker_of(row: SearchRow) -> str | None:
     """Who wrote a message: the host's word, or a ``Name: `` at its beginning; folded."""
     if row.sender:
         return fold(row.sender)
+    if not _SPEAKER_PREFIX.match(row.text):
+        return None
     prefixes = {fold(name) for name in _SPEAKER_PREFIX.findall(row.text)}
-    return prefixes.pop() if len(prefixes) == 1 and _SPEAKER_PREFIX.match(row.text) else None
+    return prefixes.pop() if len(prefixes) == 1 else None
 
 
 def _named_speaker(

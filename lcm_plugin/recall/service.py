@@ -69,6 +69,8 @@ class Recall:
         self._clock = clock
         self.semantics = semantics
         self._granted = granted
+        # Goes on in the background with what a search had no time to index.
+        self.index_later: Callable[[], object] = lambda: None
         self._more: dict[str, Tool] = {}
         self._describe_map: DescribeMap | None = None
         self._delegations = Delegations()
@@ -146,13 +148,21 @@ class Recall:
         raise InputError(f"there is no tool {safe_repr(name, 80)}; the tools are {', '.join(known)}")
 
     def _grep(self, session: Session, asked: GrepArguments, grant: Grant | None) -> dict[str, Any]:
-        index_all(self._store, self._events, SECONDS)
+        self._index()
         with self._store.read() as reader:
             grep, answer = self._search(reader, session, asked, grant)
             broken = grep.index_failed and reader.index_state().usable
         if broken:
             reset_index(self._store, self._events, "the full-text index did not answer")
         return answer
+
+    def _index(self) -> None:
+        """Indexes what is pending as far as a search can wait for it; the background does the rest."""
+        if index_all(self._store, self._events, SECONDS):
+            with self._store.read() as reader:
+                state = reader.index_state()
+            if state.message_lag + state.summary_lag:
+                self.index_later()
 
     def _search(
         self, reader: Reader, session: Session, asked: GrepArguments, grant: Grant | None
@@ -214,13 +224,13 @@ class Recall:
 
     def _expand(self, session: Session, asked: ExpandArguments, grant: Grant | None) -> dict[str, Any]:
         if asked.query and not asked.summary_ids:
-            index_all(self._store, self._events, SECONDS)
+            self._index()
         with self._store.read() as reader:
             scope = self.scope(reader, session, asked.all_conversations, asked.conversation_id, grant)
             return Expander(reader, scope, self._payloads, self._count, self._config).expand(asked, grant)
 
     def _expand_query(self, session: Session, asked: ExpandQueryArguments) -> dict[str, Any]:
-        index_all(self._store, self._events, SECONDS)
+        self._index()
         with self._store.read() as reader:
             scope = self.scope(reader, session, asked.all_conversations, asked.conversation_id, None)
             if not asked.summary_ids and self._with_others(reader, session, asked, scope, None) is not None:

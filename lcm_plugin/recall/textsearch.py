@@ -36,6 +36,8 @@ MAX_POOL, UNINDEXED_POOL = 3_000, 500
 NEAREST = 50
 COUNT_CAP = 1_000
 SCAN_SECONDS = 5.0
+# How long what no index holds yet is read.
+UNINDEXED_SECONDS = 0.3
 MIN_SUBSTRING = 3
 
 
@@ -44,8 +46,8 @@ class Effort:
     """What a search may cost.
 
     ``pool`` rows of each source are ranked against each other, the neighbours of the ``expanded`` best ones with them.
-    ``proposed``: how many rows the index may look at: those of the rarest words, the newest ones. Then what is found
-    is not counted. None for as many as there are. ``seconds`` bounds scans.
+    ``proposed``: how many rows the index may weigh: those of the rarest words, or the newest ones with all words where
+    even the rarest holds more. Then what is found is not counted. None for as many as there are. ``seconds`` bounds scans.
     """
 
     pool: int = 300
@@ -61,7 +63,7 @@ THOROUGH = Effort()
 class Found:
     """Ranked rows, best first. ``scanned``: no index answered. ``stopped_at``: where a scan ran out of time.
 
-    ``weights``: what each unit of the query weighs.
+    ``unread``: before it stand rows that are neither indexed nor were read. ``weights``: what each unit weighs.
     """
 
     rows: list[Ranked]
@@ -70,6 +72,7 @@ class Found:
     scanned: bool = False
     stopped_at: SearchRow | None = None
     weights: Sequence[float] = ()
+    unread: SearchRow | None = None
 
 
 @dataclass(slots=True)
@@ -81,6 +84,7 @@ class _Gathered:
     exhausted: bool = True
     scanned: bool = False
     stopped_at: SearchRow | None = None
+    unread: SearchRow | None = None
 
 
 class TextSearch:
@@ -113,6 +117,7 @@ class TextSearch:
         indexed = [unit for unit in query.units if is_indexed(unit)]
         self._words = WordQuery(tuple(map(_clause, indexed)), query.all_of)
         self._counts: dict[Clause, int] = {}
+        self._are_frequent = False
         if effort.proposed is not None and not query.all_of:
             self._words = self._proposing(effort.proposed)
         self._substrings = [unit for unit in query.units if unit.kind == "exact" and not is_indexed(unit)]
@@ -150,7 +155,8 @@ class TextSearch:
         gathered = _Gathered()
         try:
             unindexed = self._reader.unindexed_rows(self._kind, self._rows)
-            self._from_rows(gathered, MAX_POOL, unindexed, pool=UNINDEXED_POOL)
+            soon = min(self._deadline, time.monotonic() + UNINDEXED_SECONDS)
+            gathered.unread = self._from_rows(gathered, MAX_POOL, unindexed, UNINDEXED_POOL, soon)
             self._from_index(gathered, order, target)
             for period in self._periods:
                 self._from_period(gathered, period, order, target)
@@ -158,10 +164,10 @@ class TextSearch:
                 self._from_sender(gathered, unit, order, target)
             for unit in self._substrings:
                 condition = Substring(unit.text) if len(unit.text) >= MIN_SUBSTRING else None
-                self._from_rows(gathered, target, self._reader.scan(self._kind, self._rows, condition))
+                self._scan(gathered, target, self._reader.scan(self._kind, self._rows, condition))
         except IndexUnusable:
             gathered.scanned = True
-            self._from_rows(gathered, max(target, COUNT_CAP), self._reader.scan(self._kind, self._rows))
+            self._scan(gathered, max(target, COUNT_CAP), self._reader.scan(self._kind, self._rows))
         return gathered
 
     def _from_period(self, gathered: _Gathered, period: tuple[int, int], order: Order, target: int) -> None:
@@ -173,22 +179,18 @@ class TextSearch:
         """What a sender wrote: with the query's other words, then the newest."""
         rows = replace(self._rows, senders=unit.forms)
         self._from_index(gathered, order, target, rows)
-        self._from_rows(gathered, target, self._reader.scan(self._kind, rows))
+        self._scan(gathered, target, self._reader.scan(self._kind, rows))
 
     def _from_index(self, gathered: _Gathered, order: Order, target: int, rows: Filter | None = None) -> None:
         """Pages through the index until enough rows passed the check, since some may not."""
         if not self._words.clauses:
             return
         kept = offset = 0
+        # To weigh frequent words the index would count every row that holds one.
+        order = "recency" if self._are_frequent else order
         while kept < target and offset < max(MAX_POOL, target):
             page = self._reader.find_words(
-                self._kind,
-                self._words,
-                rows or self._rows,
-                order=order,
-                limit=target,
-                offset=offset,
-                newest=self._effort.proposed,
+                self._kind, self._words, rows or self._rows, order=order, limit=target, offset=offset
             )
             for row in self._in_order([scored.row_id for scored in page]):
                 kept += self._keep(gathered, row, kept < self._effort.pool)
@@ -197,20 +199,24 @@ class TextSearch:
                 return
         gathered.exhausted = False
 
+    def _scan(self, gathered: _Gathered, target: int, rows: Iterable[SearchRow]) -> None:
+        stopped = self._from_rows(gathered, target, rows, self._effort.pool, self._deadline)
+        gathered.stopped_at = stopped or gathered.stopped_at
+
     def _from_rows(
-        self, gathered: _Gathered, target: int, rows: Iterable[SearchRow], pool: int | None = None
-    ) -> None:
-        """Takes rows newest first until enough passed the check or the time is over."""
-        kept, pool = 0, pool or self._effort.pool
+        self, gathered: _Gathered, target: int, rows: Iterable[SearchRow], pool: int, deadline: float
+    ) -> SearchRow | None:
+        """Takes rows newest first until enough passed the check; returns the last one where the time was over first."""
+        kept = 0
         for seen, row in enumerate(rows, 1):
             kept += self._keep(gathered, row, kept < pool)
             if kept >= target:
                 gathered.exhausted = False
-                return
-            if seen % 64 == 0 and time.monotonic() > self._deadline:
+                return None
+            if seen % 64 == 0 and time.monotonic() > deadline:
                 gathered.exhausted = False
-                gathered.stopped_at = row
-                return
+                return row
+        return None
 
     def _shares(self, clauses: Sequence[Clause], total: int) -> list[float]:
         if self._effort.proposed is None:
@@ -223,6 +229,7 @@ class TextSearch:
         clauses = sorted((one for one in self._words.clauses if self._count(one)), key=self._count)
         rows = list(accumulate(map(self._count, clauses)))
         taken = [clause for clause, upto in zip(clauses, rows, strict=True) if upto <= most]
+        self._are_frequent = not taken
         return WordQuery(tuple(taken)) if taken else WordQuery(tuple(clauses), all=True)
 
     def _count(self, clause: Clause) -> int:
@@ -296,12 +303,14 @@ class TextSearch:
         if (
             not exact
             and self._effort.proposed is None
+            and not gathered.scanned
             and not self._substrings
             and all(unit.kind in ("word", "cjk") for unit in self._query.units)
         ):
             counted = self._reader.count_words(self._kind, self._words, self._rows, COUNT_CAP + 1)
-            total, exact = max(min(counted, COUNT_CAP), matching), counted <= COUNT_CAP
-        return Found(ranked, total, exact, gathered.scanned, gathered.stopped_at, weights)
+            total = max(min(counted, COUNT_CAP), matching)
+            exact = counted <= COUNT_CAP and gathered.unread is None
+        return Found(ranked, total, exact, gathered.scanned, gathered.stopped_at, weights, gathered.unread)
 
     def _neighbours(self, stretches: Sequence[Stretch]) -> Iterator[SearchRow]:
         """Neighbours obey the filter too, else a role or time that was excluded would come back."""

@@ -126,7 +126,7 @@ class Scored:
 class SearchRow:
     """A row with its text. ``position`` is the message's seq, or the summary's first seq.
 
-    ``tool_name``: a tool that the message calls or answers.
+    ``tool_name``: a tool that the message calls or answers. ``hidden``: no context shows it.
     """
 
     row_id: int
@@ -141,6 +141,7 @@ class SearchRow:
     depth: int = -1
     until: int = 0
     tool_name: str | None = None
+    hidden: bool = False
 
     @property
     def is_message(self) -> bool:
@@ -204,17 +205,9 @@ class SearchReader(VectorReader, Protocol):
         """How the index stands, without reading it through."""
 
     def find_words(
-        self,
-        kind: RowKind,
-        query: WordQuery,
-        rows: Filter,
-        *,
-        order: Order,
-        limit: int,
-        offset: int = 0,
-        newest: int | None = None,
+        self, kind: RowKind, query: WordQuery, rows: Filter, *, order: Order, limit: int, offset: int = 0
     ) -> list[Scored]:
-        """Indexed rows with the words, best or newest first; of the ``newest`` rows that have them, if given.
+        """Indexed rows with the words, best or newest first.
 
         Raises `IndexUnusable` when there is no index that answers.
         """

@@ -17,9 +17,7 @@ from lcm_plugin.messages.markup import is_own, recalled_block, recalled_ids_of, 
 from lcm_plugin.messages.validate import validate
 from lcm_plugin.recall.active import service
 from lcm_plugin.recall.active.asked import asks_enough, read_request
-from lcm_plugin.recall.catchup import index_all
 from lcm_plugin.recall.query import parse_query
-from lcm_plugin.store.search import Clause, Filter, Order, WordQuery
 
 pytestmark = pytest.mark.both_stores
 
@@ -426,18 +424,3 @@ def test_meaning_counts_where_vectors_are_stored(
         return {passage.ref: passage.sure for passage in decision.passages}
 
     assert sureness("words") != sureness("meaning", semantic_search=True)
-
-
-@pytest.mark.parametrize("order", ["relevance", "recency"])
-def test_of_a_frequent_word_the_newest_rows_alone_are_weighed(
-    engine: Engine, session: Session, order: Order
-) -> None:
-    engine.ingest(session, [user("lamp lamp lamp"), *(user(f"the lamp of room {n}") for n in range(9))])
-    index_all(engine.store, engine.events)
-    lamp = WordQuery((Clause("word", "lamp"),))
-    with engine.store.read() as reader:
-        for newest, expected in ((None, 10), (20, 10), (4, 4), (1, 1)):
-            found = reader.find_words("message", lamp, Filter(None), order=order, limit=50, newest=newest)
-            ids = sorted(one.row_id for one in found)
-            assert ids == list(range(11 - expected, 11))
-        assert len(reader.find_words("message", lamp, Filter(None), order=order, limit=3, newest=8)) == 3

@@ -9,7 +9,10 @@ import pytest
 from messages import user
 
 from lcm_plugin import Engine, Session
-from lcm_plugin.recall.catchup import BACKGROUND_LAG, index_all, index_in_background
+from lcm_plugin.events import EventBus
+from lcm_plugin.recall import service, textsearch
+from lcm_plugin.recall.catchup import BACKGROUND_LAG, BULK, index_all, index_in_background
+from lcm_plugin.store.protocol import Store
 
 pytestmark = pytest.mark.both_stores
 
@@ -27,6 +30,51 @@ def test_turns_index_once_enough_has_gathered(engine: Engine, session: Session) 
     assert lag(engine) == BACKGROUND_LAG - 1
     engine.ingest(session, [user("one more")])
     engine.schedule_compaction(session)
+    assert engine.wait_idle(60)
+    assert lag(engine) == 0
+
+
+@pytest.mark.sqlite_only
+def test_a_bulk_is_indexed_behind_its_ingest_without_a_turn(engine: Engine, session: Session) -> None:
+    rows = [user(f"row {n}") for n in range(BULK)]
+    engine.ingest(session, rows[:-1])
+    assert engine.wait_idle(60)
+    assert lag(engine) == BULK - 1
+    engine.ingest(session, rows[-1:])
+    assert engine.wait_idle(60)
+    assert lag(engine) == 0
+
+
+@pytest.mark.sqlite_only
+def test_a_search_reads_the_newest_of_what_is_not_indexed_yet_and_says_what_is_left(
+    engine: Engine, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine.ingest(session, [user("the first lamp")])
+    assert engine.call_tool(session, "lcm_grep", {"pattern": "lamp"})["hits"]
+    engine.ingest(session, [user(f"row {n} lamp") for n in range(200)])
+    monkeypatch.setattr(textsearch, "UNINDEXED_SECONDS", 0.0)
+    monkeypatch.setattr(service, "SECONDS", 0.0)
+    answer = engine.call_tool(session, "lcm_grep", {"pattern": "lamp", "limit": 200})
+    found = {hit["id"] for hit in answer["hits"]}
+    assert {"msg_1", "msg_190", "msg_201"} <= found
+    assert len(found) < 100
+    assert any(note.startswith("200 messages are still being indexed") for note in answer["notices"])
+    assert "at least" in str(answer["total"])
+    monkeypatch.undo()
+    assert engine.call_tool(session, "lcm_grep", {"pattern": "lamp"})["total"] == 201
+
+
+@pytest.mark.sqlite_only
+def test_what_a_search_had_no_time_to_index_is_indexed_in_the_background(
+    engine: Engine, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def one_batch(store: Store, events: EventBus, seconds: float) -> int:
+        stops = iter([False])
+        return index_all(store, events, batch=10, stop=lambda: next(stops, True))
+
+    engine.ingest(session, [user(f"row {n} lamp") for n in range(BACKGROUND_LAG + 10)])
+    monkeypatch.setattr(service, "index_all", one_batch)
+    assert engine.call_tool(session, "lcm_grep", {"pattern": "lamp"})["hits"]
     assert engine.wait_idle(60)
     assert lag(engine) == 0
 

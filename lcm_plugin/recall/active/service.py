@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -48,7 +48,7 @@ PASSAGE_CHARS = 600
 LEAST_TOKENS = 100
 MOST_LAG = 500
 LAGS = "the search index lags behind"
-EFFORT = Effort(pool=100, expanded=10, proposed=1_000, seconds=0.5)
+EFFORT = Effort(pool=60, expanded=8, proposed=1_000, seconds=0.5)
 CANDIDATES, MOST_LINES, LEAST_LINE = 60, 40, 25
 MOST_WEAKENED = 1
 _TURNS = 256
@@ -207,9 +207,9 @@ class ActiveRecall:
         budget = min(self._config.recall_tokens, view.room // SHARE_OF_ROOM, view.free)
         recalled = None
         try:
-            decision = self._choose(reader, reach, asked, newest, view, budget)
+            decision, rows = self._choose(reader, reach, asked, newest, view, budget)
             if decision.passages:
-                recalled = self._quoted(reader, decision)
+                recalled = self._quoted(reader, decision, rows)
                 shown = set(recalled.refs if recalled else ())
                 kept = tuple(one for one in decision.passages if one.ref in shown)
                 decision = replace(decision, passages=kept, reason="" if kept else "there is no room")
@@ -237,20 +237,25 @@ class ActiveRecall:
         newest: int,
         view: InView,
         budget: int,
-    ) -> Decision:
+    ) -> tuple[Decision, dict[int, SearchRow]]:
+        """What to quote, and the rows of it."""
         read = read_request(asked)
         question = read.words
         query = parse_query(question)
+
+        def nothing(reason: str, sure: float = 0.0) -> tuple[Decision, dict[int, SearchRow]]:
+            return Decision(question, sure=sure, reason=reason), {}
+
         if budget < LEAST_TOKENS:
-            return Decision(question, reason="there is no room")
+            return nothing("there is no room")
         if not asks_enough(query):
-            return Decision(question, reason="the message asks for nothing that can be looked for")
+            return nothing("the message asks for nothing that can be looked for")
         scope = reach()
         if scope is None:
-            return Decision(question, reason="nothing was compacted yet")
+            return nothing("nothing was compacted yet")
         index = reader.index_state()
         if not index.available or index.message_lag > MOST_LAG:
-            return Decision(question, reason=LAGS)
+            return nothing(LAGS)
         rows = Filter(scope.filter_ids, up_to_id=newest)
         periods, _ = named_periods(question, self._clock(), self._config.timezone)
         query = resolve(query, reader, "message", rows, MOST_WEAKENED).query
@@ -259,38 +264,24 @@ class ActiveRecall:
         ranked = (one for one in found.rows if one.score > 0 and may_be_quoted(one.row, query))
         best, outside = _outside(ranked, view)
         if not outside:
-            return Decision(question, reason="nothing outside the view fits")
+            return nothing("nothing outside the view fits")
         held = shares_held(outside, found)
         sure = max(held[:BEST])
         asks = read.of_the_past or names_it(query, outside[0])
         bounds = QUESTION if asks else STATEMENT
         if sure < bounds.sure:
-            return Decision(question, sure=sure, reason="nothing fits well enough")
+            return nothing("nothing fits well enough", sure)
         if outside[0].score < bounds.beside_view * best:
-            return Decision(question, sure=sure, reason="the view answers it")
-        passages = self._shown(reader, outside, held, bounds.each)
-        return Decision(question, passages, budget, sure)
+            return nothing("the view answers it", sure)
+        passages = _shown(outside, held, bounds.each)
+        return Decision(question, passages, budget, sure), {one.row.row_id: one.row for one in outside}
 
-    def _shown(
-        self, reader: Reader, ranked: Sequence[Ranked], held: Sequence[float], least: float
-    ) -> tuple[Passage, ...]:
-        """The messages that may be shown, each text once, those that give orders behind the others."""
-        heads = reader.messages_by_id([one.row.row_id for one in ranked])
-        texts: set[str] = set()
-        kept: list[tuple[bool, Passage]] = []
-        for one, share in zip(ranked, held, strict=True):
-            stored = heads.get(one.row.row_id)
-            sure = share * one.score / ranked[0].score
-            if stored is None or stored.head.hidden or one.row.text in texts or sure < least:
-                continue
-            texts.add(one.row.text)
-            kept.append((gives_orders(one.row), Passage(one.row.row_id, sure)))
-        return tuple(passage for _, passage in sorted(kept, key=lambda pair: pair[0]))
-
-    def _quoted(self, reader: Reader, decision: Decision) -> Recalled | None:
+    def _quoted(
+        self, reader: Reader, decision: Decision, rows: Mapping[int, SearchRow] | None = None
+    ) -> Recalled | None:
         """As many of the rows as fit the budget, as they are now; those taken back since are left out."""
         ids = [passage.row_id for passage in decision.passages]
-        rows = reader.search_rows("message", ids)
+        rows = reader.search_rows("message", ids) if rows is None else rows
         gone = reader.withdrawn_among(ids)
         matcher = Matcher(parse_query(decision.asked))
         lines: list[str] = []
@@ -346,6 +337,19 @@ def _outside(ranked: Iterable[Ranked], view: InView) -> tuple[float, list[Ranked
         if len(outside) == MOST_LINES:
             break
     return best, outside
+
+
+def _shown(ranked: Sequence[Ranked], held: Sequence[float], least: float) -> tuple[Passage, ...]:
+    """The messages that may be shown, each text once, those that give orders behind the others."""
+    texts: set[str] = set()
+    kept: list[tuple[bool, Passage]] = []
+    for one, share in zip(ranked, held, strict=True):
+        sure = share * one.score / ranked[0].score
+        if one.row.hidden or one.row.text in texts or sure < least:
+            continue
+        texts.add(one.row.text)
+        kept.append((gives_orders(one.row), Passage(one.row.row_id, sure)))
+    return tuple(passage for _, passage in sorted(kept, key=lambda pair: pair[0]))
 
 
 def _may_hold_more(conversation: Conversation, scope: Scope) -> bool:

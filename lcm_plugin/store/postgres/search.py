@@ -58,26 +58,15 @@ class SearchQueries(SearchTable, PostgresVectors):
         return IndexState(available=True, usable=True, message_lag=0, summary_lag=0)
 
     def find_words(
-        self,
-        kind: RowKind,
-        query: WordQuery,
-        rows: Filter,
-        *,
-        order: Order,
-        limit: int,
-        offset: int = 0,
-        newest: int | None = None,
+        self, kind: RowKind, query: WordQuery, rows: Filter, *, order: Order, limit: int, offset: int = 0
     ) -> list[Scored]:
         search = WordSearch(kind, query, rows)
         if search.is_empty:
             return []
         rank = "0.0" if order == "recency" else f"sum(ts_rank({search.vector}, {search.any_of}, 1))"
         sort = "1 DESC" if order == "recency" else "2 DESC, 1 DESC"
-        statement = f"SELECT {search.row_id}, {rank} {search.source}"
-        if newest is not None:
-            statement = f"SELECT * FROM ({statement} ORDER BY 1 DESC LIMIT {newest:d}) found"
         found = self._planned(
-            f"{statement} ORDER BY {sort} LIMIT :limit OFFSET :offset",
+            f"SELECT {search.row_id}, {rank} {search.source} ORDER BY {sort} LIMIT :limit OFFSET :offset",
             {**search.values, "limit": limit, "offset": offset},
         )
         return [Scored(row_id, float(score)) for row_id, score in found]

@@ -40,31 +40,22 @@ class SearchQueries(IndexQueries):
     """Full-text queries, scans and look-ups of rows with their texts."""
 
     def find_words(
-        self,
-        kind: RowKind,
-        query: WordQuery,
-        rows: Filter,
-        *,
-        order: Order,
-        limit: int,
-        offset: int = 0,
-        newest: int | None = None,
+        self, kind: RowKind, query: WordQuery, rows: Filter, *, order: Order, limit: int, offset: int = 0
     ) -> list[Scored]:
         match = match_expression(query)
         if not match:
             return []
         joined, where, values = _join(kind, rows)
+        by = "1 DESC" if order == "recency" else "2, 1 DESC"
         score = "0.0" if order == "recency" else f"bm25({kind}s_fts)"
-        by = "f.rowid DESC" if order == "recency" else f"{score}, f.rowid DESC"
-        found = (
-            f"SELECT f.rowid, {score} FROM {kind}s_fts f {joined} WHERE {kind}s_fts MATCH ? {where} ORDER BY "
-        )
-        if newest is None or order == "recency":
-            sql, values = f"{found} {by} LIMIT ? OFFSET ?", [*values, min(limit, newest or limit), offset]
-        else:
-            sql = f"SELECT * FROM ({found} f.rowid DESC LIMIT ?) ORDER BY 2, 1 DESC LIMIT ? OFFSET ?"
-            values = [*values, newest, limit, offset]
-        return [Scored(row_id, -score) for row_id, score in self._indexed(sql, (match, *values))]
+        return [
+            Scored(row_id, -score)
+            for row_id, score in self._indexed(
+                f"SELECT f.rowid, {score} FROM {kind}s_fts f {joined} WHERE {kind}s_fts MATCH ? {where} "
+                f"ORDER BY {by.replace('1 DESC', 'f.rowid DESC')} LIMIT ? OFFSET ?",
+                (match, *values, limit, offset),
+            )
+        ]
 
     def rows_with_words(
         self, kind: RowKind, words: Sequence[str], beginnings: Sequence[str], rows: Filter, limit: int

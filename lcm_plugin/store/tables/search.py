@@ -29,7 +29,7 @@ class SearchTable(DerivedIndexes):
         parts = self.sql.parts_of("m.conversation_id", "m.message_id")
         return (
             "m.message_id, m.conversation_id, m.seq, m.role, m.sender, m.created_at, m.tokens, "
-            f"coalesce({self.message_text()}, ''), (SELECT min(p.tool_name) FROM message_parts p WHERE {parts})"
+            f"coalesce({self.message_text()}, ''), (SELECT min(p.tool_name) FROM message_parts p WHERE {parts}), m.hidden"
         )
 
     @abstractmethod
@@ -91,7 +91,7 @@ class SearchTable(DerivedIndexes):
 def search_row(kind: RowKind, row: Any) -> SearchRow:
     """A found row from the columns of `SearchTable.search_columns`."""
     if kind == "message":
-        row_id, conversation_id, seq, role, sender, at, tokens, text, tool = row
+        row_id, conversation_id, seq, role, sender, at, tokens, text, tool, hidden = row
         return SearchRow(
             row_id,
             message_ref(row_id),
@@ -104,6 +104,7 @@ def search_row(kind: RowKind, row: Any) -> SearchRow:
             text,
             until=at,
             tool_name=tool,
+            hidden=bool(hidden),
         )
     row_id, summary_id, conversation_id, first_seq, at, tokens, text, depth, until = row
     return SearchRow(
