@@ -7,12 +7,15 @@ provider, and vocabularies differ most there.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from base64 import b64decode
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from lcm_plugin.characters import encode
+from lcm_plugin.lru import LruCache
 from lcm_plugin.messages.blocks import kind_of
 from lcm_plugin.messages.encodings import load_encoding
 from lcm_plugin.messages.table import Kind
@@ -25,20 +28,28 @@ _DATA_URL = re.compile(r"data:[\w.+-]+/[\w.+-]+(?:;[\w=.+-]+)*;base64,")
 _BINARY_KEYS = frozenset({"data", "image", "base64", "bytes", "file_data", "image_url", "url", "source"})
 _BINARY_MIN_CHARS = 4_096
 _SNIFFED = 4_096
+_LONG_TEXTS = 1_024
 _ARCHIVE = b"PK\x03\x04"
 _BYTES_PER_TOKEN = 4
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 
 
 class TokenCounter:
-    """Counts texts and messages. Thread-safe; the encoding is loaded at the first count."""
+    """Counts texts and messages. Thread-safe; the encoding is loaded at the first count.
+
+    A long text is counted once: hosts hand the same one over at every call.
+    """
+
+    def __init__(self) -> None:
+        self._long: LruCache[bytes, int] = LruCache(_LONG_TEXTS)
 
     def text(self, text: str) -> int:
         """Tokens of a text; special-token text counts as plain text."""
-        if not text:
-            return 0
-        counted = _count(text) if len(text) <= _SLICE else sum(map(_count, _slices(text)))
-        return counted if text.isascii() else max(counted, len(_CJK.findall(text)))
+        if len(text) <= _SLICE:
+            return _tokens(text, (text,)) if text else 0
+        name = hashlib.blake2b(encode(text), digest_size=16).digest()
+        known = self._long.get(name)
+        return self._long.put_new(name, _tokens(text, _slices(text))) if known is None else known
 
     def message(self, message: Mapping[str, Any]) -> int:
         """Tokens of a message: content, calls and keys that reach a model, plus a fixed overhead."""
@@ -79,6 +90,11 @@ class TokenCounter:
         if not _is_text(head):
             return IMAGE_TOKENS
         return self.text(_decoded(data).decode("utf-8", "replace"))
+
+
+def _tokens(text: str, slices: Iterable[str]) -> int:
+    counted = sum(map(_count, slices))
+    return counted if text.isascii() else max(counted, len(_CJK.findall(text)))
 
 
 def _decoded(data: str) -> bytes:

@@ -5,6 +5,9 @@ It takes the place of ``SummarizationMiddleware``. Needs the extra ``langchain``
 
 from __future__ import annotations
 
-from lcm_plugin.hosts.langchain.middleware import LcmMiddleware
+from lcm_plugin.hosts.versions import needed
+
+with needed("langchain"):
+    from lcm_plugin.hosts.langchain.middleware import LcmMiddleware
 
 __all__ = ["LcmMiddleware"]

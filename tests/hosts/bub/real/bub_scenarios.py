@@ -155,6 +155,29 @@ async def killed(options: dict[str, Any]) -> Any:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+async def cancelled(options: dict[str, Any]) -> Any:
+    """Some turns, one that is cancelled when its model call is about to go out, and more turns."""
+    from bub.hooks import hookimpl
+
+    begun = asyncio.Event()
+
+    class Watch:
+        @hookimpl(trylast=True)
+        def before_llm_call(self, request: Any, state: Any) -> None:
+            begun.set()
+
+    async with running() as framework:
+        answers = [await say(framework, text) for text in options["turns"]]
+        framework.plugin_manager.register(Watch())
+        turn = asyncio.create_task(say(framework, options["last"]))
+        await begun.wait()
+        turn.cancel()
+        await asyncio.wait({turn})
+        answers.append("cancelled" if turn.cancelled() else "answered")
+        answers += [await say(framework, text) for text in options["then"]]
+    return answers
+
+
 async def parallel(options: dict[str, Any]) -> Any:
     """Several sessions at once, each with its turns in order."""
 

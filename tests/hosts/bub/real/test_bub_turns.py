@@ -54,6 +54,19 @@ def test_a_kill_in_the_middle_of_a_model_call_keeps_the_question(world: Make) ->
     assert home.server.invalid == []
 
 
+def test_a_cancelled_turn_keeps_its_question_once_and_the_talk_goes_on(world: Make) -> None:
+    home = world()
+    answers = home.scenario(
+        "cancelled", turns=["first question"], last="second question", then=["third question"]
+    )
+    assert answers[1] == "cancelled"
+    asked = ["first question", "second question", "third question"]
+    assert said(home.stored(), "user") == asked
+    assert [text for text in said(home.server.requests[-1].messages, "user") if text in asked] == asked
+    assert home.server.invalid == []
+    assert home.problems() == []
+
+
 def test_parallel_calls_are_stored_with_their_results(world: Make) -> None:
     home = world()
     home.server.enqueue(Calls(("bash", {"command": "echo one"}), ("bash", {"command": "echo two"})), "done")

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import threading
 from pathlib import Path
+from typing import Any
 
+import pytest
+from agents import Agent, Runner, function_tool
+from fakes.speech import turn
 from fuzzing import play
-from scripted import Item, problems_in
+from scripted import Item, ScriptedModel, called, problems_in, said
 
 from lcm_plugin import Engine
 from lcm_plugin.hosts.openai_agents import LcmSession
+from lcm_plugin.messages import tokens
 
 
 def test_an_empty_output_is_recorded_as_it_is_and_shown_as_a_result(engine: Engine) -> None:
@@ -34,3 +42,43 @@ def asked_next(items: list[Item]) -> list[str]:
 
 def test_odd_messages_lose_double_and_stop_nothing(tmp_path: Path) -> None:
     play("openai_agents", tmp_path, asked_next)
+
+
+def test_a_large_result_is_counted_once_and_off_the_loop(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = json.dumps([turn(number, 200) for number in range(3_300)])
+    assert len(large) > 2_600_000
+
+    @function_tool
+    def fetch() -> str:
+        """Fetches."""
+        return large
+
+    def rule(items: list[Item], number: int) -> list[Any]:
+        fetches = str(items[-1].get("content")).startswith("fetch")
+        return [called("fetch", {}, number) if fetches else said("done", number)]
+
+    counted: list[int] = []
+    count = tokens._tokens
+
+    def watched(text: str, slices: Any) -> int:
+        if len(text) >= len(large):
+            counted.append(threading.get_ident())
+        return count(text, slices)
+
+    monkeypatch.setattr(tokens, "_tokens", watched)
+    session = LcmSession("large", engine=engine, window=64_000)
+    agent = Agent(name="fetcher", model=ScriptedModel(rule), tools=[fetch])
+    in_loop: list[int] = []
+
+    async def run() -> None:
+        in_loop.append(threading.get_ident())
+        for text in ("fetch it", "and again", "thanks"):
+            await Runner.run(
+                agent, text, session=session, hooks=session.hooks, run_config=session.run_config()
+            )
+
+    asyncio.run(run())
+    assert len(counted) == 1
+    assert counted[0] != in_loop[0]

@@ -18,6 +18,7 @@ from pydantic_ai import Agent, ModelRetry, RunContext
 from pydantic_ai.capabilities import AbstractCapability, ProcessHistory
 from pydantic_ai.exceptions import ModelHTTPError, UnexpectedModelBehavior
 from pydantic_ai.messages import (
+    BinaryContent,
     ModelMessage,
     ModelRequest,
     ModelResponse,
@@ -31,7 +32,7 @@ from pydantic_ai.models.test import TestModel
 from talk import KEY, agent_with, words
 
 from lcm_plugin import Engine, LcmConfig, Session
-from lcm_plugin.hosts.pydantic_ai import LcmCapability, recorder
+from lcm_plugin.hosts.pydantic_ai import LcmCapability, recorder, view
 
 Make = Callable[..., LcmCapability[Any]]
 
@@ -422,3 +423,35 @@ def test_a_call_that_a_killed_process_left_is_made_by_a_run_without_a_prompt(mak
     lcm.engine.ingest(Session(KEY), [{**message, "id": message["id"] + "'"} for message in fresh])
     assert agent.run_sync(message_history=lcm.history()).output == "gauge 3 stands at 21"
     assert kinds(lcm.history()) == [["user-prompt"], ["tool-call"], ["tool-return"], ["text"]]
+
+
+def test_a_large_image_is_worked_on_off_the_loop(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    worked_on: list[int] = []
+
+    def watched(work: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*given: Any, **named: Any) -> Any:
+            worked_on.append(threading.get_ident())
+            return work(*given, **named)
+
+        return run
+
+    monkeypatch.setattr(recorder, "dump", watched(recorder.dump))
+    monkeypatch.setattr(recorder, "to_core", watched(recorder.to_core))
+    monkeypatch.setattr(view, "from_core", watched(view.from_core))
+    image = BinaryContent(b"\x89PNG\r\n\x1a\n" + bytes(3_000_000), media_type="image/png")
+    lcm = make()
+    agent = Agent(
+        FunctionModel(lambda messages, info: ModelResponse([TextPart("Seen.")])), capabilities=[lcm]
+    )
+    in_loop: list[int] = []
+
+    async def run() -> None:
+        in_loop.append(threading.get_ident())
+        await agent.run(["Look at this.", image])
+        await agent.run("And again.")
+
+    asyncio.run(run())
+    assert worked_on
+    assert in_loop[0] not in worked_on
+    [kept] = [part for message in lcm.history() for part in message.parts if isinstance(part.content, list)]
+    assert kept.content[1].data == image.data
