@@ -186,9 +186,13 @@ class Engine(ServiceHolder, forks.FreshLocks):
         overhead_tokens: int = 0,
         model: str | None = None,
         window: int | None = None,
+        shown_tokens: int | None = None,
     ) -> CompactionDecision:
-        """Whether compaction is due now."""
-        call = self.budgets.call(budget, overhead_tokens, model, window)
+        """Whether compaction is due now.
+
+        ``shown_tokens`` names the size of a list that the host keeps itself and replaces by a context once it is full.
+        """
+        call = self.budgets.call(budget, overhead_tokens, model, window, shown=shown_tokens)
         return self._live.compaction.evaluate(session, call)
 
     def compact(
@@ -201,9 +205,10 @@ class Engine(ServiceHolder, forks.FreshLocks):
         model: str | None = None,
         window: int | None = None,
         focus: str = "",
+        shown_tokens: int | None = None,
     ) -> CompactionResult:
         """Compacts now: what is due, or with ``force`` as far as it goes; what has words of ``focus`` stays in detail."""
-        call = self.budgets.call(budget, overhead_tokens, model, window, focus)
+        call = self.budgets.call(budget, overhead_tokens, model, window, focus, shown_tokens)
         return self._live.compaction.compact(session, call, force=force)
 
     def captures_only(self, session: Session) -> bool:
@@ -235,6 +240,7 @@ class Engine(ServiceHolder, forks.FreshLocks):
         overhead_tokens: int = 0,
         model: str | None = None,
         window: int | None = None,
+        shown_tokens: int | None = None,
         wait: bool = True,
         decision: CompactionDecision | None = None,
     ) -> CompactionDecision:
@@ -245,7 +251,7 @@ class Engine(ServiceHolder, forks.FreshLocks):
         """
         services = self._live
         services.idle.start()
-        call = self.budgets.call(budget, overhead_tokens, model, window)
+        call = self.budgets.call(budget, overhead_tokens, model, window, shown=shown_tokens)
         return services.compaction.schedule(session, call, wait=wait, decision=decision)
 
     def recover_overflow(

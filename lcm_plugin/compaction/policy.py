@@ -6,9 +6,9 @@ Settings that were set are taken as they were set. The others follow `contextPol
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from lcm_plugin.compaction.shapes import POLICIES, TAIL_SHARE_OF_SOFT, Room, Wishes
+from lcm_plugin.compaction.shapes import MOST_PASSES, POLICIES, TAIL_SHARE_OF_SOFT, Room, Wishes
 from lcm_plugin.config import LcmConfig, ThresholdMatch, ThresholdOverride
 from lcm_plugin.sessions.globs import matches, matches_any
 from lcm_plugin.store.records import Conversation, Debt
@@ -34,7 +34,8 @@ _WINDOW_POINTS = 20
 class Call:
     """The model call that a conversation's context is for. Amounts are tokens; ``window`` is the model's.
 
-    ``focus`` are words that whoever asked for the compaction wants kept in detail.
+    ``focus`` are words that whoever asked for the compaction wants kept in detail. ``shown`` is the size of the talk
+    in the host's own list, where the host sends that and takes the context in its place once the list is too long.
     """
 
     budget: int | None = None
@@ -42,6 +43,7 @@ class Call:
     model: str | None = None
     window: int | None = None
     focus: str = ""
+    shown: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,14 @@ class Limits:
         """Least messages for a leaf pass past the hard limit."""
         return min(self.leaf_fanout, _EMERGENCY_LEAF_FANOUT)
 
+    def to_publish(self) -> Limits:
+        """As they hold when the host takes a new context anyway: all that is worth a pass is compacted in one go.
+
+        A beginning of the prompt that changes costs the same however much of it does. Less than a quarter of a chunk waits.
+        """
+        worthwhile = max(self.rich_tokens, self.chunk_tokens // 4)
+        return replace(self, trigger=min(self.trigger, worthwhile), passes=MOST_PASSES)
+
     @property
     def least_outside(self) -> int:
         """With fewer raw tokens than this the tail need not be looked at: nothing outside it can be due."""
@@ -106,7 +116,8 @@ class Limits:
 def limits_for(config: LcmConfig, call: Call, *, session_key: str = "", factor: float = 1.0) -> Limits:
     """Settings with the most specific override applied.
 
-    ``factor`` is how many tokens the provider counts for one of ours: shares of the budget shrink by it.
+    The thresholds are shares of what the host's overhead leaves of the budget: only that can be compacted.
+    ``factor`` is how many tokens the provider counts for one of ours: the budget shrinks by it.
     It never lets the context outgrow the budget by our own count.
     """
     override = _best_override(config, call.model, call.window, session_key)
@@ -114,7 +125,7 @@ def limits_for(config: LcmConfig, call: Call, *, session_key: str = "", factor: 
     room = max(1, int(total * _LEAST_ROOM_SHARE), total - call.overhead)
 
     def share(part: float) -> int:
-        return max(1, min(int(part * total / factor) - call.overhead, int(config.hard_threshold * room)))
+        return max(1, min(int(part * (total / factor - call.overhead)), int(config.hard_threshold * room)))
 
     threshold = override.context_threshold if override else config.context_threshold
     hard = max(share(max(threshold, config.hard_threshold)), int(total * _LEAST_ROOM_SHARE))

@@ -14,7 +14,7 @@ from lcm_plugin.compaction.passes import PassRunner
 from lcm_plugin.compaction.policy import Call, Limits, captures_only, host_compacts
 from lcm_plugin.compaction.run import Compactor
 from lcm_plugin.compaction.scheduler import Scheduler, Worker, WorkOff, WorkReport, call_of
-from lcm_plugin.compaction.sweep import Sweeper
+from lcm_plugin.compaction.sweep import Sweeper, recent_growth
 from lcm_plugin.compaction.undo import NEVER, LastCompaction
 from lcm_plugin.compaction.windows import Budgets, Windows
 from lcm_plugin.config import LcmConfig
@@ -32,6 +32,7 @@ from lcm_plugin.types import CompactionDecision, CompactionResult, CompactionUnd
 
 _MOST_NEW_MESSAGES = 256
 _MOST_CALLS = 4_096
+_PREPARED_TURNS = 2
 _NOTHING = CompactionResult(False, Reason.NOTHING_ELIGIBLE, 0, 0, 0)
 
 
@@ -311,13 +312,14 @@ class Compaction:
         """Instructions and pins stand before the talk or in it and are never compacted, so they count as overhead.
 
         So do the tokens that the provider counts in every call although nobody named them.
+        A host's own list that is nearly full has the rest prepared, so that it need not wait for a model when it is.
         """
         more = sum(head.tokens for head, _ in reader.instructions(conversation.conversation_id))
         more += sum(pin.tokens for pin in pins_of(reader, conversation))
         more += self._calibration.hidden(call.model, conversation.conversation_id)
-        return self._compactor.limits(
-            replace(call, overhead=max(0, call.overhead + more)), conversation.session_key
-        )
+        whole = replace(call, overhead=max(0, call.overhead + more))
+        limits = self._compactor.limits(whole, conversation.session_key)
+        return limits.to_publish() if _is_full_soon(reader, conversation, limits) else limits
 
     def _prompt_tokens(self, conversation: Conversation, sent: Sent) -> int | None:
         """Our count of an answered call: what was handed out, and what the turn added to it before the answer."""
@@ -331,3 +333,11 @@ class Compaction:
         answers = [n for n, head in enumerate(since) if head.role == "assistant"]
         before = since[: answers[-1]] if answers else since
         return sent.tokens + sent.overhead + sum(head.tokens for head in before if not head.hidden)
+
+
+def _is_full_soon(reader: Reader, conversation: Conversation, limits: Limits) -> bool:
+    """Whether a list that the host keeps is within a few turns of where it asks for a context in its place."""
+    shown = limits.call.shown
+    if shown is None or shown < limits.soft // 2:
+        return False
+    return shown + recent_growth(reader, conversation.conversation_id, _PREPARED_TURNS) >= limits.soft

@@ -21,14 +21,14 @@ PREFIX_TOKENS = 6_000
 LEAF_CHUNK, LEAF_TARGET, CONDENSED_TARGET = 20_000, 1_200, 2_000
 TAIL_SHARE_OF_SOFT = 2 / 3
 LEAST_TARGET = 96
+MOST_PASSES = 10
+"""Leaf passes of one compaction: within `maxSweepPasses`, with room for condensations."""
 
 _PREFIX_SHARE = 1 / 4
 # A tree keeps some eight nodes in the context; together they should take no more than the prefix.
 _NODES = 8
 _SOURCE_PER_TARGET = 16
 _LEAST_CHUNK = 4 * LEAST_TARGET
-# Within `maxSweepPasses`, with room for condensations.
-_MOST_PASSES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ POLICIES: dict[str, Callable[[Room, Wishes], Amounts]] = {
 
 def _stepped(steps: _Steps, step: float, given: Wishes) -> tuple[int, int, int]:
     """Most tokens of summaries, source tokens of one pass, passes of one compaction."""
-    passes = min(_MOST_PASSES, math.ceil(steps.batch * step / LEAF_CHUNK))
+    passes = min(MOST_PASSES, math.ceil(steps.batch * step / LEAF_CHUNK))
     own = max(_LEAST_CHUNK, min(LEAF_CHUNK, int(steps.batch * step / passes)))
     chunk = given.chunk or own
     if chunk != own:

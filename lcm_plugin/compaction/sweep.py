@@ -126,7 +126,7 @@ class Sweeper:
         if not series.leaf():
             return
         for _ in range(limits.passes - 1):
-            if series.raw_outside() < limits.chunk_tokens or not series.leaf():
+            if series.raw_outside() < min(limits.chunk_tokens, limits.trigger) or not series.leaf():
                 break
         self._condense(series, limits)
 

@@ -138,10 +138,16 @@ class Budgets:
         return max(0, self.capped(budget, model) - overhead)
 
     def call(
-        self, budget: int | None, overhead: int, model: str | None, window: int | None, focus: str = ""
+        self,
+        budget: int | None,
+        overhead: int,
+        model: str | None,
+        window: int | None,
+        focus: str = "",
+        shown: int | None = None,
     ) -> Call:
         """The model call that a host asks a context for."""
-        return Call(self.capped(budget, model), overhead, model, window, focus)
+        return Call(self.capped(budget, model), overhead, model, window, focus, shown)
 
     def source(self, call: Call) -> str:
         """Who names how long a call may be: ``provider``, ``settings``, ``host`` or ``nobody``."""

@@ -95,7 +95,8 @@ class LcmConfig(BaseSettings):
         "threshold, balanced lies between. It chooses the values that are auto.",
     )
     context_threshold: Share = Field(
-        default=0.75, description="Share of the budget at which compaction is owed."
+        default=0.75,
+        description="Share of what the host's own part leaves of the budget at which compaction is owed.",
     )
     context_threshold_overrides: Annotated[list[ThresholdOverride], NoDecode] = Field(
         default_factory=list, description="Other thresholds by model, window or session pattern."

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, get_args, get_origin
 
 from pydantic import AliasChoices
@@ -17,6 +20,28 @@ from lcm_plugin.config.explain import nearest
 # Variables that are no settings: the settings file, the key of a summary endpoint, the shell's error mode.
 OTHER_VARIABLES = frozenset({"LCM_CONFIG", "LCM_SUMMARY_API_KEY", "LCM_TRACEBACK"})
 Fields = Mapping[str, FieldInfo]
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something odd about a setting as it was written: ``name`` is the key or variable, ``text`` a sentence."""
+
+    name: str
+    text: str
+
+
+_notes: ContextVar[list[Note] | None] = ContextVar("lcm_setting_notes", default=None)
+
+
+@contextmanager
+def noting() -> Iterator[list[Note]]:
+    """Within it, unknown and doubled settings are noted in the list, once each, and do not warn."""
+    notes: list[Note] = []
+    token = _notes.set(notes)
+    try:
+        yield notes
+    finally:
+        _notes.reset(token)
 
 
 def read_environment(environ: Mapping[str, str], fields: Fields) -> dict[str, tuple[str, Any]]:
@@ -67,7 +92,7 @@ def canonical(values: Mapping[str, Any], fields: Fields) -> dict[str, Any]:
         if name is None:
             _warn(f"unknown lcm setting {key!r} is ignored", key, list(known))
         elif name in found and found[name] != value:
-            _warn(f"lcm setting {key!r} is given twice; {found[name]!r} holds")
+            _warn(f"lcm setting {key!r} is given twice; {found[name]!r} holds", key)
         else:
             found[name] = value
     return found
@@ -95,8 +120,12 @@ def split_text(value: object, separator: str) -> object:
     return [item.strip() for item in value.split(separator) if item.strip()]
 
 
-def _warn(text: str, name: str = "", known: list[str] | None = None) -> None:
-    warnings.warn(text + nearest(name, known or []), stacklevel=_outside_frame())
+def _warn(text: str, name: str, known: list[str] | None = None) -> None:
+    whole, notes = text + nearest(name, known or []), _notes.get()
+    if notes is None:
+        warnings.warn(whole, stacklevel=_outside_frame())
+    elif (note := Note(name, whole)) not in notes:
+        notes.append(note)
 
 
 def _outside_frame() -> int:

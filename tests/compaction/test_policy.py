@@ -32,9 +32,18 @@ def verdict(raw: int, bounds: Limits, outside: int = 0, debt: Debt | None = None
     return decide(replace(TALK, raw_tokens=raw, raw_items=raw // 50), bounds, outside, debt, now).reason
 
 
-def test_shares_of_the_budget_less_the_hosts_overhead() -> None:
+def test_shares_of_what_the_hosts_overhead_leaves_of_the_budget() -> None:
     assert (limits().soft, limits().hard) == (75_000, 95_000)
-    assert (limits(overhead=20_000).soft, limits(overhead=20_000).hard) == (55_000, 75_000)
+    assert (limits(overhead=20_000).soft, limits(overhead=20_000).hard) == (60_000, 76_000)
+    assert limits(overhead=90_000).soft == 7_500
+
+
+def test_a_list_that_is_replaced_anyway_has_all_that_is_owed_compacted_in_one_go() -> None:
+    bounds = limits(200_000)
+    full = bounds.to_publish()
+    assert (full.verbatim, full.chunk_tokens) == (bounds.verbatim, bounds.chunk_tokens)
+    assert full.trigger <= bounds.chunk_tokens / 2 < bounds.trigger
+    assert full.passes > bounds.passes
 
 
 def test_c10_the_threshold_follows_the_window() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, Literal
 
 import pytest
@@ -107,7 +106,7 @@ def _least_raw(policy: Policy, bounds: Limits) -> int:
 
 
 def _step(policy: Policy, window: int, overhead: int) -> float:
-    soft = int(0.75 * window) - overhead
+    soft = int(0.75 * (window - overhead))
     return (BALANCED if policy == "balanced" else FAITHFUL).of(soft)
 
 
@@ -122,7 +121,7 @@ def test_in_the_usual_windows_the_threshold_is_the_one_that_was_set(policy: Poli
 
 
 def test_the_fixed_part_of_a_host_is_no_room_for_talk() -> None:
-    with_tools, alone = limits("balanced", 64_000, 16_000), limits("balanced", math.ceil(32_000 / 0.75))
+    with_tools, alone = limits("balanced", 64_000, 16_000), limits("balanced", 48_000)
     assert (with_tools.verbatim, with_tools.trigger) == (alone.verbatim, alone.trigger)
 
 

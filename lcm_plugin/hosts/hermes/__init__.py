@@ -27,9 +27,12 @@ def register(ctx: Any) -> None:
 
     runtime = Runtime()
     ctx.register_context_engine(engine_class()(runtime))
+    hooks = Hooks(runtime)
     if hasattr(ctx, "register_hook"):
-        for name, callback in Hooks(runtime).callbacks().items():
+        for name, callback in hooks.callbacks().items():
             ctx.register_hook(name, callback)
+    if hasattr(ctx, "register_middleware"):
+        ctx.register_middleware("llm_execution", hooks.llm_execution)
     commands = Commands(runtime)
     if hasattr(ctx, "register_command"):
         ctx.register_command("lcm", commands.slash, description=commands.help_line, args_hint="[command]")

@@ -37,14 +37,14 @@ class Agent(Protocol):
     def bind_session_state(self, session_db: Any = None, session_id: str = "") -> None:
         """The agent is in this session."""
 
-    def configured_share(self) -> float:
-        """The threshold as a share of the window."""
-
     def quotes_for(self, said: str, messages: Sequence[Any]) -> str | None:
         """Old messages that fit what the user just said."""
 
     def before_request(self, messages: Sequence[Any], request: Mapping[str, Any]) -> None:
         """Before each model call."""
+
+    def sends(self, request: Mapping[str, Any]) -> None:
+        """Each request as it goes out, whole."""
 
     def refused(self, error: str) -> None:
         """The provider refused a request as too long."""

@@ -9,7 +9,8 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from lcm_plugin.hosts.hermes.settings import host_config
+from lcm_plugin.errors import ConfigError
+from lcm_plugin.hosts.hermes.settings import host_config, read_settings
 from lcm_plugin.types import Finding, Severity
 
 ENGINE = "lcm"
@@ -23,6 +24,7 @@ def own_findings() -> Iterator[Finding]:
     """
     config = host_config()
     yield from _configuration(config)
+    yield from _useless_settings()
     yield from _leftovers()
     yield from _loaded(config)
 
@@ -73,6 +75,15 @@ def _configuration(config: Mapping[str, Any]) -> Iterator[Finding]:
                 f"platform_toolsets.{platform} is empty, so the agent has no recall tools there.",
                 repair=f"add context_engine to platform_toolsets.{platform}",
             )
+
+
+def _useless_settings() -> Iterator[Finding]:
+    try:
+        _, useless = read_settings()
+    except ConfigError:
+        return  # the check of the database names it
+    for text in useless:
+        yield Finding("hermes.setting", Severity.WARNING, f"{text}.", repair="correct it or remove it")
 
 
 def _leftovers() -> Iterator[Finding]:

@@ -16,7 +16,6 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from lcm_plugin.compaction.policy import Call, limits_for
 from lcm_plugin.errors import StoreBusy, StoreConflict, StoreError
 from lcm_plugin.events import log_failure
 from lcm_plugin.hosts.hermes.builtin import HostCompressor
@@ -26,7 +25,7 @@ from lcm_plugin.hosts.hermes.pieces import pieces_of, replies_of
 from lcm_plugin.hosts.hermes.runtime import Runtime
 from lcm_plugin.hosts.hermes.seen import SeenList
 from lcm_plugin.hosts.hermes.settings import profile_name
-from lcm_plugin.hosts.hermes.shrink import Shrinker
+from lcm_plugin.hosts.hermes.shrink import DEFAULT_SHARE, Shrinker
 from lcm_plugin.sessions.access import Access
 from lcm_plugin.types import IngestMode, IngestReport, Message, Session
 
@@ -38,7 +37,6 @@ logger = logging.getLogger("lcm_plugin.hermes")
 
 T = TypeVar("T")
 _order = itertools.count(1)
-_DEFAULT_SHARE = 0.75
 
 
 class HermesEngine(Counters):
@@ -61,7 +59,7 @@ class HermesEngine(Counters):
         self.model = self.base_url = self.provider = self.api_mode = ""
         self.api_key: Any = ""
         self.context_length = 0
-        self.threshold_percent = _DEFAULT_SHARE
+        self.threshold_percent = DEFAULT_SHARE
         self.threshold_tokens = 0
         self._session_id = ""
         self._session_db: Any = None
@@ -139,12 +137,19 @@ class HermesEngine(Counters):
         return False
 
     def before_request(self, messages: Sequence[Any], request: Mapping[str, Any]) -> None:
-        """Before each model call: stores what is new and learns what the host adds to the list."""
+        """Before each model call: stores what is new."""
         with self.runtime.times.measure("pre_api_request"):
             self.store(messages)
             engine = self.runtime.engine()
             if engine is not None:
                 self._guarded(lambda: self.shrinker.before_request(request, engine, self.seen.listing))
+
+    def sends(self, request: Mapping[str, Any]) -> None:
+        """Each request as it goes out, whole: learns what the host adds to the list."""
+        with self.runtime.times.measure("llm_execution"):
+            engine = self.runtime.engine()
+            if engine is not None:
+                self._guarded(lambda: self.shrinker.measure(request, engine))
 
     def after_turn(self, messages: Sequence[Any]) -> None:
         """After a turn: stores it and lets the core start the compaction that is due."""
@@ -181,7 +186,7 @@ class HermesEngine(Counters):
         """Whether the list is over the threshold (the larger of the two counts) and can be made smaller."""
         with self.runtime.times.measure("should_compress"):
             self.runtime.live.enter(self)
-            tokens = self._larger_count(positive(prompt_tokens) or self.last_prompt_tokens)
+            tokens = self._size(positive(prompt_tokens) or self.last_prompt_tokens)
             if not self.threshold_tokens or tokens < self.threshold_tokens:
                 return False
             return not self.shrinker.is_refused(tokens) and bool(
@@ -209,7 +214,7 @@ class HermesEngine(Counters):
         with self.runtime.times.measure("compress"):
             self.runtime.live.enter(self)
             self._reset_outcome()
-            tokens = self._larger_count(current_tokens)
+            tokens = self._size(current_tokens)
             try:
                 smaller = self._compress(messages, tokens, focus_topic, force)
             except Exception as error:  # noqa: BLE001 - the host must go on
@@ -308,9 +313,8 @@ class HermesEngine(Counters):
         self.model, self.base_url, self.provider, self.api_mode = model, base_url, provider, api_mode
         self.api_key = api_key
         self.context_length = int(context_length or 0)
-        self.threshold_percent = self.configured_share()
-        self.threshold_tokens = int(self.context_length * self.threshold_percent)
         self.shrinker.forget()
+        self.shrinker.follow_window()
         runtime = {
             "model": model,
             "base_url": base_url,
@@ -319,14 +323,6 @@ class HermesEngine(Counters):
             "api_mode": api_mode,
         }
         self.runtime.completer.use_runtime(runtime)
-
-    def configured_share(self) -> float:
-        """The threshold as a share of the window, overrides and ceilings of the settings included."""
-        config = self.runtime.config
-        if config is None or not self.context_length:
-            return _DEFAULT_SHARE
-        call = Call(budget=self.context_length, model=self.model, window=self.context_length)
-        return limits_for(config, call).soft / self.context_length
 
     # what people see
 
@@ -340,6 +336,7 @@ class HermesEngine(Counters):
             "context_length": self.context_length,
             "usage_percent": min(100, 100 * shown / self.context_length) if self.context_length else 0,
             "compression_count": self.compression_count,
+            "compactions": self.compactions,
             "engine": self.name,
             "session_id": self._session_id,
             "session_key": session.key if session else "",

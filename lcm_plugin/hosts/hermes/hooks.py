@@ -50,6 +50,13 @@ class Hooks:
         if engine is not None:
             engine.before_request(event.get("conversation_history") or [], event)
 
+    def llm_execution(self, request: Mapping[str, Any], next_call: Callable[[], Any], **event: Any) -> Any:
+        """Around every model call: the only place where the host hands over a request whole."""
+        engine = self._engine(event)
+        if engine is not None:
+            engine.sends(request)
+        return next_call()
+
     def api_request_error(self, **event: Any) -> None:
         """After a model call that failed; the host says of each error what it takes it for."""
         engine = self._engine(event)

@@ -13,6 +13,7 @@ from typing import Any
 
 from lcm_plugin.forks import FreshLocks, join
 from lcm_plugin.hosts.hermes.agent import Agent
+from lcm_plugin.store.session_keys import hermes_key
 from lcm_plugin.types import Session
 
 _MAX_CHAIN = 100
@@ -45,7 +46,7 @@ class Lanes(FreshLocks):
         known = self.known(session_id, session_db)
         if known is not None:
             return known
-        key = new_key(profile, platform, session_id)
+        key = hermes_key(profile, platform, session_id)
         if self._can_ask():
             with self._lock:
                 key = self._keys.setdefault(session_id, key)
@@ -75,12 +76,6 @@ class Lanes(FreshLocks):
                 return key
             current = _compacted_from(session_db, current)
         return None
-
-
-def new_key(profile: str, platform: str, session_id: str) -> str:
-    """``agent:<profile>:<platform>:<session id>``; a colon within a part is escaped."""
-    parts = (profile or "default", platform or "cli", session_id)
-    return ":".join(["agent", *(part.replace("%", "%25").replace(":", "%3A") for part in parts)])
 
 
 def _compacted_from(session_db: Any, session_id: str) -> str | None:

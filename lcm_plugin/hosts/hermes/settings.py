@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from lcm_plugin.config import LcmConfig
+from lcm_plugin.config.sources import noting
+from lcm_plugin.hosts.hermes.predecessor import INSTEAD, told_once
 
+logger = logging.getLogger("lcm_plugin.hermes")
 _HOST_KEYS = frozenset({"llm", "allow_tool_override", "allow_tool_overrides"})
 
 
 def hermes_config() -> LcmConfig:
     """The settings of the running host's profile; the database lives in its home unless told otherwise.
 
-    Raises `ConfigError` for a bad value.
+    Raises `ConfigError` for a bad value. What does nothing goes to the host's log, never to the user's terminal.
     """
+    config, useless = read_settings()
+    for text in useless:
+        logger.warning("LCM: %s", text)
+    return config
+
+
+def read_settings() -> tuple[LcmConfig, list[str]]:
+    """The settings, and a sentence about each that does nothing: a misspelt one, or one of hermes-lcm."""
     values = {"database": str(hermes_home() / "lcm" / "lcm.db"), **_entries()}
-    return LcmConfig.from_plugin(values)
+    with noting() as notes:
+        config = LcmConfig.from_plugin(values)
+    older = [note.name for note in notes if note.name in INSTEAD]
+    texts = [note.text for note in notes if note.name not in INSTEAD]
+    return config, [*texts, *([told_once(older)] if older else [])]
 
 
 def hermes_home() -> Path:
@@ -35,14 +51,13 @@ def host_config() -> Mapping[str, Any]:
 
 
 def profile_name() -> str:
-    """The host's profile, which names the agent in session keys."""
+    """The host's profile, which names the agent in session keys; empty where it has none."""
     try:
         from hermes_cli.profiles import get_active_profile_name
 
-        name = get_active_profile_name()
+        return str(get_active_profile_name())
     except Exception:  # noqa: BLE001 - older hosts have no profiles, or fail to tell
-        return "main"
-    return "main" if name in ("default", "custom", "") else str(name)
+        return ""
 
 
 def _entries() -> dict[str, Any]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lcm_plugin.compaction.overflow import refusal_of
+from lcm_plugin.compaction.policy import Call, limits_for
 from lcm_plugin.hosts.hermes.agent import Agent
 from lcm_plugin.hosts.hermes.messages import to_host
 from lcm_plugin.hosts.hermes.runtime import Overhead, Runtime
@@ -18,6 +19,9 @@ from lcm_plugin.types import Message, Reason, RunPosition, Sent, Session, Turn, 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
 
+DEFAULT_SHARE = 0.75
+# What stands before the messages in requests of the providers' kinds.
+_FIXED_PARTS = ("tools", "toolConfig", "instructions", "system")
 _WORTH_IT = 0.97
 _GROWTH = 0.05
 _GRACE_SECONDS = 1.0
@@ -45,8 +49,11 @@ class Shrinker:
         self._agent = agent
         self._runtime = runtime
         self._own: Overhead | None = None
+        self._seen_whole = False
+        self._threshold = 0
         self._refusal: _Refusal | None = None
         self._asked = False
+        self._shown = 0
         self._counts: dict[int, int] = {}
         self._sent: Sent | None = None
         self._overflow: tuple[str, bool | str] | None = None
@@ -67,18 +74,36 @@ class Shrinker:
         return self._agent.model, self._agent.platform
 
     def before_request(self, request: Mapping[str, Any], engine: Engine, listing: Sequence[Message]) -> None:
-        """Measures the system prompt and the tool schemas, when they changed, and notes what is sent."""
-        messages = request.get("request_messages") or []
-        system = [m for m in messages if isinstance(m, Mapping) and m.get("role") == "system"]
-        body = (request.get("request") or {}).get("body") or {}
-        tools = body.get("tools") or []
-        seen = (sum(len(str(m.get("content") or "")) for m in system), len(tools), request.get("tool_count"))
-        if seen != self._measured.seen:
-            tokens = engine.count_tokens([dict(m) for m in system]) if system else 0
-            tokens += engine.count_tokens(json.dumps(tools)) if tools else 0
-            self._own = self._runtime.overheads[self._key] = Overhead(tokens, seen)
+        """Notes what is sent, and what the host adds to it as far as its hook shows that.
+
+        The hook cuts a request at 50,000 characters; `measure` gets it whole.
+        """
+        if not self._seen_whole:
+            body = (request.get("request") or {}).get("body") or {}
+            self._measure({"messages": request.get("request_messages"), "tools": body.get("tools")}, engine)
         self._overflow = None
-        self._sent = Sent(self._count(engine, listing), self.overhead, None, files_in(listing))
+        self._shown = self._count(engine, listing)
+        self._sent = Sent(self._shown, self.overhead, None, files_in(listing))
+
+    def measure(self, request: Mapping[str, Any], engine: Engine) -> None:
+        """Counts the system prompt and the tool schemas of a whole request, when they changed."""
+        self._seen_whole = True
+        self._measure(request, engine)
+        if self._sent is not None:
+            self._sent = replace(self._sent, overhead=self.overhead)
+
+    def _measure(self, request: Mapping[str, Any], engine: Engine) -> None:
+        system = [
+            dict(one)
+            for one in request.get("messages") or ()
+            if isinstance(one, Mapping) and one.get("role") == "system"
+        ]
+        fixed = [json.dumps(part) for name in _FIXED_PARTS if (part := request.get(name))]
+        seen = (sum(len(str(one.get("content") or "")) for one in system), *map(len, fixed))
+        if seen != self._measured.seen:
+            tokens = sum(map(engine.count_tokens, fixed)) + (engine.count_tokens(system) if system else 0)
+            self._own = self._runtime.overheads[self._key] = Overhead(tokens, seen)
+            self.follow_window()
 
     def answered(self, engine: Engine, session: Session, prompt_tokens: int) -> None:
         """The newest request was answered, and the provider counted this much."""
@@ -96,18 +121,43 @@ class Shrinker:
         """The provider refused the newest request as too long, with this text."""
         self._overflow = (self._agent.session_id, error if refusal_of(error) else True)
 
+    def follow_window(self) -> None:
+        """Sets the agent's threshold for its window and what the host adds to the list.
+
+        Where the host has lowered the threshold, it stays lower by the same share.
+        """
+        agent = self._agent
+        lowered = min(1.0, agent.threshold_tokens / self._threshold) if self._threshold else 1.0
+        self._threshold = self._chosen_threshold()
+        agent.threshold_tokens = int(self._threshold * lowered)
+        agent.threshold_percent = (
+            agent.threshold_tokens / agent.context_length if agent.context_length else DEFAULT_SHARE
+        )
+
+    def _chosen_threshold(self) -> int:
+        """The size of a request above which the list is to be made smaller: of the window, by the settings."""
+        agent, config = self._agent, self._runtime.config
+        window = agent.context_length
+        if config is None or not window:
+            return int(DEFAULT_SHARE * window)
+        call = Call(window, self.overhead, agent.model, window)
+        return self.overhead + limits_for(config, call).soft
+
     def budget(self) -> int | None:
         """The window, or what the host left of it when it lowered the threshold; None when not known."""
-        agent = self._agent
-        lowered = agent.threshold_tokens / agent.configured_share()
-        window = min(agent.context_length, lowered) or agent.context_length
-        return max(1, int(window)) if window else None
+        agent, fixed = self._agent, self.overhead
+        window = agent.context_length
+        if window and fixed < agent.threshold_tokens < self._threshold:
+            room = (window - fixed) * (agent.threshold_tokens - fixed) / (self._threshold - fixed)
+            window = fixed + int(room)
+        return max(1, window) if window else None
 
     def forget(self) -> None:
         """Another session or model: what was refused before says nothing about it."""
         self._refusal = None
         self._asked = False
         self._own = None
+        self._shown = 0
 
     def is_refused(self, tokens: int) -> bool:
         """Whether a smaller list was refused, and the list has hardly grown since."""
@@ -122,18 +172,19 @@ class Shrinker:
 
     def start_due(self, engine: Engine, session: Session) -> None:
         """Starts, on a thread of the core, the compaction that is due; waits only past the hard limit."""
-        engine.schedule_compaction(session, **self._call())
+        engine.schedule_compaction(session, **self._call(), shown_tokens=self._shown)
 
     def can_shrink(self, engine: Engine, session: Session, listing: Sequence[Message], tokens: int) -> bool:
         """Whether the core's context is smaller than the list, or can be made so now.
 
         An agent that has shown no list yet is judged by the host's count of it, ``tokens``.
         """
-        decision = engine.evaluate(session, **self._call())
         if listing:
             theirs = self._count(engine, listing)
         else:
             theirs = int(tokens / engine.calibration.factor(self._agent.model or None)) - self.overhead
+        self._shown = max(self._shown, theirs)
+        decision = engine.evaluate(session, **self._call(), shown_tokens=self._shown)
         urgent = decision.reason is Reason.OVER_HARD_LIMIT or engine.wait_idle(0)
         self._asked = decision.tokens < _WORTH_IT * theirs or (decision.due and urgent)
         return self._asked
@@ -152,7 +203,7 @@ class Shrinker:
         ``run`` is what `Engine.ingest` said of the list. After a refusal the core learns the window from the
         provider's error; a compaction that nobody asked about goes as far as a forced one.
         """
-        before = self._count(engine, listing)
+        self._shown = before = self._count(engine, listing)
         now, self._asked = force or not self._asked, False
         trouble = self._compact(engine, session, now, focus or "")
         context = engine.assemble(
@@ -179,7 +230,7 @@ class Shrinker:
         if now:
             engine.wait_idle(_SWEEP_SECONDS)
             return engine.compact(session, True, **self._call(), focus=focus).detail
-        engine.schedule_compaction(session, **self._call())
+        engine.schedule_compaction(session, **self._call(), shown_tokens=self._shown)
         engine.wait_idle(_GRACE_SECONDS)
         return ""
 

@@ -14,6 +14,7 @@ from fakes.answers import summary_of
 from fakes.validity import problems_of, text_of
 
 from lcm_plugin import CompletionRequest, CompletionResult, LcmConfig
+from lcm_plugin.compaction.policy import Call, limits_for
 from lcm_plugin.hosts.hermes.commands import Commands
 from lcm_plugin.hosts.hermes.completer import AuxiliaryCompleter
 from lcm_plugin.hosts.hermes.engine import HermesEngine
@@ -294,6 +295,56 @@ def test_a_threshold_override_and_a_lowered_threshold_hold(make_runtime: Callabl
     assert engine.threshold_tokens == WINDOW // 2
     engine.threshold_tokens = WINDOW // 4
     assert engine.shrinker.budget() == WINDOW // 2
+
+
+def test_the_threshold_counts_the_tools_of_a_whole_request_in(runtime: Runtime) -> None:
+    engine = agent(runtime)
+    engine.before_request(talk(2), {"request_messages": [], "request": {"_truncated": True, "preview": "{"}})
+    assert engine.threshold_tokens == int(0.75 * WINDOW)
+    tools = [
+        {"type": "function", "function": {"name": f"tool_{n}", "description": "does " * 400}}
+        for n in range(30)
+    ]
+    engine.sends({"messages": [{"role": "system", "content": "be brief"}], "tools": tools})
+    fixed = engine.shrinker.overhead
+    assert fixed > 30 * 400
+    assert engine.threshold_tokens == fixed + int(0.75 * (WINDOW - fixed))
+    engine.threshold_tokens = fixed + int(0.75 * (WINDOW - fixed)) // 2
+    assert engine.shrinker.budget() == pytest.approx(fixed + (WINDOW - fixed) // 2, abs=2)
+
+
+def test_only_what_came_since_the_providers_count_is_estimated(runtime: Runtime) -> None:
+    engine = agent(runtime)
+    messages = talk(60)
+    engine.before_request(messages, {})
+    core = runtime.engine()
+    assert core is not None
+    # The host's estimate is a fifth too high, as it is for plain words.
+    engine.should_compress(engine.threshold_tokens - 100)
+    engine.update_from_response({"prompt_tokens": engine.threshold_tokens * 4 // 5, "completion_tokens": 10})
+    assert not engine.should_compress(engine.threshold_tokens + 1_000)
+    assert engine.should_compress(engine.threshold_tokens * 13 // 10)
+
+
+def test_what_is_owed_is_summarised_before_the_list_is_full(make_runtime: Callable[..., Runtime]) -> None:
+    runtime = make_runtime(fresh_tail_count=64, leaf_chunk_tokens=None)
+    engine, messages = agent(runtime), talk(40, words=2_000)
+    session = engine.session
+    core = runtime.engine()
+    assert core is not None
+    assert session is not None
+    for end in range(2, len(messages), 2):
+        listing = messages[:end]
+        engine.before_request(listing[:-1], {})
+        engine.after_turn(listing)
+        assert core.wait_idle(30)
+        if core.count_tokens(messages[: end + 4]) > engine.threshold_tokens:
+            break
+    shown = core.count_tokens(listing)
+    assert shown < engine.threshold_tokens
+    bounds = limits_for(core.config, Call(WINDOW))
+    raw = sum(item.tokens for item in core.context_items(session) if item.kind == "message")
+    assert raw <= bounds.verbatim + bounds.chunk_tokens
 
 
 def test_a_database_that_cannot_be_used_is_told_once_and_changes_nothing(

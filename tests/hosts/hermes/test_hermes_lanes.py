@@ -6,7 +6,8 @@ import threading
 from typing import Any, cast
 
 from lcm_plugin.hosts.hermes.engine import HermesEngine
-from lcm_plugin.hosts.hermes.lanes import Lanes, LiveEngines, new_key
+from lcm_plugin.hosts.hermes.lanes import Lanes, LiveEngines
+from lcm_plugin.store.session_keys import hermes_key
 
 
 class StateDb:
@@ -75,8 +76,9 @@ def test_a_loop_in_the_hosts_records_ends() -> None:
 
 
 def test_a_colon_in_an_id_cannot_reach_into_another_part_of_the_key() -> None:
-    assert new_key("main", "cli", "a:b") == "agent:main:cli:a%3Ab"
-    assert new_key("main", "cli", "a%3Ab") != new_key("main", "cli", "a:b")
+    assert hermes_key("default", "cli", "a") == hermes_key("", "", "a") == "agent:main:cli:a"
+    assert hermes_key("main", "cli", "a:b") == "agent:main:cli:a%3Ab"
+    assert hermes_key("main", "cli", "a%3Ab") != hermes_key("main", "cli", "a:b")
 
 
 class Bound:

@@ -10,9 +10,8 @@ from imported_store import Imported, asides, words
 from peer_databases import HERMES, HERMES_LCM, LONG, Peer
 
 from lcm_plugin import Session
-from lcm_plugin.hosts.hermes.lanes import new_key as host_key
-from lcm_plugin.interchange.importers.sources.hermes import new_key
 from lcm_plugin.messages.parts import rebuild
+from lcm_plugin.store.session_keys import hermes_key
 
 
 def state_db(path: Path) -> Path:
@@ -52,22 +51,21 @@ def state_db(path: Path) -> Path:
 
 def test_a_compacted_session_and_its_successor_share_a_lane(imported: Imported, tmp_path: Path) -> None:
     imported.bring(state_db(tmp_path / "state.db"))
-    key = host_key("", "cli", "s1")
+    key = hermes_key("", "cli", "s1")
     assert words(imported.active(key)) == ["and the spinnaker?"]
     first = next(lane for lane in imported.archived(key) if "which sails?" in lane)
     assert first == ["which sails?", "", "main, jib", "see"]
 
 
 def test_our_hermes_host_goes_on_in_the_imported_lane(imported: Imported, tmp_path: Path) -> None:
-    assert new_key("work", "tele:gram", "a%b") == host_key("work", "tele:gram", "a%b")
     imported.bring(state_db(tmp_path / "state.db"))
     with imported.engine.store.read() as reader:
-        assert reader.session_key_of("s2") == host_key("", "cli", "s1")
+        assert reader.session_key_of("s2") == hermes_key("", "cli", "s1")
 
 
 def test_what_was_compacted_or_taken_back_is_archived(imported: Imported, tmp_path: Path) -> None:
     imported.bring(state_db(tmp_path / "state.db"))
-    lanes = imported.archived(host_key("", "cli", "s1"))
+    lanes = imported.archived(hermes_key("", "cli", "s1"))
     assert ["Main and jib."] in lanes
     assert ["never mind"] in lanes
 
@@ -88,8 +86,8 @@ def test_a_sub_agents_session_names_its_parent(imported: Imported, tmp_path: Pat
     report = imported.bring(state_db(tmp_path / "state.db"))
     lane = next(lane for lane in report.conversations if lane.session == "s3")
     assert lane.kind == "sub-agent"
-    assert lane.parent == host_key("", "cli", "s1")
-    assert words(imported.active(host_key("", "subagent", "s3"))) == ["measure it"]
+    assert lane.parent == hermes_key("", "cli", "s1")
+    assert words(imported.active(hermes_key("", "subagent", "s3"))) == ["measure it"]
 
 
 def test_a_later_successor_becomes_the_active_one(imported: Imported, tmp_path: Path) -> None:
@@ -106,7 +104,7 @@ def test_a_later_successor_becomes_the_active_one(imported: Imported, tmp_path: 
     db.close()
     report = imported.bring(path)
     assert report.total("new") == 1
-    key = host_key("", "cli", "s1")
+    key = hermes_key("", "cli", "s1")
     assert words(imported.active(key)) == ["go on"]
     assert ["and the spinnaker?"] in imported.archived(key)
 
@@ -130,7 +128,7 @@ def lcm_db(path: Path) -> Path:
 
 def test_the_dag_of_hermes_lcm_stands(imported: Imported, tmp_path: Path) -> None:
     report = imported.bring(lcm_db(tmp_path / "lcm.db"))
-    key = host_key("", "discord", "h1")
+    key = hermes_key("", "discord", "h1")
     root, *raw = imported.context(key)
     assert report.total("summaries") == 3
     assert [text.split(":")[0] for text in raw] == ["7", "8", "9"]
@@ -147,7 +145,7 @@ def test_a_node_whose_messages_are_gone_is_kept_as_a_record(imported: Imported, 
         db.execute("DELETE FROM messages WHERE store_id = 2")
     db.close()
     imported.bring(path)
-    key = host_key("", "discord", "h1")
+    key = hermes_key("", "discord", "h1")
     kept = [
         block["record"]["summary"].split("\n")[0]
         for kind, block in asides(imported.active(key))

@@ -14,6 +14,7 @@ from typing import Any
 from lcm_plugin.interchange.importers.records import Entry, Record, SourceConversation, aside, rest_of
 from lcm_plugin.messages.identity import told_time
 from lcm_plugin.store.foreign import ForeignDatabase
+from lcm_plugin.store.session_keys import hermes_key
 from lcm_plugin.types import Message
 
 NAME = "hermes"
@@ -48,12 +49,6 @@ def read(path: Path) -> Iterator[Record]:
         newest = {keys[session_id]: session_id for session_id in sessions}
         for session_id, row in sessions.items():
             yield from _session(database, row, sessions, keys, live=newest[keys[session_id]] == session_id)
-
-
-def new_key(profile: str, platform: str, session_id: str) -> str:
-    """The key under which the Hermes host of this package keeps a session that has no key of its own."""
-    parts = (profile or "default", platform or "cli", session_id)
-    return ":".join(["agent", *(part.replace("%", "%25").replace(":", "%3A") for part in parts)])
 
 
 def chat_message(row: Mapping[str, Any]) -> Message:
@@ -104,7 +99,7 @@ def _session(
         key=key,
         title=str(session["title"] or ""),
         started_at=started,
-        parent=keys.get(parent) or new_key("", "", str(parent)) if works_for else "",
+        parent=keys.get(parent) or hermes_key("", "", str(parent)) if works_for else "",
         live=live,
         about=rest_of(session, "id", "title", "started_at"),
     )
@@ -150,7 +145,9 @@ def _lane_key(session_id: str, sessions: Mapping[str, Mapping[str, Any]]) -> str
         session_id = sessions[session_id]["parent_session_id"]
     first = sessions[session_id]
     return str(
-        own or first["session_key"] or new_key(first["profile_name"] or "", first["source"] or "", session_id)
+        own
+        or first["session_key"]
+        or hermes_key(first["profile_name"] or "", first["source"] or "", session_id)
     )
 
 

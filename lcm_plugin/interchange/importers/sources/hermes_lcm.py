@@ -20,9 +20,10 @@ from lcm_plugin.interchange.importers.records import (
     node_depths,
     rest_of,
 )
-from lcm_plugin.interchange.importers.sources.hermes import ROLES, chat_message, decoded, new_key
+from lcm_plugin.interchange.importers.sources.hermes import ROLES, chat_message, decoded
 from lcm_plugin.messages.identity import told_time
 from lcm_plugin.store.foreign import ForeignDatabase
+from lcm_plugin.store.session_keys import hermes_key
 
 NAME = "hermes-lcm"
 _MESSAGE = (
@@ -59,7 +60,7 @@ def _session(database: ForeignDatabase, session_id: str, first: Mapping[str, Any
     platform = "" if first["source"] in (None, "unknown") else str(first["source"])
     yield SourceConversation(
         session_id,
-        key=new_key("", platform, session_id),
+        key=hermes_key("", platform, session_id),
         started_at=told_time({"time": first["timestamp"]}),
         whole=True,
         about=rest_of(first, "timestamp"),

@@ -109,6 +109,7 @@ def loop(
         "session_ids": ids,
         "statuses": statuses,
         "list": len(messages),
+        "warning": getattr(agent, "_compression_warning", None),
         "seconds": time.perf_counter() - started,
         "hooks": hook_times(agent),
     }
@@ -122,7 +123,9 @@ def slash(arguments: str) -> str:
 
 
 def hook_times(agent: Any) -> dict[str, float]:
-    """Seconds that the host waited for each hook, and the milliseconds per turn."""
+    """Seconds that the host waited for each hook of ours, and the milliseconds per turn."""
+    if not hasattr(agent.context_compressor, "runtime"):
+        return {}
     times = agent.context_compressor.runtime.times
     return {**times.by_hook, "per_turn_ms": times.per_turn_ms}
 
@@ -244,7 +247,7 @@ def stale_end(url: str, turns: list[str]) -> dict[str, Any]:
     engine = agent.context_compressor
     for listing in [*older, messages]:
         engine.on_session_end(agent.session_id, listing)
-    return {"compactions": engine.compression_count}
+    return {"compactions": engine.compactions}
 
 
 def history(url: str, steps: list[tuple[str, int]], last: str) -> dict[str, Any]:
@@ -391,7 +394,7 @@ def lowered_threshold(url: str, turns: list[str]) -> dict[str, Any]:
     messages: list[dict[str, Any]] = []
     for text in turns:
         messages = agent.run_conversation(text, conversation_history=messages)["messages"]
-    return {"asked_at": max(asked, default=1 << 30), "compactions": engine.compression_count}
+    return {"asked_at": max(asked, default=1 << 30), "compactions": engine.compactions}
 
 
 def main() -> None:

@@ -107,6 +107,21 @@ def test_doctor_warns_when_the_host_never_compacts_or_offers_no_tools(world: Mak
     assert {"warning hermes.compression_off", "warning hermes.no_tools"} <= set(home.scenario("doctor"))
 
 
+def test_a_setting_that_does_nothing_is_a_finding_and_a_log_line_and_no_warning_on_the_terminal(
+    world: Make,
+) -> None:
+    older = {"LCM_CONDENSATION_FANIN": "3", "LCM_L2_BUDGET_RATIO": "0.4"}
+    home = world(lcm={"contextTreshold": 0.5}, variables=older)
+    assert home.scenario("doctor").count("warning hermes.setting") == 2
+    shown = home.hermes("chat", "-Q", "-q", "hello there")
+    assert "hello there" in shown.stdout
+    assert "Warning" not in shown.stderr
+    assert "contextTreshold" not in shown.stdout + shown.stderr
+    assert "did you mean 'contextThreshold'" in home.log
+    told = [line for line in home.log.splitlines() if "LCM_L2_BUDGET_RATIO" in line]
+    assert "LCM_CONDENSATION_FANIN (here condensedMinFanout)" in told[0]
+
+
 def test_doctor_names_a_leftover_folder_that_wins_over_the_plugin(world: Make, tmp_path: Path) -> None:
     installed = Path(str(bundled.__file__)).parent
     shadow = tmp_path / "shadow" / "plugins"

@@ -33,6 +33,7 @@ class World:
     host: Mapping[str, Any] = field(default_factory=dict)
     enabled: tuple[str, ...] = ("lcm",)
     selected: str = "lcm"
+    variables: Mapping[str, str] = field(default_factory=dict)
     shadows: tuple[Path, ...] = ()
     """Folders whose packages stand in front of the installed ones."""
 
@@ -67,7 +68,14 @@ class World:
         folders = (*self.shadows, HERE, HERE.parents[2], HERE.parents[3])
         here = os.pathsep.join(str(folder) for folder in folders)
         home = str(self.home)
-        return {**kept, "HERMES_HOME": home, "HOME": home, "PYTHONPATH": here, "NO_COLOR": "1"}
+        return {
+            **kept,
+            "HERMES_HOME": home,
+            "HOME": home,
+            "PYTHONPATH": here,
+            "NO_COLOR": "1",
+            **self.variables,
+        }
 
     def hermes(self, *arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
         """Runs the command ``hermes``."""
