@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from lcm_plugin.cli import completion
 from lcm_plugin.errors import InputError
 from lcm_plugin.messages.table import checked_role
 
@@ -21,7 +22,12 @@ Database = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Limit = Annotated[int, typer.Option(min=1, max=10_000, help="Most rows to print.")]
 ConversationName = Annotated[
-    str, typer.Argument(metavar="CONVERSATION", help="A number, a session key or id, or a glob for one key.")
+    str,
+    typer.Argument(
+        metavar="CONVERSATION",
+        help="A number, a session key or id, or a glob for one key.",
+        autocompletion=completion.sessions,
+    ),
 ]
 
 

@@ -7,7 +7,7 @@ in pages, so that memory stays flat whatever the history's length.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -136,6 +136,16 @@ class Library:
     def whole(self, stored: StoredMessage) -> Message:
         """The message as it came in."""
         return rebuild(stored, self._read_file)
+
+    def in_full(self, stored: StoredMessage) -> StoredMessage:
+        """The message with the texts that moved to files in their places."""
+        if self._read_file is None:
+            return stored
+        parts = [
+            replace(part, text=str(self._read_file(part))) if part.file_id and part.type != "file" else part
+            for part in stored.parts
+        ]
+        return replace(stored, parts=tuple(parts))
 
     def summaries(
         self, conversation_id: int, *, after: str | None = None, depth: int | None = None

@@ -12,6 +12,7 @@ import typer
 from lcm_plugin.cli.open_engine import writing
 from lcm_plugin.cli.options import AsJson, ConversationName, Database
 from lcm_plugin.cli.output import print_json, say, working
+from lcm_plugin.text import plural
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
@@ -53,7 +54,8 @@ def compact(
                 print_json(asdict(back))
             else:
                 say(
-                    f"{back.summaries} summaries taken apart; {back.tokens_before:,} -> {back.tokens_after:,} tokens"
+                    f"{plural(back.summaries, 'summary')} taken apart; "
+                    f"{back.tokens_before:,} -> {back.tokens_after:,} tokens"
                 )
             return
         with working("compacting") as tell, _passes_told(engine, tell):
@@ -62,7 +64,7 @@ def compact(
         print_json(asdict(result))
         return
     detail = f": {result.detail}" if result.detail else ""
-    done = f"{result.passes} passes, {len(result.summaries)} new summaries"
+    done = f"{plural(result.passes, 'pass')}, {plural(len(result.summaries), 'new summary')}"
     say(f"{result.reason.value}{detail}; {result.tokens_before:,} -> {result.tokens_after:,} tokens, {done}")
 
 
@@ -74,7 +76,7 @@ def _passes_told(engine: Engine, tell: Callable[[str], None]) -> Iterator[None]:
         nonlocal done
         if event.name == "compaction.pass":
             done += 1
-            tell(f"{done} passes")
+            tell(plural(done, "pass"))
 
     stop = engine.subscribe(listen)
     try:

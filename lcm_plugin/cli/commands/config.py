@@ -7,12 +7,18 @@ from typing import Annotated, Any
 
 import typer
 
+from lcm_plugin.cli import completion
 from lcm_plugin.cli.errors import GuardedGroup
 from lcm_plugin.cli.options import AsJson
 from lcm_plugin.cli.output import print_json, print_table, say
 
 _Key = Annotated[
-    str, typer.Argument(metavar="KEY", help="A setting, as leafChunkTokens or LCM_LEAF_CHUNK_TOKENS.")
+    str,
+    typer.Argument(
+        metavar="KEY",
+        help="A setting, as leafChunkTokens or LCM_LEAF_CHUNK_TOKENS.",
+        autocompletion=completion.settings,
+    ),
 ]
 
 _Window = Annotated[

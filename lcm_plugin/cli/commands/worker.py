@@ -56,8 +56,8 @@ def worker(
         ", ".join(f"{count} {reason}" for reason, count in report.verdicts.items()) or "nothing was due"
     )
     say(
-        f"{report.compactions} compactions ({verdicts}), {report.passes} passes, {report.tokens_saved:,} tokens saved, "
-        f"{report.integrity_checks} integrity checks"
+        f"{plural(report.compactions, 'compaction')} ({verdicts}), {plural(report.passes, 'pass')}, "
+        f"{plural(report.tokens_saved, 'token')} saved, {plural(report.integrity_checks, 'integrity check')}"
     )
 
 

@@ -33,10 +33,12 @@ from lcm_plugin.types import (
 
 SYSTEM = "You are a helpful assistant in a terminal. Be brief and exact."
 MOST_ROUNDS = 50
+STOPPED = "[stopped by the user]"
 
 
 class ChatAgent:
-    """A conversation of one session with one model. ``show`` gets the answer's text as it comes.
+    """A conversation of one session with one model. ``show`` gets the answer's text as it comes, ``called`` a tool's
+    name and arguments before it runs.
 
     ``manager`` is the host's plugin manager: other plugins may be registered with it.
     """
@@ -48,11 +50,14 @@ class ChatAgent:
         config: LcmConfig,
         *,
         show: Callable[[str], None],
+        called: Callable[[str, str], None] = lambda name, arguments: None,
         allow_tools: bool = False,
     ) -> None:
         self._model = model
         self._session = session
         self._show = show
+        self._called = called
+        self._said: list[str] = []
         self.manager = pluggy.PluginManager("lcm")
         self._plugin = register(self.manager, config, completer=self._complete)
         self._own = own_tools.SCHEMAS if allow_tools else []
@@ -60,7 +65,20 @@ class ChatAgent:
         self._system: Message = {"role": "system", "content": SYSTEM}
 
     def say(self, text: str) -> str:
-        """One turn: returns the answer's text. Raises `ModelError` when the model cannot be reached."""
+        """One turn: returns the answer's text. Raises `ModelError` when the model cannot be reached.
+
+        An interrupt ends the answer: what was said until then is stored, and the exception goes on.
+        """
+        self._said = []
+        try:
+            return self._turns_of(text)
+        except KeyboardInterrupt:
+            if said := "".join(self._said).strip():
+                partial = {"role": "assistant", "content": f"{said} {STOPPED}"}
+                self.manager.hook.after_turn(turn=self._turn([partial]))
+            raise
+
+    def _turns_of(self, text: str) -> str:
         fresh: list[Message] = [{"role": "user", "content": text}]
         for _ in range(MOST_ROUNDS):
             answer, sent = self._answer(fresh)
@@ -68,6 +86,7 @@ class ChatAgent:
             if not calls:
                 self.manager.hook.after_turn(turn=self._turn([answer.message], answer.usage, sent))
                 return str(answer.message["content"] or "")
+            self._said = []
             fresh = [answer.message, *(self._result(call) for call in calls)]
         self.manager.hook.after_turn(turn=self._turn(fresh))
         return f"(stopped after {MOST_ROUNDS} rounds of tool calls)"
@@ -103,11 +122,15 @@ class ChatAgent:
                 raise refused
             messages = [self._system, *(context.messages if context else fresh)]
             try:
-                return self._model.answer(messages, self._tools, self._show), sent
+                return self._model.answer(messages, self._tools, self._heard), sent
             except ModelError as error:
                 if refusal_of(error) is None:
                     raise
                 turn, refused = replace(turn, metadata={"overflow": error}, sent=sent), error
+
+    def _heard(self, piece: str) -> None:
+        self._said.append(piece)
+        self._show(piece)
 
     def _turn(
         self, messages: Sequence[Message], usage: Usage | None = None, sent: Sent | None = None
@@ -130,6 +153,7 @@ class ChatAgent:
 
     def _result(self, call: dict[str, Any]) -> Message:
         name, raw = call["function"]["name"], call["function"]["arguments"]
+        self._called(name, raw or "{}")
         try:
             arguments = json.loads(raw or "{}")
         except ValueError as error:

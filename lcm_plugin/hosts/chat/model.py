@@ -41,6 +41,24 @@ class ChatModel:
             self._window = known or DEFAULT_WINDOW
         return self._window
 
+    def problem(self) -> str:
+        """What stands in the way of any call: no litellm, no such provider, or no key for it; empty for nothing.
+
+        A server of one's own may need neither.
+        """
+        try:
+            litellm = load()
+            if self._base_url is not None:
+                return ""
+            litellm.get_llm_provider(self.name)
+            needed = litellm.validate_environment(self.name)["missing_keys"]
+        except ModelUnavailable as error:
+            return str(error)
+        except Exception as error:  # noqa: BLE001 - litellm raises plain Exception for a model it does not know
+            return f"model {self.name}: {str(error).splitlines()[0]}"
+        keys = [name for name in needed if name.endswith("_API_KEY")]
+        return f"model {self.name} needs a key in {' and '.join(keys)}" if keys else ""
+
     def answer(
         self, messages: Sequence[Message], tools: Sequence[dict[str, Any]], show: Callable[[str], None]
     ) -> Answer:

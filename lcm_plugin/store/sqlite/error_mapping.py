@@ -38,7 +38,9 @@ def store_error(error: sqlite3.Error, path: Path) -> StoreError:
     if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_IOERR", "SQLITE_AUTH")):
         return StoreUnavailable(f"{path} cannot be used: {_reason(name, path) or error} ({name})")
     if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
-        return StoreUnavailable(f"{path} is damaged or not a database: {error}; run 'lcm doctor'")
+        return StoreUnavailable(
+            f"{path} is damaged or not a database: {error}; 'lcm rescue {path} NEW.db' reads what can be read"
+        )
     return StoreError(f"{path}: {error} ({name or type(error).__name__})")
 
 

@@ -138,3 +138,68 @@ def test_the_command_line_talks(server: ModelServer, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "good morning" in done.stdout
     assert "messages" in done.stdout
+
+
+def test_an_interrupt_ends_the_answer_and_keeps_what_was_said(server: ModelServer, tmp_path: Path) -> None:
+    chat = agent(server, tmp_path, [])
+
+    def stop(piece: str) -> None:
+        raise KeyboardInterrupt
+
+    chat._show = stop
+    server.enqueue("a very long answer", "yes")
+    with pytest.raises(KeyboardInterrupt):
+        chat.say("tell me everything")
+    chat._show = lambda piece: None
+    chat.say("only that")
+    asked, partial, again = [m["content"] for m in server.requests[-1].messages if m["role"] != "system"]
+    assert (asked, again) == ("tell me everything", "only that")
+    assert str(partial).endswith("[stopped by the user]")
+    assert server.invalid == []
+    chat.close()
+
+
+def test_tools_are_announced_before_they_run(server: ModelServer, tmp_path: Path) -> None:
+    calls: list[tuple[str, str]] = []
+    chat = agent(server, tmp_path, [], called=lambda name, arguments: calls.append((name, arguments)))
+    server.enqueue(Calls(("lcm_grep", {"pattern": "amber"})), "none")
+    chat.say("look for amber")
+    assert [(name, json.loads(arguments)) for name, arguments in calls] == [
+        ("lcm_grep", {"pattern": "amber"})
+    ]
+    chat.close()
+
+
+def test_what_is_missing_is_said_before_the_first_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    for model, told in (("openai/gpt-5-mini", "OPENAI_API_KEY"), ("nonsense", "nonsense")):
+        done = run_here("chat", "--model", model, "--database", tmp_path / "c.db")
+        assert done.returncode == 2
+        assert told in done.stderr
+        assert "Type a message" not in done.stdout
+    assert not (tmp_path / "c.db").exists()
+
+
+def test_an_unknown_command_is_named_and_a_path_is_not_one(server: ModelServer, tmp_path: Path) -> None:
+    server.enqueue("a file of accounts")
+    options = ["--model", "openai/fake-model", "--base-url", server.url, "--database", tmp_path / "c.db"]
+    done = run_here("chat", *options, stdin="/frobnicate now\n/etc/passwd is what?\n/quit\n")
+    assert done.returncode == 0, done.stderr
+    assert "there is no command /frobnicate" in done.stderr
+    assert [request.prompt for request in server.requests] == ["/etc/passwd is what?"]
+    assert "a file of accounts" in done.stdout
+
+
+def test_an_answer_is_rendered_paragraph_by_paragraph() -> None:
+    from lcm_plugin.cli.commands.trials.chat import Paragraphs
+
+    written: list[str] = []
+    answer = Paragraphs(written.append)
+    for piece in ("one", " two\n", "\nthree\n```\na\n", "\nb\n``", "`\n\nfo", "ur"):
+        answer.add(piece)
+    assert written == ["one two", "three\n```\na\n\nb\n```"]
+    answer.end()
+    answer.end()
+    assert written[2:] == ["four"]

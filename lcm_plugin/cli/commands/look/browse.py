@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from lcm_plugin.cli import completion
 from lcm_plugin.cli.open_engine import reading, writing
 from lcm_plugin.cli.options import AsJson, ConversationName, Database, Limit, Role, parse_moment
-from lcm_plugin.cli.output import console, moment, print_json, print_table, print_text, say
+from lcm_plugin.cli.output import console, moment, print_json, print_pairs, print_table, print_text, say
 from lcm_plugin.errors import NotFound
 
 if TYPE_CHECKING:
@@ -307,15 +308,22 @@ def tree(
 
 def show(
     name: Annotated[
-        str, typer.Argument(metavar="ID", help="msg_…, sum_…, a conversation's number or session key.")
+        str,
+        typer.Argument(
+            metavar="ID",
+            help="msg_…, sum_…, a conversation's number or session key.",
+            autocompletion=completion.ids,
+        ),
     ],
     database: Database = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print one thing in full: a message word for word, a summary, a conversation.
+    """Print one thing in full: a message's words, a summary, a conversation; with --json as it is stored.
 
-    Examples: `lcm show msg_42` · `lcm show sum_1f0c22ab90de3344`
+    Examples: `lcm show msg_42` · `lcm show sum_1f0c22ab90de3344` · `lcm show msg_42 --json`
     """
+    from lcm_plugin.cli.talk import message_text
+
     with reading(database) as engine:
         library = engine.library
         if name.startswith("msg_") and name[4:].isdigit():
@@ -325,16 +333,27 @@ def show(
                 "at": stored.head.created_at,
                 "message": library.whole(stored),
             }
-            text = None
+            text = message_text(library.in_full(stored), value["message"])
         elif name.startswith("sum_"):
             value = asdict(library.summary(name))
             text = value["content"]
         else:
             value, text = asdict(library.conversation(name)), None
-    if as_json or text is None:
+    if as_json:
         print_json(value)
+    elif text is None:
+        print_pairs(
+            [(key.replace("_", " "), _told(key, one)) for key, one in value.items() if one not in (None, "")]
+        )
     else:
         print_text(text)
+
+
+def _told(name: str, value: Any) -> str:
+    """A conversation's value for people."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return moment(value) if name.endswith("_at") else str(value)
 
 
 def _page(rows: Iterable[Row], limit: int) -> tuple[list[Row], bool]:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import zip_longest
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lcm_plugin.cli.open_engine import reading, writing
 from lcm_plugin.cli.options import AsJson, Database
-from lcm_plugin.cli.output import print_json, print_table, print_text, say
+from lcm_plugin.cli.output import console, print_json, print_table, print_text, say
 from lcm_plugin.errors import InputError, LcmError, ModelError, NotFound
+
+if TYPE_CHECKING:
+    from lcm_plugin.engine import Engine
 
 _In = Annotated[
     str | None,
@@ -46,9 +51,13 @@ def grep(
     conversation: _In = None,
     limit: Annotated[int, typer.Option(min=1, max=200, help="Most hits.")] = 20,
     cursor: Annotated[str | None, typer.Option(help="Go on after the page that gave this.")] = None,
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="End with 1 when nothing is found.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Search messages and summaries, best hits first.
+
+    In a terminal each hit stands below its session and time, with what was said before and after; in a pipe it is a
+    line with tabs.
 
     Examples: `lcm grep 'poison message'` · `lcm grep -E 'PAY-1\\d+' --role tool --since 2d`
     """
@@ -61,19 +70,29 @@ def grep(
         before=before,
         sort=sort,
         limit=limit,
-        context=0,
+        context=int(sys.stdout.isatty() and not as_json),
         cursor=cursor,
     )
-    answer = _call("lcm_grep", arguments, database, conversation)
-    if as_json:
-        print_json(answer)
-        return
-    print_table(
-        ("id", "time", "who", "text"),
-        [(hit["id"], hit["time"], hit.get("role") or hit["kind"], hit["snippet"]) for hit in answer["hits"]],
-        yields="text",
-    )
-    _remark(answer)
+    with _opened(database) as engine:
+        answer = _answer(engine, "lcm_grep", arguments, conversation)
+        if as_json:
+            print_json(answer)
+        elif not answer["hits"]:
+            say("nothing found", error=True)
+        elif sys.stdout.isatty():
+            _print_hits(engine, answer["hits"])
+        else:
+            print_table(
+                ("id", "time", "who", "text"),
+                [
+                    (hit["id"], hit["time"], hit.get("role") or hit["kind"], hit["snippet"])
+                    for hit in answer["hits"]
+                ],
+            )
+    if not as_json:
+        _remark(answer)
+    if exit_code and not answer["hits"]:
+        raise typer.Exit(1)
 
 
 def describe(
@@ -134,28 +153,47 @@ def ask(
     _remark(answer)
 
 
+def _print_hits(engine: Engine, hits: Sequence[dict[str, Any]]) -> None:
+    from lcm_plugin.cli.hits import HitList
+
+    screen = console()
+    for line in HitList(engine, hits).lines(screen.width):
+        screen.print(line)
+
+
+@contextmanager
+def _opened(database: str | None, writes: bool = False) -> Iterator[Engine]:
+    """The database as one who may run this command sees it: all of it."""
+    opening = writing if writes else reading
+    with opening(database, recall_scope="all", ignore_session_patterns=[]) as engine:
+        yield engine
+
+
 def _call(
     tool: str, arguments: dict[str, Any], database: str | None, conversation: str | None, writes: bool = False
 ) -> dict[str, Any]:
-    """A tool's answer over the whole database: who may run this command may read all of it."""
+    with _opened(database, writes) as engine:
+        return _answer(engine, tool, arguments, conversation)
+
+
+def _answer(engine: Engine, tool: str, arguments: dict[str, Any], conversation: str | None) -> dict[str, Any]:
+    """A tool's answer about some conversations, or the whole database."""
     from lcm_plugin.sessions.names import newest_first
     from lcm_plugin.types import Session
 
-    opening = writing if writes else reading
-    with opening(database, recall_scope="all", ignore_session_patterns=[]) as engine:
-        if conversation is None:
-            calls = [("lcm", arguments | {"all_conversations": True})]
-        else:
-            rows = newest_first(engine.library.matching(conversation))
-            if tool != "lcm_grep":
-                rows = [engine.library.conversation(conversation)]
-            calls = [
-                (row.session_key or "lcm", arguments | {"conversation_id": row.conversation_id})
-                for row in rows[:_MOST_SEARCHED]
-            ]
-            if len(rows) > _MOST_SEARCHED:
-                say(f"note: only the {_MOST_SEARCHED} last used of {len(rows)} are searched", error=True)
-        answers = [engine.call_tool(Session(key), tool, given) for key, given in calls]
+    if conversation is None:
+        calls = [("lcm", arguments | {"all_conversations": True})]
+    else:
+        rows = newest_first(engine.library.matching(conversation))
+        if tool != "lcm_grep":
+            rows = [engine.library.conversation(conversation)]
+        calls = [
+            (row.session_key or "lcm", arguments | {"conversation_id": row.conversation_id})
+            for row in rows[:_MOST_SEARCHED]
+        ]
+        if len(rows) > _MOST_SEARCHED:
+            say(f"note: only the {_MOST_SEARCHED} last used of {len(rows)} are searched", error=True)
+    answers = [engine.call_tool(Session(key), tool, given) for key, given in calls]
     for answer in answers:
         if "error" in answer:
             raise _error(answer)
