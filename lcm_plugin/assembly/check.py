@@ -16,7 +16,7 @@ from lcm_plugin.lru import LruCache
 from lcm_plugin.messages.blocks import is_instruction
 from lcm_plugin.messages.markup import notice_block
 from lcm_plugin.messages.shape import answer_ids, call_ids
-from lcm_plugin.messages.validate import Rules, validate
+from lcm_plugin.messages.validate import Rules, Seen, look_at, validate
 from lcm_plugin.types import Context, Message
 
 _CONTEXTS = 16
@@ -24,10 +24,11 @@ _CONTEXTS = 16
 
 @dataclass(frozen=True, slots=True)
 class _Passed:
-    """A context that held to the rules, and the rules' state behind its last message."""
+    """A context that held to the rules, the rules' state behind its last message, and what was seen of each message."""
 
     messages: list[Message]
     rules: Rules
+    seen: list[Seen]
 
 
 class ContextCheck:
@@ -62,16 +63,23 @@ class ContextCheck:
 
     def _faults(self, conversation_id: int, messages: list[Message]) -> list[str]:
         passed = self._passed.get(conversation_id)
+        seen = _look_again(messages, passed)
         if passed is not None and messages[: len(passed.messages)] == passed.messages:
-            rules, fresh = passed.rules.copy(), messages[len(passed.messages) :]
+            rules, fresh = passed.rules.copy(), seen[len(passed.messages) :]
         else:
-            rules, fresh = Rules(), messages
-        faults = rules.read(fresh)
-        passed = _Passed(messages, rules.copy())
+            rules, fresh = Rules(), seen
+        faults = rules.take(fresh)
+        passed = _Passed(messages, rules.copy(), seen)
         faults += rules.end()
         if not faults:
             self._passed.put(conversation_id, passed)
         return faults
+
+
+def _look_again(messages: Sequence[Message], passed: _Passed | None) -> list[Seen]:
+    """What there is to see of each message, known from the last context for those that are the same objects."""
+    known = {id(one): seen for one, seen in zip(passed.messages, passed.seen, strict=True)} if passed else {}
+    return [known.get(id(message)) or look_at(message) for message in messages]
 
 
 def without_faults(messages: Sequence[Message]) -> list[Message]:

@@ -7,7 +7,7 @@ OpenAI's shape, Anthropic's content blocks, and Gemini's ``parts``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,7 +30,7 @@ from lcm_plugin.types import Message
 
 
 @dataclass(slots=True)
-class _Seen:
+class Seen:
     """A message reduced to what the rules speak about."""
 
     role: str
@@ -66,9 +66,12 @@ class Rules:
 
     def read(self, messages: Sequence[Message]) -> list[str]:
         """What is wrong with the next messages."""
+        return self.take(map(look_at, messages))
+
+    def take(self, seen: Iterable[Seen]) -> list[str]:
+        """The same for messages that were looked at before."""
         found: list[str] = []
-        for message in messages:
-            one = _seen(message)
+        for one in seen:
             faults = [*one.faults, *one.loose, *self._order(one), *self._pairs(one)]
             found += [f"message {self._count}: {fault}" for fault in faults]
             self._last = one.role
@@ -82,7 +85,7 @@ class Rules:
             found.append(f"message {self._count - 1}: a model call cannot follow an assistant message")
         return found
 
-    def _order(self, one: _Seen) -> list[str]:
+    def _order(self, one: Seen) -> list[str]:
         if self._started or is_instruction(one.role):
             return []
         self._started = True
@@ -90,7 +93,7 @@ class Rules:
             return []
         return [f"the first message after the system prompt is from {one.role}, not from the user"]
 
-    def _pairs(self, one: _Seen) -> list[str]:
+    def _pairs(self, one: Seen) -> list[str]:
         found: list[str] = []
         for call in one.answers:
             if call in self._open:
@@ -101,7 +104,7 @@ class Rules:
             return found
         if self._open:
             found += [f"{call} was not answered before" for call in self._open]
-        self._open = one.calls
+        self._open = list(one.calls)
         if one.named:
             for call in one.calls:
                 if call in self._used:
@@ -112,12 +115,13 @@ class Rules:
 
 def faults_in(message: Message) -> list[str]:
     """What is wrong with a message by itself, whatever becomes of its calls and results."""
-    return _seen(message).faults
+    return look_at(message).faults
 
 
-def _seen(message: Message) -> _Seen:
+def look_at(message: Message) -> Seen:
+    """What the rules need to know of a message; it depends on nothing but the message."""
     role = str(message["role"])
-    one = _Seen("assistant" if is_assistant(role) else role, [], [], [], named="parts" not in message)
+    one = Seen("assistant" if is_assistant(role) else role, [], [], [], named="parts" not in message)
     if role not in ROLES:
         one.faults.append(f"the role {role}")
     if not is_sendable(message):
@@ -138,7 +142,7 @@ def _seen(message: Message) -> _Seen:
     return one
 
 
-def _look_at_calls(calls: Any, one: _Seen) -> None:
+def _look_at_calls(calls: Any, one: Seen) -> None:
     if not isinstance(calls, list):
         one.faults.append("tool_calls is not a list")
         return
@@ -152,7 +156,7 @@ def _look_at_calls(calls: Any, one: _Seen) -> None:
             one.faults.append("call arguments that are not a JSON object")
 
 
-def _look_at_blocks(blocks: list[Any], one: _Seen) -> None:
+def _look_at_blocks(blocks: list[Any], one: Seen) -> None:
     only_results = True
     for block in blocks:
         if blank_block(block):
@@ -172,7 +176,7 @@ def _look_at_blocks(blocks: list[Any], one: _Seen) -> None:
     _look_at_own_tools(blocks, one)
 
 
-def _look_at_own_tools(blocks: list[Any], one: _Seen) -> None:
+def _look_at_own_tools(blocks: list[Any], one: Seen) -> None:
     """A call of a provider's tool and its result stand in one message; a call that holds its result stands alone."""
     rows = [(block, type_of(block)) for block in blocks]
     own = [
@@ -191,7 +195,7 @@ def _blank_result(block: Mapping[str, Any]) -> bool:
     return inner is None or (isinstance(inner, str) and not inner.strip())
 
 
-def _id(value: Any, fault: str, one: _Seen) -> str:
+def _id(value: Any, fault: str, one: Seen) -> str:
     if not value:
         one.loose.append(fault)
     return str(value or "")

@@ -48,7 +48,7 @@ PASSAGE_CHARS = 600
 LEAST_TOKENS = 100
 MOST_LAG = 500
 LAGS = "the search index lags behind"
-EFFORT = Effort(pool=60, expanded=8, proposed=1_000, seconds=0.5)
+EFFORT = Effort(pool=80, expanded=10, proposed=1_000, seconds=0.5)
 CANDIDATES, MOST_LINES, LEAST_LINE = 60, 40, 25
 MOST_WEAKENED = 1
 _TURNS = 256
