@@ -12,6 +12,7 @@ import json
 import re
 from base64 import b64decode
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from lcm_plugin.characters import encode
@@ -76,7 +77,7 @@ class TokenCounter:
         if isinstance(value, str):
             return self._binary(value) if _is_binary(key, value) else self.text(value)
         if isinstance(value, Mapping):
-            return sum(1 + self.text(str(name)) + self.value(item, str(name)) for name, item in value.items())
+            return sum(1 + _of_name(str(name)) + self.value(item, str(name)) for name, item in value.items())
         if isinstance(value, (list, tuple)):
             return sum(1 + self.value(item, key) for item in value)
         return self.text(json.dumps(value, default=str))
@@ -131,6 +132,12 @@ def _is_binary(key: str, value: str) -> bool:
     if _DATA_URL.match(value):
         return True
     return key in _BINARY_KEYS and len(value) >= _BINARY_MIN_CHARS and " " not in value[:_BINARY_MIN_CHARS]
+
+
+@lru_cache(maxsize=1_000)
+def _of_name(name: str) -> int:
+    """Tokens of a name in a message, of which there are few."""
+    return _tokens(name, _slices(name))
 
 
 def _slices(text: str) -> list[str]:

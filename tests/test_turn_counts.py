@@ -1,0 +1,148 @@
+"""What a turn asks of the database, the counter and the search: counts are the same on every machine."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from messages import assistant, call, result, user
+from small_talk import turns
+
+from lcm_plugin import Engine, LcmPlugin, Session, Turn
+from lcm_plugin.background import Background
+from lcm_plugin.messages import tokens
+from lcm_plugin.recall.active.service import EFFORT, MOST_LINES
+from lcm_plugin.recall.catchup import index_all
+from lcm_plugin.recall.match import Matcher
+from lcm_plugin.store.sqlite.connection import Connections
+
+pytestmark = pytest.mark.sqlite_only
+
+WINDOW = 128_000
+
+
+class Costs:
+    """Counts what one thread does."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self._on = False
+
+    @contextmanager
+    def of(self) -> Iterator[Counter[str]]:
+        self.counts.clear()
+        self._on = True
+        try:
+            yield self.counts
+        finally:
+            self._on = False
+
+    def note(self, what: str) -> None:
+        if self._on and threading.current_thread() is threading.main_thread():
+            self.counts[what] += 1
+
+    def statement(self, sql: str) -> None:
+        if sql.startswith("--"):
+            return  # what a full-text index asks of its own tables
+        if sql.startswith("BEGIN"):
+            self.note("writes" if "IMMEDIATE" in sql else "reads")
+        elif sql not in ("COMMIT", "ROLLBACK"):
+            self.note("statements")
+
+
+@pytest.fixture
+def costs(monkeypatch: pytest.MonkeyPatch) -> Costs:
+    noted = Costs()
+    connect, count, submit, find = (
+        Connections.connect_to_path,
+        tokens._count,
+        Background.submit,
+        Matcher.find,
+    )
+
+    def traced(self: Any) -> Any:
+        connection = connect(self)
+        connection.set_trace_callback(noted.statement)
+        return connection
+
+    def noting(what: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def noted_call(*arguments: Any) -> Any:
+            noted.note(what)
+            return function(*arguments)
+
+        return noted_call
+
+    monkeypatch.setattr(Connections, "connect_to_path", traced)
+    monkeypatch.setattr(tokens, "_count", noting("token counts", count))
+    monkeypatch.setattr(Background, "submit", noting("wake-ups", submit))
+    monkeypatch.setattr(Matcher, "find", noting("texts matched", find))
+    return noted
+
+
+def said_in(turn: int) -> list[dict[str, Any]]:
+    """Five messages of 17 rows: messages, parts, and pointers."""
+    first, second = f"a{turn}", f"b{turn}"
+    return [
+        call(first, "look"),
+        result(first, f"seen {turn}"),
+        call(second, "look"),
+        result(second, f"found {turn}"),
+        assistant(f"Answer {turn}."),
+    ]
+
+
+def test_a_turn_asks_the_same_however_long_the_talk_is(
+    costs: Costs, open_engine: Callable[..., Engine], session: Session
+) -> None:
+    engine = open_engine(active_recall="off")
+    plugin = LcmPlugin(engine=engine)
+    spent: list[tuple[Counter[str], Counter[str]]] = []
+    for turn in range(60):
+        asked = [user(f"Question {turn}: what is next?")]
+        with costs.of():
+            plugin.before_turn(turn=Turn(session, asked, mode="append", window=WINDOW))
+        assert engine.wait_idle(60)
+        before = costs.counts.copy()
+        with costs.of():
+            plugin.after_turn(turn=Turn(session, said_in(turn), mode="append", window=WINDOW))
+        assert engine.wait_idle(60)
+        spent.append((before, costs.counts.copy()))
+    assert spent[5] == spent[-1]
+    before, after = spent[-1]
+    assert before["writes"] == after["writes"] == 1
+    assert before["reads"] <= 3
+    assert after["reads"] <= 2
+    assert before["statements"] <= 23
+    assert after["statements"] <= 28
+    # One of the request; five contents, and of each of two calls its id, its type, its name and its arguments.
+    assert before["token counts"] <= 1
+    assert after["token counts"] <= 15
+    assert before["wake-ups"] + after["wake-ups"] <= 2
+
+
+def test_quotes_cost_the_same_however_long_the_talk_is(
+    costs: Costs, open_engine: Callable[..., Engine], session: Session
+) -> None:
+    question = "Was the harbour near the orchard and the lantern?"
+
+    def spent(count: int) -> Counter[str]:
+        engine = open_engine(f"talk-{count}", leaf_chunk_tokens=20_000, leaf_target_tokens=100)
+        engine.ingest(session, turns(count))
+        assert engine.compact(session, force=True, budget=8_000).compacted
+        index_all(engine.store, engine.events)
+        assert engine.wait_idle(60)
+        engine.ingest(session, [user(question)])
+        with costs.of():
+            engine.assemble(session, 8_000)
+        assert engine.active_recall.last(1).asked == question  # type: ignore[union-attr]
+        return costs.counts.copy()
+
+    for counts in (spent(150), spent(600)):
+        assert counts["writes"] == 0
+        assert counts["statements"] <= 70
+        # Of each proposal, of the neighbours of the best, and of what is quoted.
+        assert EFFORT.pool <= counts["texts matched"] <= EFFORT.pool + 7 * EFFORT.expanded + MOST_LINES
