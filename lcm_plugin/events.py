@@ -1,4 +1,4 @@
-"""Events: what the engine tells about itself while it works.
+"""Events: what the engine emits about its work.
 
 Each goes to the log and to every listener. A log record's message is the event's name, of a warning or an error
 followed by what it means and its fields; these are attributes of the record as well (``extra``), so that any

@@ -97,7 +97,7 @@ class RunPosition:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What a host tells at a turn's two ends.
+    """What a host hands over at a turn's two ends.
 
     ``mode`` says what ``messages`` is: ``sync`` the host's whole list, ``whole`` the same when nothing follows its last
     message (what is stored behind it is taken back), ``state`` the same under ids that stay (other words under a stored

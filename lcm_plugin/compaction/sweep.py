@@ -68,7 +68,7 @@ class Bounds:
     """Where a series must stop.
 
     ``deadline`` is a `time.monotonic` value after which no pass starts; one that has started may take
-    ``pass_seconds``. ``alive`` is False once the work was cancelled or its lease lost. ``spent_until`` tells
+    ``pass_seconds``. ``alive`` is False once the work was cancelled or its lease lost. ``spent_until`` is
     when a session may call a model again; 0 when it may now.
     """
 

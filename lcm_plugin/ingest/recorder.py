@@ -92,8 +92,8 @@ class _Lane:
 class Recorder(forks.FreshLocks):
     """Hands messages to an engine, in order, once. Thread-safe.
 
-    ``settings`` gives the settings, which name the file and the secrets that must not get into it; ``tell`` hears
-    of what waits and what is refused.
+    ``settings`` gives the settings, which name the file and the secrets that must not get into it; ``tell`` takes
+    an event for what waits and what is refused.
     """
 
     def __init__(self, settings: Callable[[], LcmConfig], tell: Callable[[Event], None]) -> None:

@@ -85,7 +85,7 @@ def time_of(message: Message, default: int) -> int:
 
 
 def told_time(record: Mapping[str, Any]) -> int | None:
-    """The time that a record tells under one of the usual keys, in ms; None when it tells none."""
+    """The time that a record has under one of the usual keys, in ms; None when it has none."""
     for key in _TIME_KEYS:
         value = record.get(key)
         if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < 1e15:

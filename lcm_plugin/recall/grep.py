@@ -40,7 +40,7 @@ REPEATED_SHARE = 0.66
 FILES_SHARE = 5
 FILES_SECONDS = 1.0
 FROM_OTHERS = (
-    "little of this was said in this session, so others were searched too: session_key tells whose a hit is; read on "
+    "little of this was said in this session, so others were searched too: session_key names the session of a hit; read on "
     "with all_conversations"
 )
 NO_ROOM, NO_ROOM_TOKENS = "lines of files had no room; scope 'files' shows them", 30

@@ -21,7 +21,7 @@ class SessionNotices(forks.FreshLocks):
         forks.join(self)
 
     def add(self, text: str) -> None:
-        """Tells every session, also one that begins later."""
+        """Shows a notice once in every session, also in one that begins later."""
         with self._lock:
             self._added += 1
             self._newest = [*self._newest, text][-_KEPT:]

@@ -202,7 +202,7 @@ class Reader(
         """A payload's bytes kept inside the database."""
 
     def debt(self, conversation_id: int) -> Debt | None:
-        """What a conversation owes."""
+        """The compaction that is due for a conversation."""
 
     def due_debts(self, now: int, *, limit: int = 100) -> list[Debt]:
         """Debts that may be worked off now: pending, deferred or failed and due, or running with a dead lease."""

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import math
 import queue
+import random
 import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
-
-from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
-from tenacity.wait import wait_base
 
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.errors import ModelError, ModelRateLimited, ModelTimeout, ModelUnavailable
@@ -29,8 +27,7 @@ from lcm_plugin.summarize.litellm_client import ContextTooLong, LitellmModel, lo
 from lcm_plugin.types import BatchCompleter, Completer, CompletionRequest, CompletionResult
 
 HOST = "host"
-_ATTEMPTS = 2
-_LONGEST_WAIT = 20.0
+_LONGEST_WAIT, _LONGEST_JITTER = 20.0, 0.5
 _IMPORT_TIMEOUT = 120.0
 _GRACE = 0.5
 _POLL = 0.1
@@ -155,14 +152,13 @@ class Completions:
 
         ``before_each`` runs before every single call and may raise `NotAsked` to prevent it.
         """
-        retrying = Retrying(
-            stop=stop_after_attempt(_ATTEMPTS),
-            retry=retry_if_exception(lambda error: self._should_retry(route, error, deadline)),
-            wait=_ProviderWait(),
-            sleep=self._sleep,
-            reraise=True,
-        )
-        return retrying(self._attempt, route, request, deadline, before_each)
+        try:
+            return self._attempt(route, request, deadline, before_each)
+        except _TRANSIENT as error:
+            if not self._should_retry(route, error, deadline):
+                raise
+            self._cancelled.wait(_pause(error))
+        return self._attempt(route, request, deadline, before_each)
 
     def price(self, model: str, purpose: str) -> tuple[float, float] | None:
         """Dollars per million tokens of the first model for a purpose, prompts and answers; None when not known."""
@@ -242,9 +238,6 @@ class Completions:
             raise NotAsked("the host passed the call on")
         return read_answer(answer, route.name)
 
-    def _sleep(self, seconds: float) -> None:
-        self._cancelled.wait(seconds)
-
     def _failed(self, route: Route, request: CompletionRequest, error: ModelError) -> None:
         if self._cancelled.is_set():
             return
@@ -259,8 +252,8 @@ class Completions:
             breaker="open" if opened else "closed",
         )
 
-    def _should_retry(self, route: Route, error: BaseException, deadline: float | None) -> bool:
-        if not isinstance(error, _TRANSIENT) or self._cancelled.is_set():
+    def _should_retry(self, route: Route, error: ModelError, deadline: float | None) -> bool:
+        if self._cancelled.is_set():
             return False
         wait = error.retry_after or 0.0 if isinstance(error, ModelRateLimited) else 0.0
         if wait > _LONGEST_WAIT or wait >= _left(deadline):
@@ -309,16 +302,10 @@ def _left(deadline: float | None) -> float:
     return math.inf if deadline is None else deadline - time.monotonic()
 
 
-class _ProviderWait(wait_base):
-    """The provider's Retry-After when it gave one, else a random, growing pause."""
-
-    def __init__(self) -> None:
-        self._jitter = wait_random_exponential(multiplier=0.5, max=_LONGEST_WAIT)
-
-    def __call__(self, retry_state: RetryCallState) -> float:
-        error = retry_state.outcome.exception() if retry_state.outcome else None
-        wait = error.retry_after if isinstance(error, ModelRateLimited) else None
-        return float(wait) if wait is not None else self._jitter(retry_state)
+def _pause(error: ModelError) -> float:
+    """Seconds before the one retry: the provider's Retry-After when it gave one, else a random part of half a second."""
+    wait = error.retry_after if isinstance(error, ModelRateLimited) else None
+    return random.uniform(0, _LONGEST_JITTER) if wait is None else float(wait)
 
 
 def on_worker(work: Callable[[], _T], timeout: float, cancelled: threading.Event) -> _T:

@@ -170,11 +170,11 @@ def _share(words: list[str], places: dict[tuple[str, ...], int]) -> tuple[float,
 
 
 def _related(words: list[str], source: list[str]) -> bool:
-    """Whether enough of a text's telling words are in the source; other scripts cannot be compared."""
-    telling = _stems(words)
-    if not telling or _script(words) != _script(source):
+    """Whether enough of a text's content words are in the source; other scripts cannot be compared."""
+    stems = _stems(words)
+    if not stems or _script(words) != _script(source):
         return True
-    return len(telling & _stems(source)) >= _RELATED_SHARE * len(telling)
+    return len(stems & _stems(source)) >= _RELATED_SHARE * len(stems)
 
 
 def _stems(words: list[str]) -> set[str]:

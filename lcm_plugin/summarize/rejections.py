@@ -1,7 +1,7 @@
 """Patterns of texts that a model writes instead of a summary: refusals, error messages, chat replies.
 
 The patterns match how such a text *opens*, in the first person or as a bare status, so that a
-summary which tells of a refusal or an error is not one.
+summary which reports a refusal or an error is not one.
 """
 
 from __future__ import annotations

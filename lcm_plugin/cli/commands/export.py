@@ -54,7 +54,7 @@ def export(
     ] = "",
     format_: Annotated[
         Format | None,
-        typer.Option("--format", "-f", help="What to write; PATH's ending tells when left out."),
+        typer.Option("--format", "-f", help="What to write; by PATH's ending when left out."),
     ] = None,
     database: Database = None,
     active: Annotated[bool, typer.Option("--active", help="Only conversations in use.")] = False,

@@ -35,7 +35,7 @@ _END = re2.compile(
 
 
 def explore_text(sample: TextSample) -> FileOutline:
-    """A plain text's beginning, telling lines, frequent words and end."""
+    """A plain text's beginning, informative lines, frequent words and end."""
     lines = [line for line in sample.head.split("\n") if line.strip()]
     found = [f"Text: {plural(sample.line_count, 'line')}, {sample.size:,} bytes."]
     found.append(f"Begins: {one_line(sample.head, 380)}")
@@ -48,10 +48,10 @@ def explore_text(sample: TextSample) -> FileOutline:
     ][:16]
     if frequent:
         found.append(f"Frequent words: {clip(', '.join(frequent), 200)}")
-    telling = [(number, line) for number, line in enumerate(lines, 1) if _TELLING.match(line.lstrip()[:40])][
-        :8
-    ]
-    found += [f"- {one_line(line, 120)}" for _, line in telling]
+    informative = [
+        (number, line) for number, line in enumerate(lines, 1) if _TELLING.match(line.lstrip()[:40])
+    ][:8]
+    found += [f"- {one_line(line, 120)}" for _, line in informative]
     return FileOutline("text", sample.mime if sample.mime.startswith("text/") else "text/plain", found)
 
 

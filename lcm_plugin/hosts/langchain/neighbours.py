@@ -13,7 +13,7 @@ _DEEPEST = 8
 def warn_of_summariser(ours: Any) -> bool:
     """Warns when the agent that is being built around ``ours`` has a summariser, too; whether it did.
 
-    LangChain tells a middleware nothing of its neighbours; the list that it builds from is found in its frame.
+    LangChain gives a middleware no list of its neighbours; the list that it builds from is found in its frame.
     """
     for listing in _lists_being_built():
         if any(one is ours for one in listing):

@@ -166,7 +166,7 @@ class LcmSession(FreshLocks, SessionABC):  # type: ignore[misc, unused-ignore]
         return Sent(sum(count(item) for item in plain), self._measured_overhead, None, files_in(plain))
 
     def note_usage(self, usage: Usage, sent: Sent | None = None) -> None:
-        """Tells what the provider counted for a model call, and what that call was given."""
+        """Records what the provider counted for a model call, and what that call was given."""
         self.plugin.after_turn(replace(self._turn(usage=usage), sent=sent))
 
     def after_refusal(

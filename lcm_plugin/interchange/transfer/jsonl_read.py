@@ -272,7 +272,7 @@ class _Loader:
     def _finish(self, value: dict[str, Any], where: str) -> None:
         counts = {name: count for name, count in self._hashes.counts.items() if count}
         if value.get("rows") != counts or value.get("hashes") != self._hashes.hashes():
-            raise InputError(f"{where}: the rows of the file are not those that its closing line tells")
+            raise InputError(f"{where}: the rows of the file are not those that its closing line names")
         self._report.rows = counts
         self._ended = True
 

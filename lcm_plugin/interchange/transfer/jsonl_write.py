@@ -67,7 +67,7 @@ def write_jsonl(
 ) -> Exported:
     """Writes the chosen conversations in the format of `transfer.format`.
 
-    ``whole`` says that these are all, so that what belongs to no conversation goes with them. ``progress`` hears how
+    ``whole`` says that these are all, so that what belongs to no conversation goes with them. ``progress`` takes how
     many messages are written.
     """
     done = Exported(len(conversations))

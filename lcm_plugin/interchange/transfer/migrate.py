@@ -1,7 +1,7 @@
 """Copying a database from one store into another, row by row.
 
 Rows are written in one fixed order, a batch a transaction, so whatever the target holds is a prefix of the
-source and tells by itself where an interrupted copy goes on. A guard in the target says that the copy is not
+source and shows by itself where an interrupted copy goes on. A guard in the target says that the copy is not
 finished; no engine opens such a database. The last step compares every row and runs the integrity checker on
 both sides.
 """

@@ -43,7 +43,7 @@ _TOKENIZER_PATH = "embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json"
 
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
-    """Where a sentence model lies. ``name`` tells its vectors from those of another model."""
+    """Where a sentence model lies. ``name`` keeps its vectors apart from those of another model."""
 
     name: str
     model: Path
@@ -99,7 +99,7 @@ def _bundled() -> ModelFiles:
 class Embedder(ABC):
     """Turns texts into bytes that can be compared. Loads its model at the first use; thread-safe.
 
-    ``name`` tells its vectors from those of another model.
+    ``name`` keeps its vectors apart from those of another model.
     """
 
     name: str

@@ -107,7 +107,7 @@ class PostgresAudit(AuditTable, PostgresStatements):
         def watch() -> None:
             while not done.wait(_ASK_SECONDS):
                 if stop():
-                    with suppress(psycopg.Error):  # who is away needs no telling
+                    with suppress(psycopg.Error):  # nobody is there to be answered
                         self.db.cancel_safe(timeout=_CANCEL_SECONDS)
 
         watcher = threading.Thread(target=watch, name="lcm-audit-stop", daemon=True)

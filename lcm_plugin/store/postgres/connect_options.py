@@ -92,7 +92,7 @@ class ConnectOptions:
         return connection
 
     def prepare(self, connection: WatchedConnection) -> None:
-        """Makes a pool's new connection patient, learns what tells how a commit went, and gives it our settings."""
+        """Makes a pool's new connection patient, learns how to ask for a commit's outcome, and gives it our settings."""
         session = "pg_backend_pid()"
         row = connection.execute(INCARNATION + b", " + session.encode()).fetchone()
         assert row is not None

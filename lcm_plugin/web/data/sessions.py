@@ -108,7 +108,7 @@ class _Names:
 
 
 def _healths(engine: Engine, reader: Reader) -> Callable[[Conversation], _Health]:
-    """How each conversation fares: its hooks first, then what it owes."""
+    """How each conversation fares: its hooks first, then what is due."""
     failing = {one.lane: str(one) for one in engine.hook_health.failures() if one.in_a_row}
     debts: Mapping[int, Debt] = {
         debt.conversation_id: debt

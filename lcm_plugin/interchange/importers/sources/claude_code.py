@@ -49,7 +49,7 @@ _TYPES = _TALK | {
     "mode",
     "permission-mode",
 }
-# Copies of requests and of what the program tells the model about itself: most of a log, and nothing of the talk.
+# Copies of requests and of what the program sends the model about itself: most of a log, and nothing of the talk.
 _BULK = frozenset({"api-request", "api-request-blob", "api-request-shape", "api-request-resumed"})
 _BULK_ATTACHMENTS = frozenset({"prompt_snapshot", "skill_listing", "agent_listing_delta"})
 _PART_TYPES = {

@@ -1,0 +1,100 @@
+"""Wheel and sdist: the same bytes each time, metadata that an index takes, and everything that their tests need."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from lcm_plugin import __version__
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def build(folder: Path) -> dict[str, bytes]:
+    """The content of the wheel and of the sdist, by file name."""
+    command = [sys.executable, "-m", "hatchling", "build", "-d", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    build(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def unpacked(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("unpacked")
+    [sdist] = built.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(folder, filter="data")
+    [top] = folder.iterdir()
+    return top
+
+
+def test_two_builds_are_the_same_to_the_byte(built: Path, tmp_path: Path) -> None:
+    assert build(tmp_path) == {path.name: path.read_bytes() for path in built.iterdir()}
+    assert len(list(built.iterdir())) == 2
+
+
+def test_an_index_takes_their_metadata(built: Path) -> None:
+    command = [sys.executable, "-W", "ignore", "-m", "twine", "check", "--strict", *map(str, built.iterdir())]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("PASSED") == 2
+
+
+def test_the_sdist_holds_what_a_checkout_holds(unpacked: Path) -> None:
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if tracked.returncode:
+        pytest.skip("this is no checkout")
+    missing = [name for name in tracked.stdout.splitlines() if not (unpacked / name).exists()]
+    assert [name for name in missing if not name.startswith(".github/")] == []
+
+
+@pytest.mark.parametrize("folder", [pytest.param(".", marks=pytest.mark.long), "package"])
+def test_the_tests_of_the_sdist_can_be_imported_there(unpacked: Path, folder: str) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(unpacked)}
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "--collect-only",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        f"tests/{folder}",
+    ]
+    done = subprocess.run(command, cwd=unpacked, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2_000:] + done.stderr[-2_000:]
+
+
+def test_one_version_is_named_everywhere() -> None:
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    newest = re.search(r"^## (\S+),", changes, re.MULTILINE)
+    assert newest is not None
+    assert PROJECT["version"] == __version__ == newest[1]
+
+
+def test_each_dependency_has_a_reason_on_the_page() -> None:
+    page = (ROOT / "docs" / "installing.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([\w.-]+)` \| (.+) \|$", page.partition("## Dependencies")[2], re.MULTILINE)
+    named = {re.split(r"[<>=\[; ]", requirement)[0] for requirement in PROJECT["dependencies"]}
+    assert {name for name, reason in rows if len(reason.split()) > 3} == named
+
+
+def test_each_extra_is_in_the_table() -> None:
+    page = (ROOT / "docs" / "installing.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `lcm_plugin\[([\w-]+)\]`", page, re.MULTILINE)) == set(
+        PROJECT["optional-dependencies"]
+    )
