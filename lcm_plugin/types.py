@@ -162,7 +162,7 @@ class Context:
     least form, does not fit. ``notices`` are sentences for a person. ``prefix_epoch`` changes exactly when
     earlier output stopped being a prefix of this one; ``cache_hint`` is the index of the last message worth
     a cache breakpoint. ``sent`` goes back to `Turn.sent` with the usage of the call. ``recalled`` are the messages
-    from outside the view that are quoted before the newest request.
+    from outside the view that are quoted before the newest request, ``shown`` is what stands in it, in order.
     """
 
     messages: list[Message]
@@ -174,6 +174,20 @@ class Context:
     cache_hint: int | None = None
     recalled: tuple[str, ...] = ()
     sent: Sent | None = field(default=None, compare=False, repr=False)
+    shown: tuple[InContext, ...] = field(default=(), compare=False, repr=False)
+
+
+class InContext(Protocol):
+    """What stands in a context: a stored message, a summary or a pin. ``cuts`` is in how many places it was shortened."""
+
+    @property
+    def ref(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def tokens(self) -> int: ...
+    @property
+    def cuts(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,8 +64,6 @@ _PLANS = 8
 _SLACK = 8
 _LEAST_OPENINGS = 128
 _EVERYTHING = 1 << 62
-
-
 _Key = tuple[Conversation, Request, tuple[Pin, ...]]
 
 
@@ -404,6 +402,7 @@ class _Assembly:
                 self._recaller.taken_out(view.conversation.conversation_id, place + (recalled is None)),
             ),
             recalled=recalled.refs if recalled else (),
+            shown=(*layer.shown, *draft.choice.chosen),
             cache_hint=worth_caching(draft.messages, settled, recalled),
         )
 
@@ -428,6 +427,7 @@ class _Assembly:
             notices=tuple(notice for notice in notices if notice),
             prefix_epoch=epoch(self._view.conversation.conversation_id, "least", draft.messages),
             cache_hint=len(draft.messages) - 1,
+            shown=(*layer.shown, *needed),
         )
 
     def _needed(self, newest: Rendered | None) -> list[Rendered]:

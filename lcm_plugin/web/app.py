@@ -21,6 +21,7 @@ from lcm_plugin.errors import LcmError
 from lcm_plugin.web.api import read, tools
 from lcm_plugin.web.guard import Guard
 from lcm_plugin.web.live import events
+from lcm_plugin.web.pages import context as context_pages
 from lcm_plugin.web.pages import health as health_pages
 from lcm_plugin.web.pages import sessions as session_pages
 from lcm_plugin.web.pages import talk as talk_pages
@@ -47,6 +48,8 @@ _READS: tuple[tuple[str, Endpoint], ...] = (
     ("/summary/{ref}", talk_pages.summary),
     ("/file/{ref}", talk_pages.file),
     ("/code.css", talk_pages.code_style),
+    ("/context/{number}", context_pages.context),
+    ("/api/sessions/{number}/next-call", context_pages.context_data),
     ("/tree/{number}", tree_pages.tree),
     ("/tree/below/{ref}", tree_pages.below),
     ("/api/sessions/{number}/tree", tree_pages.tree_data),

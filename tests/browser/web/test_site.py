@@ -173,7 +173,16 @@ def test_new_messages_appear_while_the_page_is_open(open_page: Open, served: Ser
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/talk/1", "/tree/1", "/health", "/search?q=poison+message", "/message/msg_588"]
+    "path",
+    [
+        "/",
+        "/talk/1",
+        "/tree/1",
+        "/context/1?why=msg_2",
+        "/health",
+        "/search?q=poison+message",
+        "/message/msg_588",
+    ],
 )
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing(open_page: Open, path: str, scheme: str) -> None:
@@ -202,7 +211,16 @@ def test_axe_finds_nothing(open_page: Open, path: str, scheme: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/talk/1", "/tree/1", "/health", "/search?q=poison+message", "/message/msg_588"]
+    "path",
+    [
+        "/",
+        "/talk/1",
+        "/tree/1",
+        "/context/1?why=msg_2",
+        "/health",
+        "/search?q=poison+message",
+        "/message/msg_588",
+    ],
 )
 def test_a_phone_needs_no_sideways_scrolling(open_page: Open, path: str) -> None:
     page = open_page(path, width=390, height=844)

@@ -1,0 +1,102 @@
+"""The page Context: what the next call is given, and why something is not in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from messages import assistant, user
+from starlette.testclient import TestClient
+from three_sessions import MAIN, SMALL, WHOLE, fill
+
+from lcm_plugin import Engine
+
+Visit = Callable[..., TestClient]
+
+
+@pytest.fixture
+def site(open_engine: Callable[..., Engine], visit: Visit) -> TestClient:
+    engine = open_engine(**SMALL, **WHOLE)
+    engine.ingest(MAIN, [{"role": "system", "content": "Be exact."}])
+    fill(engine)
+    engine.pin(MAIN, "The door code is 4711")
+    return visit(engine)
+
+
+def call(site: TestClient, query: str = "") -> Any:
+    answer = site.get(f"/api/sessions/1/next-call{query}")
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_the_layers_add_up_to_what_the_engine_assembles(site: TestClient, open_engine: Any) -> None:
+    found = call(site)
+    layers = {one["name"]: one["tokens"] for one in found["layers"]}
+    assert set(layers) >= {"instructions", "pins", "summaries", "messages"}
+    assert sum(layers.values()) == found["tokens"]
+    assert found["tokens"] == open_engine(**SMALL, **WHOLE).assemble(MAIN).tokens
+    assert 0 < found["cacheable"] <= found["bytes"]
+    refs = [one["id"] for one in found["items"]]
+    assert len(refs) == len(set(refs))
+    assert found["items"][0]["layer"] == "instructions"
+
+
+def test_a_summarised_message_leads_to_what_stands_for_it(site: TestClient) -> None:
+    why = call(site, "?why=msg_2")["why"]
+    assert not why["in_view"]
+    assert "it was summarised" in why["why"]
+    top = why["way"][-1]
+    assert top in {one["id"] for one in call(site)["items"]}
+    assert call(site, f"?why={top}")["why"]["in_view"]
+    if len(why["way"]) > 1:
+        assert "summarised" in call(site, f"?why={why['way'][0]}")["why"]["why"]
+
+
+@pytest.mark.parametrize(
+    ("ref", "in_view", "told"),
+    [
+        ("msg_66", True, "stands in the context"),
+        ("msg_67", False, "the newest answer"),
+        ("msg_70", False, "another session"),
+        ("msg_9999", False, "there is no"),
+        ("nonsense", False, "there is no"),
+    ],
+)
+def test_every_id_has_an_answer(site: TestClient, ref: str, in_view: bool, told: str) -> None:
+    why = call(site, f"?why={ref}")["why"]
+    assert (why["in_view"], told in why["why"]) == (in_view, True), why
+
+
+def test_what_was_taken_back_pruned_or_has_no_room_is_told_apart(
+    open_engine: Callable[..., Engine], visit: Visit
+) -> None:
+    engine = open_engine(**WHOLE)
+    told = [user("one"), assistant("two"), user("three"), assistant("four")]
+    engine.ingest(MAIN, told, "whole")
+    engine.ingest(MAIN, told[:2], "whole")
+    site = visit(engine)
+    assert "took it back" in call(site, "?why=msg_3")["why"]["why"]
+    engine.new_session(MAIN, 0)
+    engine.ingest(MAIN, [user("five")])
+    assert "/new took it out" in call(site, "?why=msg_1")["why"]["why"]
+
+
+def test_what_has_no_room_is_told(open_engine: Callable[..., Engine], visit: Visit) -> None:
+    engine = open_engine(**WHOLE, max_assembly_token_budget=1_200)
+    long = [*([user("word " * 900), assistant("ok")] * 6), user("and?")]
+    engine.ingest(MAIN, long)
+    found = call(visit(engine), "?why=msg_1")
+    assert not found["why"]["in_view"]
+    assert "no room" in found["why"]["why"]
+    assert found["notices"]
+
+
+def test_the_page_draws_the_bar_and_answers_why(site: TestClient) -> None:
+    text = site.get("/context/1?why=msg_2").text
+    assert re.search(r'<rect class="summaries" x="[\d.]+" y="0" width="[\d.]+"', text)
+    assert "is not in view: it was summarised" in text
+    assert "room" in text
+    old = next(one["number"] for one in site.get("/api/sessions?state=archived").json()["sessions"])
+    assert "This session is archived" in site.get(f"/context/{old}").text
