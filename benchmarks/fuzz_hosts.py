@@ -94,7 +94,7 @@ def odd_value(rng: Random) -> Any:
             lambda: b"\xff\x00",
             lambda: {1, "two"},
             lambda: 10**5000,
-            lambda: nested(rng.choice((150, 990, 3_000))),
+            lambda: nested(rng.choice((150, 990, 3_000, 100_000))),
             object,
             Hostile,
             list,
@@ -307,7 +307,7 @@ def run(
             rng = Random(f"{seed}/{number}")
             try:
                 driver = DRIVERS[host](engine, rng, f"{seed}-{number}")
-                _talk(_Checked(driver, problems_in), engine, rng, counts)
+                _talk(Checked(driver, problems_in), engine, rng, counts)
             except Exception as error:
                 raise AssertionError(
                     f"{host}, seed {seed}, example {number}: {type(error).__name__}: {error}"
@@ -317,7 +317,7 @@ def run(
     return counts
 
 
-class _Checked:
+class Checked:
     """A driver of which every context must be encodable and one that providers take."""
 
     def __init__(self, driver: Any, problems_in: Check) -> None:

@@ -24,7 +24,7 @@ _MOST_SUMMARIES = 1_000
 _SELECTED = {
     True: "used by the host",
     False: "**not used by the host**: it has selected another context engine",
-    None: "no host has asked for a context yet",
+    None: "no host has asked for a context in this process",
 }
 BY_HOST = {
     Reason.CAPTURE_ONLY: "by the host (`captureOnly`): stored, searched and quoted from, never compacted here",

@@ -10,6 +10,7 @@ from enum import StrEnum
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from lcm_plugin.errors import InputError
 from lcm_plugin.types import Finding, Severity
 
 if TYPE_CHECKING:
@@ -74,13 +75,15 @@ def check_host(host: Host, database: str | None = None) -> list[Finding]:
     """What stands between a host and the engine, errors first; the settings, the database and a row are tried.
 
     A last finding of severity ``info`` with the code ``<host>.active`` is there only when no error was found.
-    ``database`` is for hosts that name it in their program.
+    ``database`` is for hosts that name it in their program; others read it from their settings, and `InputError` says so.
     """
     from lcm_plugin.maintenance.proof import prove
 
     check = _CHECKS[host]
+    if database and check.settings:
+        raise InputError(f"{host} reads the database from its own settings: leave --database out")
     try:
-        import_module(check.needs)
+        _imported(check.needs)
     except Exception as error:  # noqa: BLE001 - a host that breaks at its import is what is looked for
         missing = f"{check.needs} cannot be imported in this Python ({sys.prefix}): {type(error).__name__}: {error}."
         repair = f"Run the check with the Python that runs the host, and install {check.install} there."
@@ -92,6 +95,16 @@ def check_host(host: Host, database: str | None = None) -> list[Finding]:
     if not any(finding.severity is Severity.ERROR for finding in findings):
         findings.append(_active(host, check))
     return sorted(findings, key=lambda finding: _ORDER.index(finding.severity))
+
+
+def _imported(module: str) -> None:
+    from lcm_plugin.summarize import litellm_client
+
+    if module == "litellm":
+        # It asks the network for prices unless it is told not to.
+        litellm_client.load()
+    else:
+        import_module(module)
 
 
 def _own(check: _Check, host: Host) -> Iterator[Finding]:

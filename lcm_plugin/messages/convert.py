@@ -23,6 +23,7 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AnySet
+from itertools import chain, repeat
 from typing import Any
 
 from lcm_plugin.errors import InputError
@@ -267,10 +268,15 @@ def _flat_json(value: Any) -> str:
         pieces.append(label)
         if id(item) in inside:
             pieces.append(json.dumps({MARKER: "cycle"}))
-        elif isinstance(item, (Mapping, list, tuple)):
-            opening, closing = "{}" if isinstance(item, Mapping) else "[]"
-            pieces.append(opening)
-            opened.append((id(item), closing, waiting))
+        # Calls of Python functions at each step would cost most of the time on a deep stack.
+        elif isinstance(item, (list, tuple)):
+            pieces.append("[")
+            opened.append((id(item), "]", waiting))
+            inside.add(id(item))
+            waiting = zip(chain(("",), repeat(",")), item, strict=False)
+        elif isinstance(item, Mapping):
+            pieces.append("{")
+            opened.append((id(item), "}", waiting))
             inside.add(id(item))
             waiting = _labelled(item)
         else:
@@ -279,12 +285,11 @@ def _flat_json(value: Any) -> str:
             raise InputError(f"more than {_MOST_VALUES:,} values in one message")
 
 
-def _labelled(holder: Any) -> Iterator[tuple[str, Any]]:
-    """The members of a container, each with the text that stands before it."""
-    is_object = isinstance(holder, Mapping)
-    for number, member in enumerate(holder.items() if is_object else holder):
-        label = f"{json.dumps(str(member[0]))}:" if is_object else ""
-        yield f",{label}" if number else label, member[1] if is_object else member
+def _labelled(holder: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
+    """The members of an object, each with the text that stands before it."""
+    for number, (key, member) in enumerate(holder.items()):
+        label = f"{json.dumps(str(key))}:"
+        yield f",{label}" if number else label, member
 
 
 def _steady(text: str) -> str:

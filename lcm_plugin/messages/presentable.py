@@ -1,7 +1,8 @@
 """One stored message in the shape that every provider takes: any message that was stored can be shown.
 
 What a provider would refuse in it is mended: blank content goes, an empty result says so, arguments become a JSON
-object, a value of the wrong type becomes text. A message that is fine comes back as the same object.
+object, a tool's name loses what no provider takes in it, a value of the wrong type becomes text. A message that is
+fine comes back as the same object.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from lcm_plugin.messages.blocks import (
     with_blocks,
     with_output,
 )
-from lcm_plugin.messages.sendable import is_json_object, parse_json, sendable
+from lcm_plugin.messages.sendable import is_json_object, is_tool_name, parse_json, sendable, tool_name
 from lcm_plugin.messages.table import ROLES, BlockType, Kind, type_of
 from lcm_plugin.types import Message
 
@@ -162,8 +163,8 @@ def _clean_block(block: Any) -> Any:
 def _clean_call(block: dict[str, Any]) -> dict[str, Any]:
     row, path = type_of(block), body_path(block) or type_of(block).body[0]
     value, name = at(block, path), first_at(block, row.name)
-    if row.name and not (isinstance(name, str) and name.strip()):
-        block = replaced(block, row.name[0], _NO_NAME)
+    if row.name and not is_tool_name(name):
+        block = replaced(block, row.name[0], tool_name(name) or _NO_NAME)
     if row.object_input and not isinstance(value, dict):
         return replaced(block, path, parse_json(_as_json_object(value)))
     if block.get("type") == "function_call" and not (isinstance(value, str) and is_json_object(value)):
@@ -172,7 +173,9 @@ def _clean_call(block: dict[str, Any]) -> dict[str, Any]:
 
 
 def _clean_result(block: dict[str, Any]) -> dict[str, Any]:
-    path = body_path(block) or type_of(block).body[0]
+    row, path = type_of(block), body_path(block) or type_of(block).body[0]
+    if isinstance(name := first_at(block, row.name), str) and not is_tool_name(name):
+        block = replaced(block, row.name[0], tool_name(name) or _NO_NAME)
     inner = at(block, path)
     if isinstance(inner, list):
         cleaned = [_clean_block(item) for item in inner]
@@ -228,8 +231,8 @@ def _sound_call(call: Any) -> Any:
         call = {"id": call.get("id", ""), "type": "function", "function": about}
     function = call["function"]
     name, arguments = function.get("name"), function.get("arguments")
-    if not (isinstance(name, str) and name.strip()):
-        function = {**function, "name": _NO_NAME}
+    if not is_tool_name(name):
+        function = {**function, "name": tool_name(name) or _NO_NAME}
     if not (isinstance(arguments, str) and is_json_object(arguments)):
         function = {**function, "arguments": _as_json_object(arguments)}
     return call if function is call["function"] else {**call, "function": function}

@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
 from lcm_plugin.characters import encodable
 from lcm_plugin.messages.convert import MOST_DEPTH
+
+_LONGEST_NAME = 128
+_TOOL_NAME = re.compile(rf"[\w.:-]{{1,{_LONGEST_NAME}}}")
 
 
 def is_sendable(value: Any) -> bool:
@@ -47,6 +51,18 @@ def mapped(value: Any, leaf: Callable[[Any], Any]) -> Any:
             stack.append(_Frame(item, leaf))
         else:
             frame.take(leaf(item))
+
+
+def is_tool_name(name: Any) -> bool:
+    """Whether some provider takes a text as the name of a tool. None takes spaces, brackets or a model's own marks."""
+    return isinstance(name, str) and _TOOL_NAME.fullmatch(name) is not None
+
+
+def tool_name(name: Any) -> str:
+    """The name as providers take it; empty for what is none."""
+    if not isinstance(name, str) or is_tool_name(name):
+        return name if isinstance(name, str) else ""
+    return re.sub(r"[^\w.:-]+", "_", name).strip("_")[:_LONGEST_NAME]
 
 
 def is_json_object(text: str) -> bool:

@@ -24,7 +24,7 @@ from lcm_plugin.messages.blocks import (
     is_blank,
     is_instruction,
 )
-from lcm_plugin.messages.sendable import is_json_object, is_sendable
+from lcm_plugin.messages.sendable import is_json_object, is_sendable, is_tool_name
 from lcm_plugin.messages.table import ROLES, Kind, type_of
 from lcm_plugin.types import Message
 
@@ -154,6 +154,8 @@ def _look_at_calls(calls: Any, one: Seen) -> None:
         function = call.get("function")
         if isinstance(function, Mapping) and not is_json_object(str(function.get("arguments"))):
             one.faults.append("call arguments that are not a JSON object")
+        if isinstance(function, Mapping) and not is_tool_name(function.get("name")):
+            one.faults.append("a tool's name that no provider takes")
 
 
 def _look_at_blocks(blocks: list[Any], one: Seen) -> None:

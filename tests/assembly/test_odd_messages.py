@@ -42,6 +42,14 @@ ODD: dict[str, list[Message]] = {
     "a block call without input": [
         user("q"), assistant([{"type": "tool_use", "id": "c1"}]), user([{"type": "tool_result", "tool_use_id": "c1"}]),
     ],
+    "a name with a model's own marks": [user("q"), call("c1", "look<|channel|>commentary"), result("c1", "r")],
+    "a name without end": [user("q"), call("c1", "look " * 900), result("c1", "r")],
+    "a name that is none": [user("q"), call("c1", "{}"), result("c1", "r")],
+    "a block call with an odd name": [
+        user("q"),
+        {"role": "model", "parts": [{"functionCall": {"name": "look here!", "args": {}}}]},
+        {"role": "user", "parts": [{"functionResponse": {"name": "look here!", "response": {"a": 1}}}]},
+    ],
     "reasoning from a user": [user([{"type": "thinking", "thinking": "hm"}]), user("q")],
     "nesting": [user([{"type": "text", "text": "q", "extra": DEEP}])],
 }  # fmt: skip

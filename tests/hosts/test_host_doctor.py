@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import stat
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -112,3 +113,23 @@ def test_a_store_that_may_only_be_read_fails_the_proof(tmp_path: Path) -> None:
         pytest.raises(StoreError),
     ):
         try_store(engine.store)
+
+
+def test_a_database_given_for_a_host_that_has_its_own_is_refused(tmp_path: Path) -> None:
+    done = run_here("doctor", "--host", "hermes", "--database", str(tmp_path / "other.db"))
+    assert done.returncode == 2
+    assert "its own settings" in done.stderr
+
+
+def test_looking_at_the_chat_asks_no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LITELLM_LOCAL_MODEL_COST_MAP", raising=False)
+    script = (
+        "import sys, socket\n"
+        "def no(*_, **__): raise AssertionError('the network was asked')\n"
+        "socket.getaddrinfo = no\n"
+        "from lcm_plugin.hosts.doctor import Host, check_host\n"
+        "import logging; logging.basicConfig(stream=sys.stderr, level=logging.WARNING)\n"
+        "check_host(Host.CHAT)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
+from functools import cache
 from importlib.util import find_spec
 from itertools import pairwise
 from typing import Any
@@ -47,7 +49,7 @@ class ScriptedModel(BaseChatModel):
 
 
 def problems_in(messages: list[BaseMessage]) -> list[str]:
-    """What a provider would refuse, by the converters of langchain-openai, -anthropic and -google-genai."""
+    """What a provider would refuse, by the converters of langchain-openai, -anthropic, -google-genai and -aws."""
     chat = _OPENAI._get_request_payload(messages)["messages"]
     found = problems_of(chat)
     assert _RESPONSES._get_request_payload(messages)["input"]
@@ -59,7 +61,7 @@ def problems_in(messages: list[BaseMessage]) -> list[str]:
         given = {block["tool_use_id"] for block in _blocks(after) if block.get("type") == "tool_result"}
         if asked != given:
             found.append(f"Anthropic: calls {asked} and results {given} differ")
-    return found + _refused_by_gemini(messages)
+    return found + _refused_by_gemini(messages) + _refused_by_bedrock(messages)
 
 
 def _refused_by_gemini(messages: list[BaseMessage]) -> list[str]:
@@ -79,6 +81,42 @@ def _refused_by_gemini(messages: list[BaseMessage]) -> list[str]:
             found.append(f"Gemini: {calls} calls and {results} results")
         if not before.parts:
             found.append("Gemini: a turn without parts")
+    return found
+
+
+@cache
+def _converse() -> Any:
+    """The request of Bedrock's Converse, as botocore's own model of the service has it."""
+    from botocore.session import get_session
+
+    return get_session().get_service_model("bedrock-runtime").operation_model("Converse").input_shape
+
+
+def _refused_by_bedrock(messages: list[BaseMessage]) -> list[str]:
+    """Bedrock's rules: its client's model of a request, the patterns of ids and names, and the order of turns."""
+    from botocore.validate import ParamValidator
+    from langchain_aws.chat_models.bedrock_converse import _messages_to_bedrock
+
+    turns, system = _messages_to_bedrock(list(messages))
+    request = {"modelId": "amazon.nova-pro-v1:0", "messages": turns, "system": system}
+    report = ParamValidator().validate(request, _converse())
+    found = [f"Bedrock: {report.generate_report()}"] if report.has_errors() else []
+    roles = [turn["role"] for turn in turns]
+    if roles[0] != "user" or any(one == other for one, other in pairwise(roles)):
+        found.append(f"Bedrock: the turns are {roles}")
+    use = _converse().members["messages"].member.members["content"].member.members["toolUse"]
+    for before, after in pairwise([*turns, {"content": []}]):
+        calls = [block["toolUse"] for block in before["content"] if "toolUse" in block]
+        results = [block["toolResult"]["toolUseId"] for block in after["content"] if "toolResult" in block]
+        if sorted(call["toolUseId"] for call in calls) != sorted(results):
+            found.append(f"Bedrock: calls {calls} and results {results} differ")
+        for call in calls:
+            for key in ("toolUseId", "name"):
+                rule = use.members[key].metadata
+                if len(call[key]) > rule["max"] or not re.fullmatch(rule["pattern"], call[key]):
+                    found.append(f"Bedrock: {key} {call[key]!r} does not match {rule}")
+        if not before["content"] or any(block.get("text", "x").isspace() for block in before["content"]):
+            found.append(f"Bedrock: a turn says nothing: {before}")
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fuzzing import play
+from fuzzing import play, play_deep
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
@@ -57,3 +57,7 @@ def test_a_value_nested_too_deep_is_converted_and_its_neighbours_are_stored(engi
 
 def test_odd_messages_lose_double_and_stop_nothing(tmp_path: Path) -> None:
     play("langchain", tmp_path, problems_in)
+
+
+def test_messages_nested_deeper_than_python_recurses_lose_and_stop_nothing(tmp_path: Path) -> None:
+    play_deep("langchain", tmp_path, problems_in)

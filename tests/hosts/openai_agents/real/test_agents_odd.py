@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from agents import Agent, Runner, function_tool
 from fakes.speech import turn
-from fuzzing import play
+from fuzzing import play, play_deep
 from scripted import Item, ScriptedModel, called, problems_in, said
 
 from lcm_plugin import Engine
@@ -42,6 +42,10 @@ def asked_next(items: list[Item]) -> list[str]:
 
 def test_odd_messages_lose_double_and_stop_nothing(tmp_path: Path) -> None:
     play("openai_agents", tmp_path, asked_next)
+
+
+def test_messages_nested_deeper_than_python_recurses_lose_and_stop_nothing(tmp_path: Path) -> None:
+    play_deep("openai_agents", tmp_path, asked_next)
 
 
 def test_a_large_result_is_counted_once_and_off_the_loop(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from checks import problems_of
-from fuzzing import play
+from fuzzing import play, play_deep
 from pydantic_ai.messages import ModelMessage
 
 
@@ -17,3 +17,7 @@ def refused(messages: Sequence[ModelMessage]) -> list[str]:
 
 def test_odd_messages_lose_double_and_stop_nothing(tmp_path: Path) -> None:
     play("pydantic_ai", tmp_path, refused)
+
+
+def test_messages_nested_deeper_than_python_recurses_lose_and_stop_nothing(tmp_path: Path) -> None:
+    play_deep("pydantic_ai", tmp_path, refused)
