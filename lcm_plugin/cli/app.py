@@ -53,7 +53,8 @@ def root(
 ) -> None:
     """Lossless Context Management: look at, search and look after a host's stored conversations.
 
-    Exit codes: 0 fine, 1 internal fault or failed check, 2 usage or input, 3 not found, 4 setting, 5 database.
+    Exit codes: 0 fine, 1 internal fault or failed check, 2 usage or input, 3 not found, 4 setting, 5 database,
+    6 work is left.
     """
 
 

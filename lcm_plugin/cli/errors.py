@@ -1,7 +1,7 @@
 """Exit codes, and the one place where an error becomes a line on standard error.
 
 0 fine, 1 internal fault or failed proof, 2 bad usage or input, 3 not found, 4 bad setting, 5 database,
-130 interrupted with Ctrl-C. With ``--json`` an error is a JSON document on standard output as well.
+6 work is left, 130 interrupted with Ctrl-C. With ``--json`` an error is a JSON document on standard output as well.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typer.core import TyperGroup
 from lcm_plugin.errors import ConfigError, InputError, LcmError, NotFound, StoreError
 from lcm_plugin.text import harmless, harmless_json, plural
 
-OK, INTERNAL, USAGE, NOT_FOUND, CONFIG, DATABASE = range(6)
+OK, INTERNAL, USAGE, NOT_FOUND, CONFIG, DATABASE, WORK_LEFT = range(7)
 INTERRUPTED = 130
 """The exit code that shells give a program that SIGINT ended."""
 _CODES: tuple[tuple[type[LcmError], int], ...] = (

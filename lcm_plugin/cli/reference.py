@@ -35,6 +35,7 @@ it read-only and work while the host runs.
 | 3 | not found |
 | 4 | a setting is wrong |
 | 5 | the database cannot be used |
+| 6 | `lcm compact` ended before all was done, for the reason that it names: run it again, or let `lcm worker` |
 | 130 | ended with Ctrl-C |
 """
 

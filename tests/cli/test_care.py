@@ -69,6 +69,15 @@ def test_compact_shrinks_the_context_and_loses_nothing(database: Path) -> None:
     assert again.returncode == 0
 
 
+def test_a_compaction_that_leaves_work_says_so_by_its_exit_code(database: Path) -> None:
+    words = ("compact", KEY, "--database", database, "--budget", "4000", "--json")
+    small = {"LCM_LEAF_CHUNK_TOKENS": "400", "LCM_LEAF_TARGET_TOKENS": "96", "LCM_FRESH_TAIL_COUNT": "2"}
+    bounded = run_here(*words, environment=small | {"LCM_SWEEP_DEADLINE_MS": "1"})
+    assert (bounded.returncode, json.loads(bounded.stdout)["reason"]) == (6, "deferred")
+    done = run_here(*words, environment=small)
+    assert (done.returncode, json.loads(done.stdout)["compacted"]) == (0, True)
+
+
 def test_compact_can_be_taken_back_once(database: Path) -> None:
     compacted = run_here("compact", KEY, "--database", database, "--budget", "4000", "--json")
     before = json.loads(compacted.stdout)["tokens_before"]

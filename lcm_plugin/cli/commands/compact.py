@@ -9,14 +9,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lcm_plugin.cli.errors import WORK_LEFT
 from lcm_plugin.cli.open_engine import writing
 from lcm_plugin.cli.options import AsJson, ConversationName, Database
 from lcm_plugin.cli.output import print_json, say, working
 from lcm_plugin.text import plural
+from lcm_plugin.types import Reason
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
     from lcm_plugin.events import Event
+    from lcm_plugin.types import CompactionResult
+
+
+# What ends a compaction before all is done that is due: another process, a bound of the settings, or the model.
+_LEAVES_WORK = {Reason.LOCKED, Reason.DEFERRED, Reason.CALLS_USED_UP, Reason.MODEL_FAILED}
 
 
 def compact(
@@ -32,7 +39,7 @@ def compact(
     due: Annotated[bool, typer.Option("--due", help="Only what is due, not as far as it goes.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compact a conversation now; safe while its host runs.
+    """Compact a conversation now; safe while its host runs. Exit code 6: some of it is left for another run.
 
     Examples: `lcm compact agent:main:main` · `lcm compact 3 --due --budget 32000` · `lcm compact 3 --undo` ·
     `lcm compact 3 --focus "database migration"`
@@ -60,6 +67,12 @@ def compact(
             return
         with working("compacting") as tell, _passes_told(engine, tell):
             result = engine.compact(session, force=not due, budget=budget, focus=focus)
+    _print_result(result, as_json=as_json)
+    if result.reason in _LEAVES_WORK:
+        raise typer.Exit(WORK_LEFT)
+
+
+def _print_result(result: CompactionResult, *, as_json: bool) -> None:
     if as_json:
         print_json(asdict(result))
         return
