@@ -18,7 +18,8 @@ def note_plan(writer: Writer, leaf: Summary, globs: Sequence[str], now: int) -> 
     """
     here = leaf.conversation_id
     calls = writer.newest_tool_calls(here, after=leaf.first_seq - 1, limit=_MOST_CALLS) if globs else []
-    found = next(((seq, message) for seq, message, tool in calls if keeps_plan(globs, tool)), None)
+    keeping = {tool for tool in {tool for _, _, tool in calls} if keeps_plan(globs, tool)}
+    found = next(((seq, message) for seq, message, tool in calls if tool in keeping), None)
     if found is not None:
         seq, message_id = found
         writer.set_plan(here, None if _is_raw(writer, here, seq) else message_id, now)

@@ -11,6 +11,7 @@ import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
 from lcm_plugin.summarize.facts import NAME
 from lcm_plugin.summarize.units import Unit
@@ -132,12 +133,12 @@ class Choice:
     @cached_property
     def _nameable(self) -> dict[str, int]:
         weights: dict[str, int] = {}
-        common = {word for item in self._scored for word in item.unit.text.split() if word.islower()}
-        speakers = {word for item in self._scored for word in item.unit.who.split()}
+        words = set(chain.from_iterable(item.unit.text.split() for item in self._scored))
+        speakers = set(chain.from_iterable(who.split() for who in {item.unit.who for item in self._scored}))
         for item in self._scored:
             for text, weight in item.facts.items():
                 # A word that also stands in small letters is no name, and who speaks is in every line.
-                if weight > NAME or (weight == NAME and text.lower() not in common and text not in speakers):
+                if weight > NAME or (weight == NAME and text.lower() not in words and text not in speakers):
                     weights[text] = min(weights.get(text, 0) + weight, _REPEATED * weight)
         return weights
 
