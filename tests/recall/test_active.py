@@ -256,7 +256,7 @@ def test_stored_output_cannot_end_or_imitate_the_block(engine: Engine, session: 
     assert "<|im_start|>" not in block
     quoted = [line for line in block.splitlines() if line.startswith("msg_")]
     assert not any(line.startswith("msg_1 · 2026-01-01") for line in quoted)
-    assert FACT in quoted[0]
+    assert any(FACT in line for line in quoted)
     marked = next(line for line in quoted if "hangs in the hall" in line)
     assert "unverified:" in marked
     assert quoted[-1] == marked
@@ -420,7 +420,53 @@ def test_meaning_counts_where_vectors_are_stored(
             [conversation] = reader.family(session.key)
         decision = engine.active_recall.last(conversation.conversation_id)
         assert decision is not None
-        assert refs == tuple(passage.ref for passage in decision.passages)
+        assert sorted(refs) == sorted(passage.ref for passage in decision.passages)
         return {passage.ref: passage.sure for passage in decision.passages}
 
     assert sureness("words") != sureness("meaning", semantic_search=True)
+
+
+def test_quotes_stand_in_the_order_of_the_talk_so_that_the_newest_value_is_read_last(
+    engine: Engine, session: Session
+) -> None:
+    old, new = (
+        "The door code of the boathouse is 1111.",
+        "Correction: the door code of the boathouse is 2222.",
+    )
+    engine.ingest(session, [user(old), assistant("Noted.")])
+    tell_and_compact(engine, session, fact=new)
+    [block] = blocks(ask(engine, session, "What is the door code of the boathouse?"))
+    assert -1 < block.find("1111") < block.find("2222")
+
+
+def test_an_older_plan_is_not_quoted_beside_the_one_in_force(engine: Engine, session: Session) -> None:
+    for number, step in enumerate(("paint the boathouse red", "paint the boathouse blue")):
+        plan = json.dumps({"plan": [{"step": f"Step 1: {step}", "status": "pending"}]})
+        engine.ingest(
+            session,
+            [user(f"go {number}"), call(f"c{number}", "update_plan", plan), result(f"c{number}", "ok")],
+        )
+    tell_and_compact(engine, session)
+    view = "\n".join(
+        str(one["content"]) for one in ask(engine, session, "What is step 1 of the boathouse plan?").messages
+    )
+    assert "paint the boathouse blue" in view
+    assert "paint the boathouse red" not in view.partition("<recalled>")[2]
+
+
+def test_an_old_value_is_not_quoted_behind_the_new_one_that_is_in_view(
+    engine: Engine, session: Session
+) -> None:
+    old, new = (
+        "The door code of the boathouse is 1111. Please note it.",
+        "The door code of the boathouse is 2222.",
+    )
+    tell_and_compact(engine, session, fact=old)
+    engine.ingest(session, [user(f"Correction: {new}"), assistant("Noted.")])
+    context = ask(engine, session, "What is the door code of the boathouse?")
+    view = "\n".join(str(one["content"]) for one in context.messages)
+    assert new in view
+    assert not any("1111" in block for block in blocks(context))
+    assert any(
+        "1111" in block for block in blocks(ask(engine, session, "Was the boathouse's door code 1111?"))
+    )

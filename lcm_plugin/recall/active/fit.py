@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from lcm_plugin.messages.blocks import is_instruction
@@ -13,6 +14,9 @@ from lcm_plugin.store.search import SearchRow
 from lcm_plugin.summarize.directives import is_directive
 
 NEW_WORDS, LOOKED_AT = 2, 1_000
+# A sentence is said again with another value when so many of its words come back, and at most so many do not.
+SAME_WORDS, OTHER_WORDS = 5, 3
+_SENTENCE = re.compile(r"[^.!?\n]+")
 
 
 def shares_held(ranked: Sequence[Ranked], found: Found) -> list[float]:
@@ -49,9 +53,29 @@ def may_be_quoted(row: SearchRow, query: ParsedQuery) -> bool:
     for word in _words(row.text[:LOOKED_AT]):
         if word not in asked:
             new.add(word)
-            if len(new) == NEW_WORDS:
+            # One number that was not asked with can be the whole answer.
+            if len(new) == NEW_WORDS or any(map(str.isdigit, word)):
                 return True
     return False
+
+
+def is_said_again(old: Ranked, new: Ranked) -> bool:
+    """Whether a newer message has the sentence that an older one was found by, but for a value."""
+    if (new.row.at, new.row.row_id) <= (old.row.at, old.row.row_id):
+        return False
+    said, later = set(_words(_sentence_found(old))), set(_words(new.row.text[:LOOKED_AT]))
+    same, other = said & later, said - later
+    asked = _words(" ".join(old.row.text[start:end] for start, end in old.matches.sorted_spans))
+    few = len(other) <= min(OTHER_WORDS, len(same) // 2)
+    return len(same) >= SAME_WORDS and few and other.isdisjoint(asked)
+
+
+def _sentence_found(one: Ranked) -> str:
+    """The sentence with most of what was looked for."""
+    spans = one.matches.sorted_spans
+    sentences = list(_SENTENCE.finditer(one.row.text[:LOOKED_AT]))
+    held = [sum(found.start() <= start < found.end() for start, _ in spans) for found in sentences]
+    return sentences[held.index(max(held))][0] if sentences else ""
 
 
 def _words(text: str) -> Iterator[str]:

@@ -20,6 +20,7 @@ from functools import partial
 
 from lcm_plugin.assembly.recalled import InView, Recalled
 from lcm_plugin.assembly.render import Rendered
+from lcm_plugin.compaction.plans import keeps_plan
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.events import EventBus, log_failure, logger
 from lcm_plugin.lru import LruCache
@@ -27,7 +28,7 @@ from lcm_plugin.messages.blocks import text_of
 from lcm_plugin.messages.markup import recalled_block, recalled_line
 from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.recall.active.asked import asks_enough, read_request
-from lcm_plugin.recall.active.fit import gives_orders, may_be_quoted, names_it, shares_held
+from lcm_plugin.recall.active.fit import gives_orders, is_said_again, may_be_quoted, names_it, shares_held
 from lcm_plugin.recall.match import Matcher, cut_around
 from lcm_plugin.recall.query import parse_query
 from lcm_plugin.recall.rank import Ranked
@@ -50,6 +51,8 @@ MOST_LAG = 500
 LAGS = "the search index lags behind"
 EFFORT = Effort(pool=80, expanded=10, proposed=1_000, seconds=0.5)
 CANDIDATES, MOST_LINES, LEAST_LINE = 60, 40, 25
+# How many messages in view, the best ones, are looked at for what they say again.
+MOST_LATER = 8
 MOST_WEAKENED = 1
 _TURNS = 256
 _TURNS_EACH = 4
@@ -261,7 +264,15 @@ class ActiveRecall:
         query = resolve(query, reader, "message", rows, MOST_WEAKENED).query
         search = TextSearch(reader, "message", query, rows, self._semantics, periods, effort=EFFORT)
         found = search.by_relevance(CANDIDATES)
-        ranked = (one for one in found.rows if one.score > 0 and may_be_quoted(one.row, query))
+        plans = self._config.keep_latest_of
+        ranked = (
+            one
+            for one in found.rows
+            # Of plans only the newest counts, and that is in view.
+            if one.score > 0
+            and may_be_quoted(one.row, query)
+            and not (one.row.tool_name and keeps_plan(plans, one.row.tool_name))
+        )
         best, outside = _outside(ranked, view)
         if not outside:
             return nothing("nothing outside the view fits")
@@ -279,13 +290,16 @@ class ActiveRecall:
     def _quoted(
         self, reader: Reader, decision: Decision, rows: Mapping[int, SearchRow] | None = None
     ) -> Recalled | None:
-        """As many of the rows as fit the budget, as they are now; those taken back since are left out."""
+        """As many of the rows as fit the budget, as they are now; those taken back since are left out.
+
+        They stand in the order in which they were said, so that what was said last about a thing is read last; behind
+        them those that give orders.
+        """
         ids = [passage.row_id for passage in decision.passages]
         rows = reader.search_rows("message", ids) if rows is None else rows
         gone = reader.withdrawn_among(ids)
         matcher = Matcher(parse_query(decision.asked))
-        lines: list[str] = []
-        refs: list[str] = []
+        kept: list[tuple[tuple[bool, int, int], str, str]] = []
         left = decision.budget - self._counter.message(_message([]))
         for row_id in ids:
             if left < LEAST_LINE:
@@ -298,15 +312,15 @@ class ActiveRecall:
             cost = self._counter.text(f"\n{line}")
             if cost <= left:
                 left -= cost
-                lines.append(line)
-                refs.append(row.ref)
+                kept.append(((gives_orders(row), row.at, row.row_id), line, row.ref))
         # Tokens of lines do not add up exactly.
-        while lines:
-            message = _message(lines)
+        while kept:
+            said = sorted(kept)
+            message = _message([line for _, line, _ in said])
             tokens = self._counter.message(message)
             if tokens <= decision.budget:
-                return Recalled(message, tokens, tuple(refs))
-            del lines[-1], refs[-1]
+                return Recalled(message, tokens, tuple(ref for _, _, ref in said))
+            del kept[-1]
         return None
 
     def _find(self, conversation: Conversation, ref: str, version: int) -> Decision | None:
@@ -328,15 +342,20 @@ class ActiveRecall:
 
 
 def _outside(ranked: Iterable[Ranked], view: InView) -> tuple[float, list[Ranked]]:
-    """The score of the best, and as many as could be shown of those that the view does not hold."""
-    best, outside = 0.0, list[Ranked]()
+    """The score of the best, and as many as could be shown of those that the view does not hold.
+
+    Not among them is what was said again later with another value, which the view holds: read behind it, the old value
+    would pass for the newest.
+    """
+    best, outside, inside = 0.0, list[Ranked](), list[Ranked]()
     for one in ranked:
         best = best or one.score
-        if not view.holds(one.row.ref, one.row.text):
-            outside.append(one)
+        (inside if view.holds(one.row.ref, one.row.text) else outside).append(one)
         if len(outside) == MOST_LINES:
             break
-    return best, outside
+    return best, [
+        one for one in outside if not any(is_said_again(one, later) for later in inside[:MOST_LATER])
+    ]
 
 
 def _shown(ranked: Sequence[Ranked], held: Sequence[float], least: float) -> tuple[Passage, ...]:

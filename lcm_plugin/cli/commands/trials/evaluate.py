@@ -8,8 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
+from lcm_plugin.cli.errors import INTERNAL, complain
 from lcm_plugin.cli.options import AsJson
-from lcm_plugin.cli.output import print_json, print_text, working
+from lcm_plugin.cli.output import print_json, print_table, print_text, say, working
 from lcm_plugin.errors import InputError
 
 evaluation = typer.Typer(no_args_is_help=True, help="Measure what is remembered, and what it costs.")
@@ -151,3 +152,40 @@ def generated(
         "settings": settings,
     }
     _measure("generated", None, options, None, as_json, markdown)
+
+
+@evaluation.command("canaries")
+def canaries(
+    after: Annotated[str, typer.Option(help="Compactions after which to ask, separated by commas.")] = "3,30",
+    window: Annotated[int, typer.Option(min=4_000, help="Tokens of the model's window.")] = 16_000,
+    seed: _Seed = 1,
+    settings: _Set = None,
+    as_json: AsJson = False,
+) -> None:
+    """Plant exact words in a long talk full of tool calls, and ask for them after some compactions.
+
+    30 facts, rules that a user gave, a plan, numbers that changed and things that were taken back, through the plugin's
+    hooks. Ends with exit code 1 when the goals are missed: all facts found word for word, 27 of 30 in view without a call
+    when the question names them, the newest value taken for true, nothing that was taken back.
+
+    Example: `lcm eval canaries --after 3`
+    """
+    from lcm_plugin.evaluation.canaries.asking import counts, missed
+    from lcm_plugin.evaluation.canaries.core import run
+    from lcm_plugin.version import VERSION
+
+    given = dict(_pair(one) for one in settings or ())
+    with working("lcm eval canaries"):
+        sightings = run(seed, window, given, _numbers(after))
+    rows, failures = counts(sightings), missed(sightings)
+    sets = "".join(f" --set {key}={value}" for key, value in given.items())
+    command = f"lcm eval canaries --after {after} --window {window} --seed {seed}{sets}"
+    if as_json:
+        print_json({"command": command, "version": VERSION, "rows": rows, "missed": failures})
+    else:
+        print_table(list(rows[0]), [list(row.values()) for row in rows])
+        say(f"{command} (lcm_plugin {VERSION})")
+    for failure in failures:
+        complain(failure)
+    if failures:
+        raise typer.Exit(INTERNAL)
