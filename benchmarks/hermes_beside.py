@@ -17,9 +17,10 @@ The bound on the plugin's summary calls in ten minutes is lifted, since the talk
 their requests and answers; *extracted*: summaries that no model was called for. *new*: prompt tokens of the talk's own
 requests that are not the longest common prefix with the request before, which no cache can hold. *largest*: the largest
 of these requests; *left*: the mean of those that came after a compaction. *bill*: requests and summaries at the prices of
-``cost.py``, in prices of a thousand input tokens. *evidence*: facts stated so far that stand word for word in a request,
-in per cent, mean of the turns' last requests; *raw*: those of them that stand in no summary and no quote; *at the end*:
-*evidence* of the last turn alone. *asked*: turns with a question whose request holds the fact it is about, word for word.
+`lcm_plugin.evaluation.bill`, in prices of a thousand input tokens. *evidence*: facts stated so far that stand word for
+word in a request, in per cent, mean of the turns' last requests; *raw*: those of them that stand in no summary and no
+quote; *at the end*: *evidence* of the last turn alone. *asked*: turns with a question whose request holds the fact it is
+about, word for word.
 """
 
 from __future__ import annotations
@@ -35,11 +36,9 @@ from functools import lru_cache
 from pathlib import Path
 from random import Random
 
-sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests/hosts/hermes/real"))
 
-from cost import INPUT, OUTPUT, READ, SUMMARISER, WRITE
 from fakes.answers import is_summary_request
 from fakes.model_server import ModelRequest, ModelServer, Outcome, Reply, Rule
 from fakes.speech import fact, turn
@@ -47,6 +46,7 @@ from fakes.validity import text_of
 from world import World
 
 from lcm_plugin import Engine, LcmConfig
+from lcm_plugin.evaluation.bill import INPUT, OUTPUT, READ, SUMMARISER, WRITE
 from lcm_plugin.messages.tokens import TokenCounter
 
 COMPRESSOR = "compressor"

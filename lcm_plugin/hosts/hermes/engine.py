@@ -22,6 +22,7 @@ from lcm_plugin.hosts.hermes.builtin import HostCompressor
 from lcm_plugin.hosts.hermes.counters import Counters, positive
 from lcm_plugin.hosts.hermes.messages import SENT, Merges, from_host, inherited
 from lcm_plugin.hosts.hermes.pieces import pieces_of, replies_of
+from lcm_plugin.hosts.hermes.provider import provider_compacts
 from lcm_plugin.hosts.hermes.runtime import Runtime
 from lcm_plugin.hosts.hermes.seen import SeenList
 from lcm_plugin.hosts.hermes.settings import profile_name
@@ -37,6 +38,7 @@ logger = logging.getLogger("lcm_plugin.hermes")
 
 T = TypeVar("T")
 _order = itertools.count(1)
+_HOST, _PROVIDER = "host", "provider"
 
 
 class HermesEngine(Counters):
@@ -231,8 +233,9 @@ class HermesEngine(Counters):
 
     def _can_shrink(self, tokens: int) -> bool:
         engine, session = self.runtime.engine(), self.session
-        if self.runtime.broken or engine is None or session is None or not _serves(engine, session):
-            return True
+        left_to = self._left_to(engine, session)
+        if left_to or engine is None or session is None:
+            return left_to == _HOST
         return self.shrinker.can_shrink(engine, session, self.seen.listing, tokens)
 
     def _compress(
@@ -243,9 +246,10 @@ class HermesEngine(Counters):
         if job is not None and not job.stored and not self.runtime.broken:
             self._reset_outcome(aborted=f"not stored: {job.error or 'the database is locked'}")
             return None
-        if self.runtime.broken or engine is None or session is None or not _serves(engine, session):
+        left_to = self._left_to(engine, session)
+        if left_to == _HOST:
             return self._host.compress(self, messages, tokens, focus, force)
-        if job is None:
+        if left_to or job is None or engine is None or session is None:
             return None
         run = job.result.run if isinstance(job.result, IngestReport) else None
         shrunk = self.shrinker.shrink(engine, session, self.seen.listing, run, focus, force)
@@ -261,7 +265,7 @@ class HermesEngine(Counters):
 
     def _quotes_for(self, said: str, messages: Sequence[Any]) -> str:
         engine, session = self.runtime.engine(), self.session
-        if engine is None or session is None or not _serves(engine, session):
+        if engine is None or session is None or not _keeps(engine, session):
             return ""
         if engine.config.active_recall == "off":
             return ""
@@ -410,8 +414,18 @@ class HermesEngine(Counters):
 
     def _end_turn(self) -> None:
         engine, session = self.runtime.engine(), self.session
-        if engine is not None and session is not None:
+        if engine is not None and session is not None and not self._left_to(engine, session):
             self.shrinker.start_due(engine, session)
+
+    def _left_to(self, engine: Engine | None, session: Session | None) -> str:
+        """Who compacts in our place, an empty string for nobody. Nothing is prepared for what a provider compacts."""
+        if self.runtime.broken or engine is None or session is None:
+            return _HOST
+        left = provider_compacts(self.api_mode, self.seen.listing)
+        engine.leave_to_host(session, left)
+        if left:
+            return _PROVIDER
+        return "" if _keeps(engine, session) and not engine.captures_only(session) else _HOST
 
     def _guarded(self, work: Callable[[], T]) -> T | None:
         try:
@@ -429,6 +443,6 @@ def _words(message: Any) -> tuple[Any, ...]:
     return tuple(message.get(key) for key in ("role", "content", "tool_call_id"))
 
 
-def _serves(engine: Engine, session: Session) -> bool:
+def _keeps(engine: Engine, session: Session) -> bool:
     """Whether the settings let us keep this session; others the host compacts as it would without us."""
     return engine.config.enabled and engine.access(session) is Access.FULL

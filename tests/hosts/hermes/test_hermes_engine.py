@@ -347,6 +347,32 @@ def test_what_is_owed_is_summarised_before_the_list_is_full(make_runtime: Callab
     assert raw <= bounds.verbatim + bounds.chunk_tokens
 
 
+def test_what_a_provider_compacts_on_its_side_is_kept_as_it_is_and_compacted_by_nobody_else(
+    runtime: Runtime,
+) -> None:
+    engine, messages = agent(runtime), talk(120, words=500)
+    messages[41]["codex_reasoning_items"] = [
+        {"type": "compaction", "encrypted_content": "gAAAA", "_issuer": "x"}
+    ]
+    engine.update_model("gpt-x", WINDOW, api_mode="codex_responses")
+    core, session = runtime.engine(), engine.session
+    assert core is not None
+    assert session is not None
+    for end in (60, 240):
+        engine.before_request(messages[: end - 1], {})
+        engine.after_turn(messages[:end])
+        assert core.wait_idle(30)
+    assert not engine.should_compress(engine.threshold_tokens * 2)
+    assert engine.compress(messages, current_tokens=engine.threshold_tokens * 2) is messages
+    assert [item.kind for item in core.context_items(session)] == ["message"] * len(messages)
+    assert stored(runtime, "agent:main:cli:s1") == messages
+    # Another model: its provider does not, so we do again.
+    engine.update_model("fake-model", WINDOW, api_mode="chat_completions")
+    assert engine.should_compress(engine.threshold_tokens * 2)
+    smaller = engine.compress(messages, current_tokens=engine.threshold_tokens * 2)
+    assert core.count_tokens(smaller) < core.count_tokens(messages)
+
+
 def test_a_database_that_cannot_be_used_is_told_once_and_changes_nothing(
     make_runtime: Callable[..., Runtime], caplog: pytest.LogCaptureFixture
 ) -> None:

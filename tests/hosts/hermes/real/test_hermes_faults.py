@@ -215,3 +215,14 @@ def test_an_ignored_session_is_not_stored_and_the_host_compacts_it_itself(world:
     home.scenario("loop", turns=[turn(n, 700) for n in range(1, 20)], platform="cron")
     assert [c.session_key for c in home.conversations()] == []
     assert max(r.tokens for r in home.server.requests if r.tools) < 20_000
+
+
+def test_where_lcm_only_captures_everything_is_stored_and_the_host_compacts_itself(world: Make) -> None:
+    home = world(lcm={"captureOnly": True, "contextThreshold": 0.2})
+    said = [turn(n, 700) for n in range(1, 20)]
+    outcome = home.scenario("loop", turns=said)
+    assert any(not call["noop"] for call in outcome["compress"])
+    assert max(r.tokens for r in home.server.requests if r.tools) < 20_000
+    stored = texts(home.stored(), "user")
+    assert [text for text in stored if text in said] == said
+    assert home.summaries() == []
