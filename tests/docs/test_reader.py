@@ -54,6 +54,11 @@ ANSWERS = {
     "Which arguments does lcm_grep take?": ("docs/tools.md#lcm_grep", "since"),
     "May one agent read another's sessions?": ("docs/tools.md#scope-and-trust", "recallScope"),
     "Where is a setting, and what is its default?": ("docs/configuration.md", "leafChunkTokens"),
+    "What is stored where, and how do I forget it?": (
+        "docs/security.md#what-is-stored-where-and-how-to-forget-it",
+        "lcm prune",
+    ),
+    "How does my agent get the skill?": ("docs/installing.md#the-skill", "skills/lcm"),
     "Which metrics are there?": ("docs/observability.md#metrics", "lcm_search_latency_ms"),
     "Which tables can I read in SQL?": ("docs/storage.md#reading-it-yourself", "summary_tree"),
     "Are tokens counted exactly?": ("docs/tokens.md#the-encoding", "o200k"),

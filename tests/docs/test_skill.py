@@ -78,6 +78,12 @@ def test_every_setting_named_exists(page: str, code: str) -> None:
             assert word in names, f"{page}: {word}"
 
 
+def test_the_skill_and_the_settings_agree_on_what_starts_a_pass() -> None:
+    text = (SKILL / "references" / "architecture.md").read_text(encoding="utf-8")
+    (starts,) = re.findall(r"When `(\w+)` stand before the tail", text)
+    assert "start a pass" in (LcmConfig.model_fields[setting_names()[starts]].description or "")
+
+
 def test_the_defaults_in_the_settings_table_are_the_real_ones() -> None:
     page = (SKILL / "references" / "configuration.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\w+)` \| ([\d.]+) \|", page, re.MULTILINE)
