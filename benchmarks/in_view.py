@@ -12,7 +12,8 @@ answer, without function words, that occur in it; the question itself does not c
 columns named *newest* hold the same for the newest messages up to the same tokens, per question. *bill*: the chat's
 requests and summaries at the prices of ``cost.py``, in per cent of no compaction. ``--set`` adds a setting to all
 runs: a part of the context that a setting turns off is measured with and without it. ``--tau`` adds the bill of
-recorded agent sessions. ``--as-chat`` asks as people do in a chat ("Can you remind me: …").
+recorded agent sessions and *verbatim*, the mean of tokens that stand word for word in one of their requests.
+``--as-chat`` asks as people do in a chat ("Can you remind me: …").
 
 What recall quotes by itself: *quoted* is the per cent of questions with quotes, *tokens* their mean and *most* their
 largest size, *lines* how many messages are quoted each time, *right* the per cent of these that are evidence, *any* the
@@ -151,26 +152,29 @@ def quoted(engine: Engine) -> list[tuple[str, float]]:
     return [(rows[passage.row_id].text, passage.sure) for passage in passages]
 
 
-def tau_bills(path: Path, windows: Sequence[int], policies: Sequence[str]) -> dict[tuple[str, int], float]:
-    """The bill of recorded agent sessions, one after the other, in per cent of no compaction."""
+def tau_bills(
+    path: Path, windows: Sequence[int], policies: Sequence[str]
+) -> dict[tuple[str, int], tuple[float, float]]:
+    """Recorded agent sessions, one after the other: the bill in per cent of no compaction, and tokens word for word."""
     counter = TokenCounter()
     [talk] = tau.load(path)
     whole = Baseline("full", 0, counter).play(talk).cost
-    return {
-        (policy, window): 100 * ours(talk.messages, window, counter, policy).cost / whole
+    bills = {
+        (policy, window): ours(talk.messages, window, counter, policy)
         for policy in POLICIES
         if policy in policies
         for window in windows
     }
+    return {row: (100 * bill.cost / whole, bill.verbatim / bill.requests) for row, bill in bills.items()}
 
 
-def show(rows: Iterable[Row], bills: dict[tuple[str, int], float]) -> Iterator[Row]:
+def show(rows: Iterable[Row], bills: dict[tuple[str, int], tuple[float, float]]) -> Iterator[Row]:
     """The table, a line as soon as it is measured."""
     head = f"{'policy':<10}{'window':>9}{'recall':>8}{'evidence':>10}{'newest':>8}{'answer':>8}{'newest':>8}"
     head += (
         f"{'context':>9}{'bill':>8}{'quoted':>8}{'tokens':>8}{'most':>6}{'lines':>7}{'right':>7}{'any':>6}"
     )
-    print(head + (f"{'tau':>8}" if bills else ""))
+    print(head + (f"{'tau':>8}{'verbatim':>10}" if bills else ""))
     for row in rows:
         quotes = row.quotes
         times = max(1, quotes.times)
@@ -180,8 +184,8 @@ def show(rows: Iterable[Row], bills: dict[tuple[str, int], float]) -> Iterator[R
             f"{quotes.tokens / times:>8.0f}{quotes.most:>6}{len(quotes.sure) / times:>7.1f}{quotes.right:>7.1f}"
             f"{100 * quotes.any / times:>6.1f}"
         )
-        cost = bills.get((row.policy, row.window))
-        print(line + (f"{cost:>7.1f}%" if cost is not None else ""), flush=True)
+        cost, verbatim = bills.get((row.policy, row.window), (None, 0))
+        print(line + (f"{cost:>7.1f}%{verbatim:>10,.0f}" if cost is not None else ""), flush=True)
         yield row
 
 

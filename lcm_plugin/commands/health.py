@@ -83,13 +83,13 @@ def failure_pairs(failing: Sequence[HookFailure], zone: str, quote: Quote) -> Pa
     """A line for each hook that fails at every call now."""
     pairs = [
         (
-            "**failing**",
+            "failing",
             f"{quote(str(one))} (since {moment(one.since, zone)}, last at {moment(one.at, zone)})",
         )
         for one in failing[:_MOST_FAILURES]
     ]
     more = len(failing) - len(pairs)
-    return [*pairs, *([("**failing**", f"{more:,} more hooks of other sessions")] if more > 0 else [])]
+    return [*pairs, *([("failing", f"{more:,} more hooks of other sessions")] if more > 0 else [])]
 
 
 def _checks(
