@@ -107,7 +107,7 @@ def test_an_endpoint_answers_scrapes(open_engine: Callable[..., Engine], session
     busy(engine, session)
     port, stop = serve(0, registry=registry)
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
             text = answer.read().decode()
         with pytest.raises(ConfigError, match=str(port)):
             serve(port, registry=registry)
@@ -136,7 +136,7 @@ def test_the_worker_serves_metrics_while_it_works(tmp_path: Path) -> None:
         told = process.stderr.readline()
         address = told.partition("metrics: ")[2].strip()
         assert address.startswith("http://127.0.0.1:"), told
-        with urllib.request.urlopen(address, timeout=5) as answer:
+        with urllib.request.urlopen(address, timeout=60) as answer:
             assert "lcm_summaries_created_total" in answer.read().decode()
     finally:
         process.terminate()

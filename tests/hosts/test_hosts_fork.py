@@ -72,7 +72,7 @@ def test_locks_that_another_thread_holds_are_free_in_the_child(make: Callable[[]
             lock.release()
 
     def work() -> None:
-        assert all(lock.acquire(timeout=5) for lock in locks_of(owner))
+        assert all(lock.acquire(timeout=60) for lock in locks_of(owner))
 
     thread = threading.Thread(target=hold)
     thread.start()

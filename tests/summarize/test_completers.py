@@ -155,21 +155,21 @@ def test_tools_go_out_and_calls_come_back(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("failure", "kind"),
+    ("failure", "kind", "timeout"),
     [
-        (Failure(401), ModelAuthError),
-        (Failure(429, retry_after=60), ModelRateLimited),
-        (Reply("late", delay=2), ModelTimeout),
-        (Failure(404, "no such model", "model_not_found"), ModelError),
+        (Failure(401), ModelAuthError, 120),
+        (Failure(429, retry_after=60), ModelRateLimited, 120),
+        (Reply("never", until=threading.Event()), ModelTimeout, 0.5),
+        (Failure(404, "no such model", "model_not_found"), ModelError, 120),
     ],
 )
-def test_failures_have_kinds(bench: Bench, failure: Any, kind: type[ModelError]) -> None:
+def test_failures_have_kinds(bench: Bench, failure: Any, kind: type[ModelError], timeout: float) -> None:
     ways = bench.summarizer(expansion_model="openai/small-1").completions
     ways.window(ways.routes("expansion")[0])
     bench.server.enqueue(failure, failure)
     bench.server.default = lambda asked: failure
     with pytest.raises(kind, match=r"small-1|no answer"):
-        ways.complete(request(timeout=0.5))
+        ways.complete(request(timeout=timeout))
 
 
 class Chunk(SimpleNamespace):
