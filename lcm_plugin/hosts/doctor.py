@@ -28,6 +28,7 @@ class Host(StrEnum):
     HERMES = "hermes"
     LANGCHAIN = "langchain"
     MCP = "mcp"
+    OPENCODE = "opencode"
     OPENAI_AGENTS = "openai-agents"
     PYDANTIC_AI = "pydantic-ai"
 
@@ -65,6 +66,12 @@ _CHECKS = {
     ),
     Host.LANGCHAIN: _Check("langchain.agents.middleware", "lcm_plugin[langchain]"),
     Host.MCP: _Check("mcp.server.lowlevel", "lcm_plugin[mcp]"),
+    Host.OPENCODE: _Check(
+        "mcp.server.lowlevel",
+        "lcm_plugin[mcp]",
+        "agents.doctor:opencode_config",
+        "agents.doctor:opencode_findings",
+    ),
     Host.OPENAI_AGENTS: _Check("agents", "lcm_plugin[openai-agents]"),
     Host.PYDANTIC_AI: _Check("pydantic_ai", "lcm_plugin[pydantic-ai]"),
 }

@@ -50,7 +50,7 @@ def test_every_command_has_help_with_an_example_and_takes_json(command: tuple[st
     done = run_here(*command, "--help")
     assert done.returncode == 0
     assert "Example" in done.stdout or command == ("config", "path")
-    assert ("--json" in done.stdout) == (command[0] not in ("chat", "mcp", "web"))
+    assert ("--json" in done.stdout) == (command[0] not in ("chat", "mcp", "serve", "web"))
 
 
 @pytest.mark.parametrize("command", list(commands()), ids=" ".join)

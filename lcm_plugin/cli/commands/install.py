@@ -16,11 +16,14 @@ from lcm_plugin.hosts.agents.names import Agent, Extent
 if TYPE_CHECKING:
     from lcm_plugin.hosts.agents.install import Installed
 
-_Agent = Annotated[Agent, typer.Argument(metavar="AGENT", help="claude-code, codex or gemini.")]
+_Agent = Annotated[Agent, typer.Argument(metavar="AGENT", help="claude-code, codex, gemini or opencode.")]
 _Project = Annotated[
-    bool, typer.Option("--project", help="Only for the project in this folder (Claude Code).")
+    bool, typer.Option("--project", help="Only for the project in this folder (Claude Code, opencode).")
 ]
 _User = Annotated[bool, typer.Option("--user", help="For all projects of this user: the default.")]
+_CaptureOnly = Annotated[
+    bool, typer.Option("--capture-only", help="Leave contexts and compaction to the agent (opencode).")
+]
 _Uninstall = Annotated[bool, typer.Option("--uninstall", help="Take it out again. What is stored stays.")]
 _DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Say what would be written and run, and do nothing.")
@@ -31,6 +34,7 @@ def install_(
     agent: _Agent,
     user: _User = False,
     project: _Project = False,
+    capture_only: _CaptureOnly = False,
     uninstall_: _Uninstall = False,
     dry_run: _DryRun = False,
     database: Database = None,
@@ -52,7 +56,7 @@ def install_(
         done = uninstall(agent, extent, dry_run=dry_run)
     else:
         _check_extra()
-        done = install(agent, extent, database, dry_run=dry_run)
+        done = install(agent, extent, database, dry_run=dry_run, capture_only=capture_only)
     if as_json:
         print_json(asdict(done) | {"dry_run": dry_run})
     else:
@@ -71,9 +75,10 @@ def _check_extra() -> None:
 
 
 def _print(done: Installed, *, dry_run: bool) -> None:
-    if done.files:
-        say(f"{'Would write' if dry_run else 'Wrote'} {len(done.files)} files below {done.folder}:")
-        for name in done.files:
+    for names, would, did in ((done.files, "write", "Wrote"), (done.removed, "remove", "Removed")):
+        if names:
+            say(f"{f'Would {would}' if dry_run else did} {len(names)} files below {done.folder}:")
+        for name in names:
             say(f"  {name}")
     for command in done.commands:
         say(f"{'Would run' if dry_run else 'Ran'}: {command}")

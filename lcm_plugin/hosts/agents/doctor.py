@@ -1,4 +1,4 @@
-"""``lcm doctor --host claude-code|codex|gemini``: is the plugin on, are its hooks, and was the last turn stored?
+"""``lcm doctor --host claude-code|codex|gemini|opencode``: is the plugin on, are its hooks, and was the last turn stored?
 
 The proof is the agent's own newest log: what people and models say in it must be in the database.
 """
@@ -9,8 +9,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +18,13 @@ from lcm_plugin.config.model import LcmConfig
 from lcm_plugin.engine import Engine
 from lcm_plugin.errors import StoreUnavailable
 from lcm_plugin.hosts.agents.install import KITS, plugin_folder
-from lcm_plugin.hosts.agents.names import Agent
-from lcm_plugin.hosts.agents.plugin_files import MARKETPLACE, PLUGIN
+from lcm_plugin.hosts.agents.names import Agent, Extent
+from lcm_plugin.hosts.agents.plugin_files import MARKETPLACE, OPENCODE_PLUGIN, PLUGIN, plugin_settings
 from lcm_plugin.interchange.importers.formats import FORMATS
 from lcm_plugin.interchange.importers.importing import SourceFile
-from lcm_plugin.interchange.importers.records import Entry, SourceConversation
+from lcm_plugin.interchange.importers.records import Entry, Record, SourceConversation
 from lcm_plugin.interchange.importers.report import Keys
+from lcm_plugin.interchange.importers.sources import opencode
 from lcm_plugin.recall.times import format_instant
 from lcm_plugin.text import plural
 from lcm_plugin.types import Finding, Severity
@@ -95,6 +95,25 @@ def gemini_findings() -> Iterator[Finding]:
     yield from _last_turn(Agent.GEMINI, folder / "tmp")
 
 
+def opencode_config() -> LcmConfig:
+    """The settings with which opencode's plugin starts the process that serves it."""
+    return _config(Agent.OPENCODE)
+
+
+def opencode_findings() -> Iterator[Finding]:
+    """What stands between opencode and lcm; last whether its newest turn is stored."""
+    yield from _written(Agent.OPENCODE)
+    data = Path(os.environ.get("XDG_DATA_HOME") or "~/.local/share").expanduser()
+    database, plugin = data / "opencode" / "opencode.db", _definition(Agent.OPENCODE)
+    since = plugin.stat().st_mtime_ns // 1_000_000 if plugin.exists() else 0
+    records = list(opencode.read_newest(database)) if database.exists() else []
+    newest = max((record.at or 0 for record in records if isinstance(record, Entry)), default=0)
+    if newest <= since:
+        yield _no_turn(Agent.OPENCODE, database)
+    else:
+        yield _proof(Agent.OPENCODE, database, newest, records)
+
+
 def _config(agent: Agent) -> LcmConfig:
     arguments = _server(agent).get("args", [])
     at = arguments.index("--database") if "--database" in arguments else -1
@@ -103,13 +122,21 @@ def _config(agent: Agent) -> LcmConfig:
 
 def _server(agent: Agent) -> dict[str, Any]:
     """The server's definition in the plugin that was written; empty when there is none."""
-    servers = _read(_definition(agent)).get("mcpServers", {})
+    path = _definition(agent)
+    if agent is Agent.OPENCODE:
+        code = path.read_text(encoding="utf-8") if path.exists() else ""
+        command, *arguments = plugin_settings(code).get("command") or [None]
+        return {"command": command, "args": arguments} if command else {}
+    servers = _read(path).get("mcpServers", {})
     server = servers.get("lcm") if isinstance(servers, dict) else None
     return server if isinstance(server, dict) else {}
 
 
 def _definition(agent: Agent) -> Path:
     """The file of the plugin that names the server."""
+    if agent is Agent.OPENCODE:
+        places = (plugin_folder(agent, extent) / OPENCODE_PLUGIN for extent in reversed(Extent))
+        return next((path for path in places if path.exists()), plugin_folder(agent) / OPENCODE_PLUGIN)
     return plugin_folder(agent) / PLUGIN / KITS[agent].definition
 
 
@@ -200,16 +227,6 @@ def _codex_hooks() -> list[dict[str, Any]]:
     return []
 
 
-@dataclass(frozen=True, slots=True)
-class _Turn:
-    """The newest log: when it was written, and how many of its messages are stored."""
-
-    path: Path
-    at: int
-    messages: int
-    stored: int
-
-
 def _last_turn(agent: Agent, logs: Path) -> Iterator[Finding]:
     written = _definition(agent)
     since = written.stat().st_mtime if written.exists() else 0.0
@@ -219,39 +236,47 @@ def _last_turn(agent: Agent, logs: Path) -> Iterator[Finding]:
         if path.stat().st_mtime > since and path.parent.name != "subagents"
     ]
     if not found:
-        text = f"no turn was taken since the plugin was installed (newest log below {logs})"
-        yield Finding(f"{agent.value}.no_turn", Severity.INFO, text, repair="take a turn, and run this again")
+        yield _no_turn(agent, logs)
         return
+    path = max(found, key=lambda path: path.stat().st_mtime)
+    records = SourceFile(path, FORMATS[KITS[agent].log]).records()
+    yield _proof(agent, path, path.stat().st_mtime_ns // 1_000_000, records)
+
+
+def _no_turn(agent: Agent, logs: Path) -> Finding:
+    text = f"no turn was taken since the plugin was installed (looked for in {logs})"
+    return Finding(f"{agent.value}.no_turn", Severity.INFO, text, repair="take a turn, and run this again")
+
+
+def _proof(agent: Agent, path: Path, at: int, records: Iterable[Record]) -> Finding:
+    """Whether what an agent logged of its newest session is stored. ``at`` is when it wrote last, in ms."""
     try:
-        turn = _stored_of(agent, max(found, key=lambda path: path.stat().st_mtime))
+        messages, stored = _stored_of(agent, records)
     except StoreUnavailable as error:
-        yield Finding(f"{agent.value}.last_turn", Severity.ERROR, f"no turn is stored: {error}")
-        return
-    where = f"{turn.path} ({format_instant(turn.at, 'UTC')})"
-    if turn.stored < turn.messages:
-        text = f"of the {turn.messages} messages in the newest log {turn.stored} are stored: {where}"
+        return Finding(f"{agent.value}.last_turn", Severity.ERROR, f"no turn is stored: {error}")
+    where = f"{path} ({format_instant(at, 'UTC')})"
+    if stored < messages:
+        text = f"of the {messages} messages in the newest log {stored} are stored: {where}"
         repair = f"start a new session in {agent.value}; `lcm import` brings in what is missing"
-        yield Finding(f"{agent.value}.last_turn", Severity.ERROR, text, repair=repair)
-    else:
-        text = f"the last turn is stored: all {turn.messages} messages of {where}"
-        yield Finding(f"{agent.value}.last_turn", Severity.INFO, text)
+        return Finding(f"{agent.value}.last_turn", Severity.ERROR, text, repair=repair)
+    text = f"the last turn is stored: all {messages} messages of {where}"
+    return Finding(f"{agent.value}.last_turn", Severity.INFO, text)
 
 
-def _stored_of(agent: Agent, path: Path) -> _Turn:
-    kind = FORMATS[KITS[agent].log]
-    key, ids = "", []
-    for record in SourceFile(path, kind).records():
+def _stored_of(agent: Agent, records: Iterable[Record]) -> tuple[int, int]:
+    """How many messages an agent's first session among records has, and how many of them are stored."""
+    key, ids = "", set[str]()
+    for record in records:
         if isinstance(record, SourceConversation):
             if key:
                 break
-            key = Keys(kind.name).of(record)
+            key = Keys(KITS[agent].log).of(record)
         elif isinstance(record, Entry) and not (record.hidden or record.inherited):
-            ids.append(record.host_id)
-    at = path.stat().st_mtime_ns // 1_000_000
+            ids.add(record.host_id)
     with Engine.open(_config(agent), read_only=True) as engine, engine.store.read() as reader:
         here = [row.conversation_id for row in reader.lane(key)]
-        known = reader.known_host_ids(here, ids) if here else set()
-    return _Turn(path, at, len(set(ids)), len(known))
+        known = reader.known_host_ids(here, list(ids)) if here else set()
+    return len(ids), len(known)
 
 
 def _asked(command: list[str]) -> Any:

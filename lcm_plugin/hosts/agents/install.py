@@ -18,6 +18,7 @@ from lcm_plugin.hosts.agents.plugin_files import (
     claude_code_files,
     codex_files,
     gemini_files,
+    opencode_files,
 )
 from lcm_plugin.store.open import is_server
 
@@ -35,7 +36,8 @@ class Kit:
 
     ``log`` is the importers' name of its logs. ``replace`` are commands that take an earlier version out and may fail,
     ``add`` and ``remove`` put this one in and take it out. ``{folder}`` and ``{scope}`` in them are filled in.
-    ``definition`` is the plugin's file that names the server.
+    ``definition`` is the plugin's file that names the server. ``own_folder`` is a folder of the agent that it reads
+    plugins from by itself, for which no command is needed.
     """
 
     program: str
@@ -47,6 +49,13 @@ class Kit:
     left_to_do: str
     per_project: bool = False
     definition: str = ".mcp.json"
+    own_folder: Callable[[Extent], Path] | None = None
+
+
+def _opencode_folder(extent: Extent) -> Path:
+    if extent is Extent.PROJECT:
+        return Path(".opencode").absolute()
+    return Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "opencode"
 
 
 _FORGET_CODEX = (("plugin", "remove", _NAME), ("plugin", "marketplace", "remove", MARKETPLACE))
@@ -88,28 +97,47 @@ KITS = {
         "Start a new session. `lcm doctor --host gemini` checks it after a turn.",
         definition="gemini-extension.json",
     ),
+    Agent.OPENCODE: Kit(
+        "opencode",
+        "opencode",
+        opencode_files,
+        (),
+        (),
+        (),
+        "Start opencode again. `lcm doctor --host opencode` checks it after a turn, /lcm says in a session what is stored.",
+        per_project=True,
+        own_folder=_opencode_folder,
+    ),
 }
 
 
 @dataclass(slots=True)
 class Installed:
-    """What was done, or with a dry run what would be: files written, commands run, and what is left to do."""
+    """What was done, or with a dry run what would be: files written or removed, commands run, and what is left to do."""
 
     agent: str
     folder: str
     files: list[str] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
     commands: list[str] = field(default_factory=list)
     left_to_do: list[str] = field(default_factory=list)
     failed: str = ""
 
 
-def install(agent: Agent, extent: Extent, database: str | None, *, dry_run: bool = False) -> Installed:
-    """Writes the plugin and has the agent install it. Raises `InputError` for an extent that the agent lacks."""
+def install(
+    agent: Agent, extent: Extent, database: str | None, *, dry_run: bool = False, capture_only: bool = False
+) -> Installed:
+    """Writes the plugin and has the agent install it. Raises `InputError` for an extent that the agent lacks.
+
+    ``capture_only`` leaves contexts to an agent that would get them from here; the others' are always their own.
+    """
     kit = KITS[agent]
     _check_extent(agent, kit, extent)
-    folder = plugin_folder(agent)
+    folder = plugin_folder(agent, extent)
     done = Installed(agent.value, str(folder))
     stored_in, environment = _settings_to_keep(database)
+    if capture_only:
+        environment["LCM_CAPTURE_ONLY"] = "true"
     for name, text in kit.files(stored_in, environment).items():
         done.files.append(name)
         if not dry_run:
@@ -125,18 +153,25 @@ def uninstall(agent: Agent, extent: Extent, *, dry_run: bool = False) -> Install
     """Has the agent forget the plugin, and deletes its files. What is stored stays."""
     kit = KITS[agent]
     _check_extent(agent, kit, extent)
-    folder = plugin_folder(agent)
+    folder = plugin_folder(agent, extent)
     done = Installed(agent.value, str(folder))
     _run(kit.program, _filled(kit.remove, folder, extent), done, dry_run=dry_run)
-    if not dry_run and not done.failed:
+    if kit.own_folder is not None:
+        done.removed = [name for name in kit.files(None, {}) if (folder / name).exists()]
+        if not dry_run:
+            _delete(folder, done.removed)
+    elif not dry_run and not done.failed:
         shutil.rmtree(folder, ignore_errors=True)
     return done
 
 
-def plugin_folder(agent: Agent) -> Path:
+def plugin_folder(agent: Agent, extent: Extent = Extent.USER) -> Path:
     """Where the plugin of an agent is written."""
     import platformdirs
 
+    own = KITS[agent].own_folder
+    if own is not None:
+        return own(extent)
     return Path(platformdirs.user_data_dir("lcm", appauthor=False)) / "agents" / agent.value
 
 
@@ -163,6 +198,15 @@ def _settings_to_keep(database: str | None) -> tuple[str | None, dict[str, str]]
 def _write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
+
+
+def _delete(folder: Path, names: Sequence[str]) -> None:
+    """Deletes files, and the folders that hold nothing any more."""
+    for name in names:
+        path = folder / name
+        path.unlink()
+        while (path := path.parent) != folder and not any(path.iterdir()):
+            path.rmdir()
 
 
 def _run(

@@ -1,14 +1,16 @@
-"""The files of the plugins for Claude Code and Codex, and of the extension for Gemini CLI.
+"""The files of the plugins for Claude Code, Codex and opencode, and of the extension for Gemini CLI.
 
 The first two read the same kinds of files under other names, and their hooks call a tool of the running server. Gemini CLI
-starts a process for each hook, so that it has two only. Definitions of hooks stay as they are from version to version: Codex
-asks a person to trust each one again that changed. All logic lies behind the tool that they call.
+starts a process for each hook, so that it has two only. opencode runs JavaScript in its own process. Definitions of hooks
+stay as they are from version to version: Codex asks a person to trust each one again that changed. All logic lies behind
+the tool that they call.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -54,6 +56,8 @@ CODEX_HOOKS = (
 )
 
 
+OPENCODE_PLUGIN = "plugin/lcm.js"
+_SETTINGS = "__SETTINGS__"
 GEMINI_HOOKS = ("BeforeAgent", "AfterAgent")
 
 
@@ -115,6 +119,33 @@ def _gemini_hook(database: str | None) -> dict[str, Any]:
         "matcher": "*",
         "hooks": [{"name": PLUGIN, "type": "command", "command": line, "timeout": 10_000}],
     }
+
+
+def opencode_files(database: str | None, environment: Mapping[str, str]) -> dict[str, str]:
+    """The plugin that opencode runs in its own process, and a skill, by their paths in its folder."""
+    command, arguments = server_command("opencode", database, "lcm_plugin.hosts.stdio")
+    served = {
+        "command": [command, *arguments],
+        "tools": [command, *server_command("opencode", database)[1]],
+        "environment": dict(environment),
+    }
+    return {
+        OPENCODE_PLUGIN: _javascript("opencode", "lcm.js", served),
+        "skill/lcm/SKILL.md": skill("opencode"),
+    }
+
+
+def _javascript(host: str, name: str, settings: Mapping[str, Any]) -> str:
+    """A plugin's code, with the client of the process and the settings in it."""
+    code = resources.files(f"lcm_plugin.hosts.{host}").joinpath(name).read_text(encoding="utf-8")
+    client = resources.files("lcm_plugin.hosts.stdio").joinpath("client.js").read_text(encoding="utf-8")
+    return code.replace("__CLIENT__\n", client).replace(_SETTINGS, json.dumps(settings, ensure_ascii=False))
+
+
+def plugin_settings(code: str) -> dict[str, Any]:
+    """What was put into a plugin in JavaScript; empty for a file that is none of ours."""
+    found = re.search(r"^const \{ command, tools, environment \} = (\{.*\})$", code, re.MULTILINE)
+    return json.loads(found.group(1)) if found else {}
 
 
 def skill(host: str) -> str:

@@ -43,7 +43,8 @@ class ConversationWriter:
     """Writes one conversation. ``main`` is the live conversation that a branch left, ``default_at`` the time of a
     source that names none.
 
-    ``abandoned`` are the seqs of a branch's messages that an earlier run stored in the live conversation.
+    ``abandoned`` are the seqs of a branch's messages that an earlier run stored in the live conversation. A session that a
+    plugin in the host records itself is gone on with where that has its beginning; else what it has is left out.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class ConversationWriter:
         self._live: list[int] = []
         self._ancestors: list[int] = []
         self._conversation: Conversation | None = None
+        self._recorded: Conversation | None = None
         self._created = False
         self._stack = ExitStack()
         self._writer: Writer | None = None
@@ -86,6 +88,8 @@ class ConversationWriter:
             if self._conversation is not None and not self._source.branch:
                 self._has_hidden_branch = has_hidden_branch(reader, self._conversation.conversation_id)
             self._ancestors = ancestors(reader, self._report.forked_from, self._report.key)
+            if self._conversation is None and self._source.live:
+                self._recorded = reader.find_conversation(Session(self._report.key))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
@@ -123,6 +127,7 @@ class ConversationWriter:
             return
         self._begin_at(entries)
         with self._reading() as reader:
+            self._go_on_with_recorded(reader, entries)
             fresh = self._unknown(reader, entries)
         prepared = self._prepare(fresh)
         if not prepared:
@@ -138,12 +143,31 @@ class ConversationWriter:
                 if item.row.host_id in known:
                     self._report.add_known(hidden=item.row.hidden)
 
+    def _go_on_with_recorded(self, reader: Reader, entries: list[Entry]) -> None:
+        """The conversation that the host's plugin records is this one when it has the session's first message."""
+        recorded = self._recorded
+        first = next((entry.host_id for entry in entries if not entry.hidden), None)
+        if self._conversation is not None or recorded is None or first is None:
+            return
+        if reader.known_host_ids([recorded.conversation_id], [first]):
+            self._conversation = recorded
+
+    @property
+    def _is_recorded(self) -> bool:
+        """Whether the rows go to the conversation that the host's plugin records."""
+        here, recorded = self._conversation, self._recorded
+        return here is not None and recorded is not None and here.conversation_id == recorded.conversation_id
+
     def _add_compaction(self, compaction: ImportedCompaction) -> None:
         """Puts a compaction's summary in the place of the messages that it replaced and that are raw here."""
         self._flush()
         entry = compaction.entry
         with self._reading() as reader:
             if not self._unknown(reader, [entry]):
+                return
+            if self._is_recorded:
+                # Its context is made here, and by its own summaries.
+                self._batch.append(replace(entry, hidden=True))
                 return
             items = self._replaced_items(reader, compaction)
         if items:
@@ -228,6 +252,8 @@ class ConversationWriter:
         if self._ancestors:
             copies = [entry.host_id for entry in entries if entry.inherited]
             known |= reader.known_host_ids(self._ancestors, copies)
+        if self._recorded is not None and not self._is_recorded:
+            known |= reader.known_host_ids([self._recorded.conversation_id], ids)
         for entry in entries:
             if entry.host_id in known:
                 self._report.add_known(hidden=entry.hidden or Contents.of(entry.message).blank)

@@ -96,6 +96,6 @@ class Survey:
 def _members(reader: Reader, report: ConversationReport, head: str, source: SourceConversation) -> list[int]:
     own = reader.conversation_holding(report.key, head)
     found = [own.conversation_id] if own else []
-    if source.branch:
+    if source.branch or (own is None and source.live):
         found += [row.conversation_id for row in reader.lane(report.key) if row.active]
     return found

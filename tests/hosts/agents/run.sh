@@ -31,6 +31,11 @@ while read -r name package; do
     if [[ $name == claude-code ]]; then
         (cd "$place/node_modules/@anthropic-ai/claude-code" && node install.cjs >&2)
     fi
+    # opencode would install this into the home of every test.
+    if [[ $name == opencode ]]; then
+        npm install --loglevel error --no-audit --no-fund --save-exact --prefix "$place/warm" \
+            "@opencode-ai/plugin@${package##*@}" >&2
+    fi
     echo "$package" > "$place/.made-from"
 done < "$folder/packages.txt"
 

@@ -12,7 +12,7 @@ from lcm_plugin.errors import InputError
 from lcm_plugin.hosts.agents.calls import FIELDS
 from lcm_plugin.hosts.agents.install import install, plugin_folder, uninstall
 from lcm_plugin.hosts.agents.names import Agent, Extent
-from lcm_plugin.hosts.agents.plugin_files import claude_code_files, codex_files
+from lcm_plugin.hosts.agents.plugin_files import claude_code_files, codex_files, plugin_settings
 
 
 @pytest.fixture(autouse=True)
@@ -40,11 +40,11 @@ def hooks_of(files: dict[str, str]) -> dict[str, list[dict[str, object]]]:
 def test_a_dry_run_writes_nothing(home: Path, agent: Agent) -> None:
     done = install(agent, Extent.USER, None, dry_run=True)
     assert done.files
-    assert done.commands
+    assert bool(done.commands) is (agent is not Agent.OPENCODE)
     assert list(home.iterdir()) == []
 
 
-@pytest.mark.parametrize("agent", Agent)
+@pytest.mark.parametrize("agent", [agent for agent in Agent if agent is not Agent.OPENCODE])
 def test_without_the_agent_its_files_are_written_and_the_rest_is_named(home: Path, agent: Agent) -> None:
     done = install(agent, Extent.USER, str(home / "talk.db"))
     assert all((plugin_folder(agent) / name).is_file() for name in done.files)
@@ -89,3 +89,24 @@ def test_every_hook_calls_the_running_server_with_fields_that_it_knows() -> None
 def test_codex_has_no_plugins_for_one_project() -> None:
     with pytest.raises(InputError, match="leave out --project"):
         install(Agent.CODEX, Extent.PROJECT, None)
+
+
+@pytest.mark.parametrize("extent", Extent)
+def test_opencodes_plugin_lies_in_a_folder_of_its_own_and_leaves_what_is_beside_it(
+    home: Path, monkeypatch: pytest.MonkeyPatch, extent: Extent
+) -> None:
+    monkeypatch.chdir(home)
+    folder = home / (".config/opencode" if extent is Extent.USER else ".opencode")
+    (folder / "plugin").mkdir(parents=True)
+    (folder / "plugin" / "other.js").write_text("// mine")
+    done = install(Agent.OPENCODE, extent, str(home / "talk.db"), capture_only=True)
+    assert all((folder / name).is_file() for name in done.files)
+    settings = plugin_settings((folder / "plugin/lcm.js").read_text(encoding="utf-8"))
+    assert settings["command"][:4] == [sys.executable, "-P", "-m", "lcm_plugin.hosts.stdio"]
+    assert settings["command"][-2:] == settings["tools"][-2:] == ["--database", str(home / "talk.db")]
+    assert settings["environment"]["LCM_CAPTURE_ONLY"] == "true"
+    assert uninstall(Agent.OPENCODE, extent, dry_run=True).removed == done.files
+    assert all((folder / name).is_file() for name in done.files)
+    uninstall(Agent.OPENCODE, extent)
+    assert [path.name for path in folder.rglob("*") if path.is_file()] == ["other.js"]
+    assert not (folder / "skill").exists()

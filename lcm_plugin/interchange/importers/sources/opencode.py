@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from lcm_plugin.errors import InputError
@@ -26,6 +27,7 @@ from lcm_plugin.interchange.importers.records import (
     rest_of,
 )
 from lcm_plugin.messages.identity import told_time
+from lcm_plugin.messages.markup import holds_added
 from lcm_plugin.store.foreign import ForeignDatabase, is_sqlite
 
 NAME = "opencode"
@@ -89,6 +91,14 @@ def read(path: Path) -> Iterator[Record]:
         sessions = [_of_row(row, database) for row in rows]
         for session in sessions:
             yield from _session(session, sessions)
+
+
+def read_newest(path: Path) -> Iterator[Record]:
+    """The records of the session of a database in which something happened last."""
+    with ForeignDatabase(path) as database:
+        rows = list(database.rows("session", (*_SESSION, "time_updated"), order=("time_updated",)))
+        for row in rows[-1:]:
+            yield from _session(_of_row(row, database), ())
 
 
 def _of_row(row: Mapping[str, Any], database: ForeignDatabase) -> _Session:
@@ -187,7 +197,7 @@ def _session(session: _Session, others: Iterable[_Session]) -> Iterator[Record]:
         if session.revert and str(message.get("id")) == session.revert:
             reverted = True
             yield SourceConversation(session.name, branch=session.revert, live=False)
-        for entry in _entries(message, parts, copies):
+        for entry in entries_of(message, parts, copies):
             if compacting and message.get("summary") and last and not entry.hidden:
                 yield ImportedCompaction(_words(parts), last, entry)
                 compacting = False
@@ -198,8 +208,13 @@ def _session(session: _Session, others: Iterable[_Session]) -> Iterator[Record]:
         compacting = compacting or any(part.get("type") == "compaction" for part in parts)
 
 
-def _entries(message: Mapping[str, Any], parts: _Parts, copies: Mapping[str, str]) -> Iterator[Entry]:
-    """A message's rows: a user's message, or each step of an answer with the results of its calls."""
+def entries_of(
+    message: Mapping[str, Any], parts: _Parts, copies: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[Entry]:
+    """A message's rows: a user's message, or each step of an answer with the results of its calls.
+
+    ``copies`` are the first ids of what a fork copied. A message that is being written has none.
+    """
     name = str(message.get("id"))
     times = message.get("time") if isinstance(message.get("time"), dict) else {}
     at = told_time({"time": (times or {}).get("created")})
@@ -261,6 +276,8 @@ def _steps(parts: _Parts) -> Iterator[_Parts]:
 def _block(part: Mapping[str, Any]) -> dict[str, Any] | None:
     kind = part.get("type")
     if kind == "text" and part.get("text") and not part.get("ignored"):
+        if part.get("synthetic") and holds_added(str(part["text"])):
+            return None
         return {"type": "text", "text": str(part["text"])}
     if kind == "reasoning" and part.get("text"):
         return {"type": "thinking", "thinking": str(part["text"])}

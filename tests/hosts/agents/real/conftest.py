@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 from fake_models import FakeModels
-from real_agents import ClaudeCode, Codex, Gemini
+from real_agents import ClaudeCode, Codex, Gemini, Opencode
 
 _CODEX_CONFIG = """model = "gpt-5.5-codex"
 model_provider = "fake"
@@ -81,6 +82,38 @@ def gemini(tmp_path: Path, models: FakeModels) -> Gemini:
     }
     (tmp_path / ".gemini").mkdir()
     (tmp_path / ".gemini" / "settings.json").write_text(json.dumps(settings))
+    return _installed(agent)
+
+
+@pytest.fixture
+def opencode(tmp_path: Path, models: FakeModels) -> Opencode:
+    """opencode with lcm in it."""
+    quiet = ("AUTOUPDATE", "MODELS_FETCH", "DEFAULT_PLUGINS", "SHARE", "LSP_DOWNLOAD")
+    agent = Opencode("opencode", tmp_path, models, {f"OPENCODE_DISABLE_{name}": "1" for name in quiet})
+    # A busy machine is no fault of the plugin's.
+    agent.environment["PLUGIN_TIMEOUT_OF_LCM_MS"] = "60000"
+    limit = {"context": 200_000, "output": 8_000}
+    provider = {
+        "npm": "@ai-sdk/openai-compatible",
+        "options": {"baseURL": f"{models.url}/v1", "apiKey": "x"},
+        "models": {"fake-model": {"limit": limit}},
+    }
+    settings = {
+        "autoupdate": False,
+        "share": "disabled",
+        "model": "fake/fake-model",
+        "small_model": "fake/fake-model",
+        "provider": {"fake": provider},
+        "permission": {"*": "allow"},
+    }
+    folder = tmp_path / ".config" / "opencode"
+    folder.mkdir(parents=True)
+    (folder / "opencode.json").write_text(json.dumps(settings))
+    # opencode installs this package itself, which takes a minute; without a network it waits for that at each start.
+    kept = Path(os.environ["LCM_TEST_AGENTS"]) / "opencode" / "warm"
+    (folder / "node_modules").symlink_to(kept / "node_modules")
+    for name in ("package.json", "package-lock.json"):
+        shutil.copy(kept / name, folder)
     return _installed(agent)
 
 

@@ -115,7 +115,7 @@ def test_a_server_that_is_killed_costs_no_turn_and_the_rest_is_read_by_the_next(
     call = '[[call Bash {"command":"sleep 4","description":"x"}]]'
     running = claude.start(*claude.turn(f"Wait. {call} [[say It was killed.]]", session, new=True))
     claude.kill_server()
-    output = running.communicate(timeout=90)[0]
+    output = running.communicate(timeout=300)[0]
     assert running.returncode == 0, output
     claude.say("Go on. [[say Going on.]]", session)
     assert said_in(claude.database, claude.key(session))[-3:] == [
@@ -132,7 +132,7 @@ def test_two_at_once_store_each_their_own(claude: ClaudeCode) -> None:
         claude.start(*claude.turn(f"I am number {number}. [[say You are {number}.]]", session, new=True))
         for number, session in enumerate(sessions)
     ]
-    outputs = [one.communicate(timeout=90)[0] for one in turns]
+    outputs = [one.communicate(timeout=300)[0] for one in turns]
     assert [one.returncode for one in turns] == [0, 0], outputs
     for number, session in enumerate(sessions):
         assert said_in(claude.database, claude.key(session)) == [

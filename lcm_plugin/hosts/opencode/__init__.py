@@ -1,0 +1,1 @@
+"""opencode: a small plugin of its own runs inside it, in front of a process that serves it."""
