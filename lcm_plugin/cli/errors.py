@@ -80,6 +80,8 @@ class GuardedGroup(TyperGroup):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
                 raise typer.Exit(OK) from error
             except _UsageError as error:
+                # Typer puts pydantic's words before its own.
+                error.message = error.message.replace("Value error, ", "")  # type: ignore[attr-defined]
                 if ctx.parent is None:  # it passes through every group on its way out
                     _answer(ctx, error.format_message(), USAGE)  # type: ignore[attr-defined]
                 raise

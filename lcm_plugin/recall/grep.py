@@ -305,7 +305,7 @@ class Grep:
 
     def _words(self, query: ParsedQuery, kind: RowKind, rows: Filter, start: int, wanted: int) -> _Outcome:
         if not query.units:
-            self.notices.append("the pattern holds nothing that can be searched for")
+            self._note("the pattern holds nothing that can be searched for")
             return _Outcome([], 0, True, None)
         resolved = resolve(query, self.reader, kind, rows)
         for note in resolved.notes:

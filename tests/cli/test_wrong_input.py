@@ -95,6 +95,19 @@ def test_what_is_wrong_is_named(
     assert not Path("new.db").exists()
 
 
+def test_a_word_that_is_none_of_the_choices_is_named_in_plain_words() -> None:
+    done = run_here("install", "foo")
+    assert done.returncode == 2
+    assert "'foo' is not one of 'claude-code'" in " ".join(done.stderr.replace("│", " ").split())
+    assert "Value error" not in done.stderr
+
+
+def test_a_search_for_nothing_is_told_once(database: Path) -> None:
+    done = run_here("grep", "", "-d", database)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.count("the pattern holds nothing that can be searched for") == 1
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
