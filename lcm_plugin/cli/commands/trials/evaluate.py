@@ -10,7 +10,7 @@ import typer
 
 from lcm_plugin.cli.errors import INTERNAL, complain
 from lcm_plugin.cli.options import AsJson
-from lcm_plugin.cli.output import print_json, print_table, print_text, say, working
+from lcm_plugin.cli.output import print_json, print_pairs, print_table, print_text, say, working
 from lcm_plugin.errors import InputError
 
 evaluation = typer.Typer(no_args_is_help=True, help="Measure what is remembered, and what it costs.")
@@ -188,4 +188,40 @@ def canaries(
     for failure in failures:
         complain(failure)
     if failures:
+        raise typer.Exit(INTERNAL)
+
+
+@evaluation.command("haul")
+def haul(
+    tokens: Annotated[
+        int, typer.Option(min=10_000, help="About so many tokens of talk in all.")
+    ] = 30_000_000,
+    sessions: Annotated[int, typer.Option(min=1, help="Sessions, of three kinds of hosts in turn.")] = 100,
+    kills: Annotated[int, typer.Option(min=0, help="How often the host is killed.")] = 30,
+    window: Annotated[int, typer.Option(min=4_000, help="Tokens of the model's window.")] = 32_000,
+    seed: _Seed = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Play weeks of generated talk with resets, branches and killed hosts, and check that all of it is there.
+
+    Three kinds of hosts (what is new, the whole list, the whole list with ids), in a process that is killed now and then.
+    Ends with exit code 1 unless nothing is lost, doubled or out of order, every context fits and could be sent, every
+    message looked for is found in time, and the database and memory grow no faster than the talk.
+
+    Example: `lcm eval haul --tokens 300000 --sessions 6 --kills 3`
+    """
+    from lcm_plugin.evaluation.haul.run import haul as run_haul
+    from lcm_plugin.version import VERSION
+
+    command = f"lcm eval haul --tokens {tokens} --sessions {sessions} --kills {kills} --window {window} --seed {seed}"
+    with working("lcm eval haul") as told:
+        result = run_haul(tokens, sessions, kills, seed, window, told)
+    if as_json:
+        print_json({"command": command, "version": VERSION, **result.as_dict()})
+    else:
+        print_pairs([(name, str(value)) for name, value in result.as_dict().items()])
+        say(f"{command} (lcm_plugin {VERSION})")
+    for failure in result.missed:
+        complain(failure)
+    if result.missed:
         raise typer.Exit(INTERNAL)
