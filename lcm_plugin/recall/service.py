@@ -13,7 +13,7 @@ from lcm_plugin.errors import InputError, LcmError, error_code
 from lcm_plugin.events import EventBus, log_failure, logger
 from lcm_plugin.files.externalise import PayloadStore
 from lcm_plugin.messages.convert import safe_repr
-from lcm_plugin.recall.catchup import SECONDS, index_all, index_in_background, reset_index
+from lcm_plugin.recall.catchup import BACKGROUND_BATCH, SECONDS, index_all, index_in_background, reset_index
 from lcm_plugin.recall.delegation.delegate import Delegate, Delegations
 from lcm_plugin.recall.describe import Describer
 from lcm_plugin.recall.expand import Expander
@@ -158,7 +158,7 @@ class Recall:
 
     def _index(self) -> None:
         """Indexes what is pending as far as a search can wait for it; the background does the rest."""
-        if index_all(self._store, self._events, SECONDS):
+        if index_all(self._store, self._events, SECONDS, batch=BACKGROUND_BATCH):
             with self._store.read() as reader:
                 state = reader.index_state()
             if state.message_lag + state.summary_lag:

@@ -68,9 +68,9 @@ def test_a_search_reads_the_newest_of_what_is_not_indexed_yet_and_says_what_is_l
 def test_what_a_search_had_no_time_to_index_is_indexed_in_the_background(
     engine: Engine, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def one_batch(store: Store, events: EventBus, seconds: float) -> int:
+    def one_batch(store: Store, events: EventBus, seconds: float, *, batch: int) -> int:
         stops = iter([False])
-        return index_all(store, events, batch=10, stop=lambda: next(stops, True))
+        return index_all(store, events, seconds=60, batch=batch // 10, stop=lambda: next(stops, True))
 
     engine.ingest(session, [user(f"row {n} lamp") for n in range(BACKGROUND_LAG + 10)])
     monkeypatch.setattr(service, "index_all", one_batch)
