@@ -31,14 +31,14 @@ from lcm_plugin.messages.parts import (
     make_parts,
     skeleton_of,
 )
-from lcm_plugin.messages.table import RESULT_ROLES, Kind
+from lcm_plugin.messages.table import INSTRUCTION_ROLES, RESULT_ROLES, Kind
 from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.store.protocol import Writer
 from lcm_plugin.store.records import Conversation, FileRecord, NewMessage
 from lcm_plugin.types import Message
 
 _RECENT_CALLS = 128
-_NEVER_BLANK = RESULT_ROLES | {"system"}
+_NEVER_BLANK = RESULT_ROLES | INSTRUCTION_ROLES
 
 
 @dataclass(frozen=True, slots=True)

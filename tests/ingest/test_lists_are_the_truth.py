@@ -301,3 +301,13 @@ def test_instructions_that_came_behind_the_talk_keep_a_short_list_from_being_tak
     assert len(engine.messages(session)) == len(talk) + 2
     # The same delta again, behind a prompt that was stored meanwhile.
     assert engine.ingest(session, talk[-2:], "append").stored == 0
+
+
+@pytest.mark.parametrize("role", ["system", "developer"])
+def test_an_instruction_without_words_is_stored_once(engine: Engine, session: Session, role: str) -> None:
+    talk: list[Message] = [user(""), user(""), {"role": role, "content": ""}]
+    engine.ingest(session, talk)
+    assert engine.ingest(session, talk, "sync").stored == 0
+    engine.ingest(session, [*talk, user("Hello, is anybody there?")], "sync")
+    assert engine.messages(session) == [*talk, user("Hello, is anybody there?")]
+    assert [m["content"] for m in engine.assemble(session, 9_000).messages] == ["Hello, is anybody there?"]
