@@ -20,6 +20,7 @@ from lcm_plugin.assembly.notices import (
     TOO_LARGE,
     instructions_text,
     left_out_text,
+    nearly_full,
     pins_text,
 )
 from lcm_plugin.assembly.opening import insert_opening, turn_opening
@@ -316,7 +317,10 @@ class _Assembly:
         return [item for item in rendered if item is not None and item.ref not in known]
 
     def _draft(self, choice: Choice, beside: Callable[[list[Rendered]], list[Rendered]] = list) -> Draft:
-        ordered = beside(self._summaries_before_their_request(choice.chosen))
+        chosen = choice.chosen
+        if not choice.silent:
+            chosen = nearly_full(chosen, choice.layer.tokens, self._request.room, self._counter.message)
+        ordered = beside(self._summaries_before_their_request(chosen))
         paired = pair(ordered, self._find_call(ordered))
         placed = paired.messages
         first = next((one.message for one in placed if not is_instruction(one.message["role"])), None)
@@ -415,16 +419,12 @@ class _Assembly:
         over = bare.tokens > limit
         layer = self._standing.layer(_EVERYTHING if over else limit - bare.tokens, ())
         draft = self._draft(Choice(needed, layer, silent=True))
-        notices = (
-            TOO_LARGE if over else ALONE,
-            instructions_text(layer.left_out),
-            pins_text(layer.pins_left_out),
-        )
+        left_out = (instructions_text(layer.left_out), pins_text(layer.pins_left_out))
         return Context(
             messages=draft.messages,
             tokens=draft.tokens,
             over_budget=over,
-            notices=tuple(notice for notice in notices if notice),
+            notices=(TOO_LARGE if over else ALONE, *filter(None, left_out)),
             prefix_epoch=epoch(self._view.conversation.conversation_id, "least", draft.messages),
             cache_hint=len(draft.messages) - 1,
             shown=(*layer.shown, *needed),

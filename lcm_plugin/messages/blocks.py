@@ -208,6 +208,22 @@ def with_output(result: Mapping[str, Any], text: str) -> dict[str, Any]:
     return replaced(result, path, value)
 
 
+def with_line(message: Message, line: str) -> Message | None:
+    """A result's message with a line behind what it says; None where no text can follow."""
+    content, blocks = message.get("content"), blocks_of(message)
+    if message["role"] == "tool":
+        if isinstance(content, str):
+            return {**message, "content": f"{content}\n{line}"}
+        return with_blocks(message, [*blocks, {"type": "text", "text": line}]) if blocks else None
+    for n in range(len(blocks) - 1, -1, -1):
+        path = body_path(blocks[n]) if answers_another(blocks[n]) else None
+        if path and isinstance(said := at(blocks[n], path), str):
+            return with_blocks(
+                message, [*blocks[:n], replaced(blocks[n], path, f"{said}\n{line}"), *blocks[n + 1 :]]
+            )
+    return None
+
+
 def body_path(block: Any) -> Path | None:
     """Where a block keeps its words, thoughts, input or output; None when it has none of them."""
     paths = [path for path in type_of(block).body if has(block, path)]

@@ -49,6 +49,12 @@ _RECALLED = re.compile(rf"\s*<recalled>\n{re.escape(RECALLED_LABEL)}\n(.*)\n</re
 _RECALLED_LINE = re.compile(r"(?m)^(msg_\d+) · ")
 _IMITATED_LINE = re.compile(r"(msg_\d+) ·")
 _STUB = re.compile(r"\[LCM cut (msg_\d+): \d+ of \d+ tokens left out here; read all with lcm_describe\]")
+_NEARLY_FULL = (
+    "[LCM: this context is nearly full of what cannot be compacted: the instructions, and what was called since the "
+    "user's last message. Come to an end, or ask tools for less: results that no longer fit are cut, and lcm_describe "
+    "reads them again, this one as {}.]"
+)
+_WARNING = re.compile(re.escape(_NEARLY_FULL).replace(r"\{\}", r"(msg_\d+)"))
 
 
 def escape(text: str) -> str:
@@ -143,6 +149,11 @@ def stub_line(ref: str, left_out: int, total: int) -> str:
     return f"[LCM cut {ref}: {left_out} of {total} tokens left out here; read all with lcm_describe]"
 
 
+def nearly_full_line(ref: str) -> str:
+    """The line for a model behind the result with which its turn comes near the end of the room."""
+    return _NEARLY_FULL.format(ref)
+
+
 def unshown_line(ref: str) -> str:
     """The line that stands for a message that cannot be shown."""
     return f"[LCM: {ref} cannot be shown here; read it with lcm_describe]"
@@ -188,9 +199,13 @@ def is_own(text: str) -> bool:
 
 
 def stub_id_of(text: str) -> str | None:
-    """The message id of a text that holds exactly one of our stub lines, on a line of its own."""
-    found = [match for line in text.splitlines() if (match := _STUB.fullmatch(line))]
-    return found[0].group(1) if len(found) == 1 else None
+    """The message id of a text in which our lines for one message stand, one of a kind, each on a line of its own."""
+    lines = text.splitlines()
+    stubs, warnings = (
+        [match.group(1) for line in lines if (match := kind.fullmatch(line))] for kind in (_STUB, _WARNING)
+    )
+    named = {*stubs, *warnings}
+    return named.pop() if len(named) == 1 and len(stubs) < 2 and len(warnings) < 2 else None
 
 
 NOTICE, RECALLED = "notice", "recalled "

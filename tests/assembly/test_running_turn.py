@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from messages import assistant, call, result, user
 
 from lcm_plugin import Engine, Session
-from lcm_plugin.messages.markup import stub_id_of
+from lcm_plugin.messages.markup import nearly_full_line, stub_id_of
 from lcm_plugin.messages.validate import validate
 from lcm_plugin.types import Context
 
@@ -74,7 +74,11 @@ def test_every_result_of_parallel_calls_is_shown(
     else:
         assert context.tokens >= 0.9 * room(engine, budget)
         assert [stub_id_of(text) for text in shown.values()] == [f"msg_{n + 3}" for n in range(count)]
-        lengths = [engine.count_tokens(text) for text in shown.values()]
+        # One of them carries the warning that the room is nearly full.
+        cut = [
+            text.replace(f"\n{nearly_full_line(f'msg_{n + 3}')}", "") for n, text in enumerate(shown.values())
+        ]
+        lengths = [engine.count_tokens(text) for text in cut]
         assert max(lengths) <= 1.2 * min(lengths)
 
 
