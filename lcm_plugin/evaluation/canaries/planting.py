@@ -81,15 +81,16 @@ class Script:
     others: Iterator[Exchange]
 
 
-def script(seed: int) -> Script:
-    """The same script for the same seed.
+def script(seed: int, facts_planted: int = FACTS) -> Script:
+    """The same script for the same seed; with fewer facts for a slow host.
 
     The facts stand in users' messages, tools' results and answers in turn. What changes later is said again some turns
     after, with another value; what is taken back is said and removed at once.
     """
     random, others = Random(seed), exchanges(seed)
-    all_facts = facts(random, FACTS + CHANGED + TAKEN_BACK)
-    plain, old, gone = all_facts[:FACTS], all_facts[FACTS : FACTS + CHANGED], all_facts[FACTS + CHANGED :]
+    all_facts = facts(random, facts_planted + CHANGED + TAKEN_BACK)
+    plain, gone = all_facts[:facts_planted], all_facts[facts_planted + CHANGED :]
+    old = all_facts[facts_planted : facts_planted + CHANGED]
     new = [changed(random, fact, number) for number, fact in enumerate(old)]
     canaries = [Canary("fact", fact.question, fact.statement) for fact in plain]
     canaries += [
