@@ -52,6 +52,7 @@ _EMPTYING = (
     "session_runs",
     "conversations",
     "guards",
+    "actions",
 )
 
 

@@ -135,6 +135,15 @@ class PassRunner:
         )
         return PassResult(node, chunk.tokens - item_tokens, summary.fallback_cause)
 
+    def preview(self, request: PassRequest) -> SummaryDraft | None:
+        """The summary that a chunk would get; the next pass over the chunk publishes this one. None for none."""
+        with self._store.read() as reader:
+            source = read_source(reader, request.conversation.conversation_id, request.chunk)
+        draft = self._draft(request, source)
+        if draft is not None:
+            self._unpublished.keep(request, draft)
+        return draft
+
     def _publish(self, publication: Publication) -> None:
         """Publishes, unless an earlier try, whose commit was not answered, did so."""
         with self._store.write() as writer:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from uuid import uuid4
 
 from lcm_plugin.compaction.calibration import Calibration
-from lcm_plugin.compaction.chunks import raw_tokens_outside
+from lcm_plugin.compaction.chunks import Chunk, raw_tokens_outside
 from lcm_plugin.compaction.leases import CompactionLease
 from lcm_plugin.compaction.policy import EMERGENCY_TAIL_SHARES, Call, Limits, decide, limits_for
 from lcm_plugin.compaction.sweep import Bounds, Pressure, Progress, Sweeper
@@ -21,7 +21,7 @@ from lcm_plugin.errors import EngineClosed, LcmError, ModelError, StoreError
 from lcm_plugin.events import EventBus, event_scope
 from lcm_plugin.store.protocol import Reader, Store
 from lcm_plugin.store.records import Conversation
-from lcm_plugin.summarize.base import extracted
+from lcm_plugin.summarize.base import SummaryDraft, extracted
 from lcm_plugin.text import plural
 from lcm_plugin.types import CompactionDecision, CompactionResult, Reason
 
@@ -120,6 +120,13 @@ class Compactor:
         session_id = conversation.session_id if conversation else None
         with event_scope(compaction_id=f"cmp_{uuid4().hex[:12]}", session_id=session_id):
             return self._compact(conversation_id, limits, force, cancelled)
+
+    def preview(self, conversation_id: int, limits: Limits) -> tuple[Chunk, SummaryDraft] | None:
+        """The first chunk that a forced compaction would summarise, and its text; nothing is published."""
+        deadline = time.monotonic() + self._config.sweep_deadline_ms / 1000
+        return self._sweeper.preview(
+            conversation_id, limits, Bounds(1, deadline, self._config.summary_timeout_ms / 1000)
+        )
 
     def _compact(
         self, conversation_id: int, limits: Limits, force: bool, cancelled: Callable[[], bool]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from lcm_plugin.background import Background
 from lcm_plugin.compaction.calibration import Calibration, Sample
+from lcm_plugin.compaction.chunks import Chunk
 from lcm_plugin.compaction.overflow import Refusal
 from lcm_plugin.compaction.passes import PassRunner
 from lcm_plugin.compaction.policy import Call, Limits, captures_only, host_compacts
@@ -27,6 +28,7 @@ from lcm_plugin.sessions.conversations import SessionDirectory
 from lcm_plugin.sessions.pins import pins_of
 from lcm_plugin.store.protocol import Reader, Store
 from lcm_plugin.store.records import Conversation
+from lcm_plugin.summarize.base import SummaryDraft
 from lcm_plugin.summarize.summarizer import Summarizer
 from lcm_plugin.types import CompactionDecision, CompactionResult, CompactionUndo, Reason, Sent, Session, Turn
 
@@ -147,6 +149,14 @@ class Compaction:
         """Compacts in this thread."""
         conversation = self._sessions.writable_conversation(session)
         return self._compact(conversation, call, force=force) if conversation else _NOTHING
+
+    def preview(self, session: Session, call: Call) -> tuple[Chunk, SummaryDraft] | None:
+        """The first chunk that a forced compaction would summarise now, with its text, which that compaction then keeps.
+
+        None when there is none. Nothing is published; a model may be asked.
+        """
+        found = self._find(session, call)
+        return self._compactor.preview(found.conversation.conversation_id, found.limits) if found else None
 
     def undo(self, session: Session) -> CompactionUndo:
         """Takes the last compaction back, as long as nothing else changed the context since."""

@@ -26,6 +26,7 @@ from lcm_plugin.compaction.tail import Tail, TailBounds, fresh_tail
 from lcm_plugin.errors import StoreConflict
 from lcm_plugin.store.protocol import Reader, Store
 from lcm_plugin.store.records import Conversation, Item
+from lcm_plugin.summarize.base import SummaryDraft
 from lcm_plugin.types import Reason
 
 _RETRIES = 3
@@ -168,6 +169,13 @@ class Sweeper:
         while series.condense():
             pass
 
+    def preview(
+        self, conversation_id: int, limits: Limits, bounds: Bounds
+    ) -> tuple[Chunk, SummaryDraft] | None:
+        """The next leaf of a sweep and its summary, which is not published; None when there is none."""
+        series = self._series(conversation_id, limits, bounds, Progress(), Pressure("manual", True))
+        return series.preview()
+
     def _series(
         self, conversation_id: int, limits: Limits, bounds: Bounds, progress: Progress, pressure: Pressure
     ) -> _Series:
@@ -221,6 +229,12 @@ class _Series:
         """One condensation, of one depth or of any; False when none is eligible or it did not shrink."""
         return self._step(lambda reader, tail: self._choose_nodes(reader, tail, depth))
 
+    def preview(self) -> tuple[Chunk, SummaryDraft] | None:
+        """The next leaf's chunk and the summary that it would get."""
+        chosen = self._choose(self._choose_leaf)
+        draft = self._passes.preview(self._request(*chosen)) if chosen else None
+        return (chosen[1], draft) if chosen and draft else None
+
     def take_fallbacks(self) -> None:
         """From now on condenses summaries that wait to be written anew, too."""
         self._with_fallbacks = True
@@ -258,17 +272,7 @@ class _Series:
             conversation, chunk = chosen
             self._progress.tried += 1
             try:
-                result = self._passes.run(
-                    PassRequest(
-                        conversation,
-                        chunk,
-                        self._limits.target(chunk.depth),
-                        self._pressure.reason,
-                        self._pressure.forced,
-                        self._bounds.pass_deadline(),
-                        self._limits.call.focus,
-                    )
-                )
+                result = self._passes.run(self._request(conversation, chunk))
             except StoreConflict:
                 self._lose_race()
                 continue
@@ -277,6 +281,17 @@ class _Series:
             if chunk.depth > 0:
                 return False
         return False
+
+    def _request(self, conversation: Conversation, chunk: Chunk) -> PassRequest:
+        return PassRequest(
+            conversation,
+            chunk,
+            self._limits.target(chunk.depth),
+            self._pressure.reason,
+            self._pressure.forced,
+            self._bounds.pass_deadline(),
+            self._limits.call.focus,
+        )
 
     def _choose(self, choose: Callable[[Reader, Tail], Chunk | None]) -> tuple[Conversation, Chunk] | None:
         """The conversation as it stands and its next chunk; None when there is none or the series ends."""

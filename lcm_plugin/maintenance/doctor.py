@@ -11,6 +11,7 @@ from lcm_plugin.errors import NotFound, StoreError
 from lcm_plugin.events import EventBus
 from lcm_plugin.maintenance.check import Checker, worst
 from lcm_plugin.maintenance.repair import REWRITES, Repairer, plan_repairs
+from lcm_plugin.maintenance.resummarise import Rewritten
 from lcm_plugin.store.failures import HookFailure
 from lcm_plugin.store.protocol import Store
 from lcm_plugin.store.records import Conversation
@@ -150,6 +151,10 @@ class Doctor:
             results += outcome.results
         left = tuple(step for step in plan.steps if step.destructive and not destructive)
         return RepairOutcome(tuple(results), where, left), plan
+
+    def rewrite(self, conversation_id: int, summary_id: str) -> Rewritten:
+        """Has one summary written again, and those made from it; raises as `Rewriter.rewrite`."""
+        return self._repairer.rewrite(conversation_id, summary_id)
 
     def set_apart(self, ref: str, conversation_ids: Sequence[int], *, hide: bool) -> bool:
         """Leaves a message out of every context, or takes it back in; the row stays. False when it was so already.

@@ -15,7 +15,7 @@ from pathlib import Path
 from lcm_plugin.errors import LcmError
 from lcm_plugin.files.store import FileFolder
 from lcm_plugin.maintenance.file_checks import LEFTOVER_SECONDS
-from lcm_plugin.maintenance.resummarise import Rewriter
+from lcm_plugin.maintenance.resummarise import Rewriter, Rewritten
 from lcm_plugin.maintenance.rules import RULES
 from lcm_plugin.store.integrity import message_ids
 from lcm_plugin.store.protocol import Store, Writer
@@ -102,6 +102,10 @@ class Repairer:
         self._rewriter = rewriter
         self._folder = folder
         self._clock = clock
+
+    def rewrite(self, conversation_id: int, summary_id: str) -> Rewritten:
+        """Has one summary written again, and those made from it; raises as `Rewriter.rewrite`."""
+        return self._rewriter.rewrite(conversation_id, [summary_id], "")
 
     def apply(self, steps: tuple[RepairStep, ...]) -> list[RepairResult]:
         """Carries out the steps in their order; returns their results."""

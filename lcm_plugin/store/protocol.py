@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from lcm_plugin.store.insight.records import InsightReader
+from lcm_plugin.store.insight.records import InsightReader, InsightWriter
 from lcm_plugin.store.integrity import AuditReader, JobReader, JobWriter, RepairWriter
 from lcm_plugin.store.maps.records import MapReader, MapWriter
 from lcm_plugin.store.records import (
@@ -42,7 +42,6 @@ class Reader(
 ):
     """Queries within one read transaction. None of them costs more than what it returns."""
 
-    # conversations
     def find_conversation(self, session: Session) -> Conversation | None:
         """The active conversation of a session key, or of a session id when the key is empty."""
 
@@ -224,7 +223,15 @@ class Reader(
 
 
 class Writer(
-    Reader, SearchWriter, RepairWriter, TransferWriter, RemovalWriter, JobWriter, MapWriter, Protocol
+    Reader,
+    SearchWriter,
+    RepairWriter,
+    TransferWriter,
+    RemovalWriter,
+    JobWriter,
+    MapWriter,
+    InsightWriter,
+    Protocol,
 ):
     """Changes within one write transaction."""
 

@@ -24,6 +24,7 @@ from lcm_plugin.web.live import events
 from lcm_plugin.web.pages import context as context_pages
 from lcm_plugin.web.pages import health as health_pages
 from lcm_plugin.web.pages import sessions as session_pages
+from lcm_plugin.web.pages import steer as steer_pages
 from lcm_plugin.web.pages import talk as talk_pages
 from lcm_plugin.web.pages import tree as tree_pages
 from lcm_plugin.web.pages.render import Pages
@@ -48,6 +49,8 @@ _READS: tuple[tuple[str, Endpoint], ...] = (
     ("/summary/{ref}", talk_pages.summary),
     ("/file/{ref}", talk_pages.file),
     ("/code.css", talk_pages.code_style),
+    ("/steer/{number}", steer_pages.steer),
+    ("/api/sessions/{number}/actions", steer_pages.actions),
     ("/context/{number}", context_pages.context),
     ("/api/sessions/{number}/next-call", context_pages.context_data),
     ("/tree/{number}", tree_pages.tree),
@@ -62,6 +65,8 @@ _POSTS: tuple[tuple[str, Endpoint], ...] = (
     ("/api/describe", tools.tool("lcm_describe")),
     ("/api/expand", tools.tool("lcm_expand")),
     ("/api/compact", tools.compact),
+    ("/api/sessions/{number}/actions/{action}", steer_pages.act_json),
+    ("/steer/{number}/{action}", steer_pages.act),
     ("/api/integrity/run", tools.run_integrity),
 )
 

@@ -15,7 +15,6 @@ from lcm_plugin.cli.output import print_json, say, working
 from lcm_plugin.text import plural
 
 if TYPE_CHECKING:
-    from lcm_plugin.engine import Engine
     from lcm_plugin.maintenance.redaction.conversation import Redacted
     from lcm_plugin.maintenance.redaction.copies import CopyResult
     from lcm_plugin.maintenance.redaction.targets import Target
@@ -80,7 +79,8 @@ def redact(
     target, expression = _target(what, literal)
     if remember and expression is None:
         raise InputError("--remember needs an expression, not ids")
-    from lcm_plugin.maintenance.redaction.copies import redact_waiting, search_siblings
+    from lcm_plugin.cli.open_engine import user_name
+    from lcm_plugin.maintenance.redaction.copies import redact_everywhere, redact_waiting, search_siblings
 
     results: list[CopyResult] = []
     with writing(database) if apply else reading(database) as engine:
@@ -91,7 +91,9 @@ def redact(
             waiting = redact_waiting(engine.config, target, apply=apply)
         if apply:
             with working("removing"):
-                found, results = _apply(engine, target, copies, found)
+                found, results = redact_everywhere(
+                    engine.store, engine.redaction, target, copies.value, user_name(), found
+                )
         with working("looking beside it"):
             siblings = search_siblings(engine.store, engine.redaction, target)
     remembered = _remember(expression) if remember and apply and expression else ""
@@ -103,33 +105,12 @@ def redact(
 
 def _target(what: list[str], literal: bool) -> tuple[Target, str | None]:
     """The target, and the expression when it is one."""
-    from lcm_plugin.errors import InputError
-    from lcm_plugin.maintenance.redaction.targets import MatchingTexts, NamedThings, are_ids
+    from lcm_plugin.maintenance.redaction.targets import are_ids, target_of
 
     if what == ["-"]:
         what = [sys.stdin.readline().rstrip("\n")]
-    if not literal and are_ids(what):
-        return NamedThings(what), None
-    if len(what) != 1:
-        raise InputError("give one expression, one secret, or ids only")
-    if literal:
-        return MatchingTexts.of_text(what[0]), None
-    return MatchingTexts.of_pattern(what[0]), what[0]
-
-
-def _apply(
-    engine: Engine, target: Target, copies: Copies, found: Redacted
-) -> tuple[Redacted, list[CopyResult]]:
-    from lcm_plugin.cli.open_engine import user_name
-    from lcm_plugin.maintenance.redaction.copies import redact_copies
-
-    # Copies first: they may refer to payloads that go with the database's own.
-    results = redact_copies(engine.store, engine.redaction, target, copies.value, user_name())
-    redaction = engine.redaction(engine.store)
-    if found.anything:
-        return redaction.apply(target, user_name()), results
-    redaction.scrub()
-    return found, results
+    is_expression = not literal and not are_ids(what)
+    return target_of(what, literal=literal), what[0] if is_expression else None
 
 
 def _remember(expression: str) -> str:

@@ -51,6 +51,24 @@ def redact_copies(
     return [_redact_copy(store, redaction_of, target, choice, requested_by, path) for path in store.copies()]
 
 
+def redact_everywhere(
+    store: Store,
+    redaction_of: Callable[[Store], Redaction],
+    target: Target,
+    choice: CopyChoice,
+    requested_by: str,
+    found: Redacted,
+) -> tuple[Redacted, list[CopyResult]]:
+    """Removes what was ``found`` from the copies and from the database, and its traces from the database's files."""
+    # Copies first: they may refer to payloads that go with the database's own.
+    results = redact_copies(store, redaction_of, target, choice, requested_by)
+    redaction = redaction_of(store)
+    if found.anything:
+        return redaction.apply(target, requested_by), results
+    redaction.scrub()
+    return found, results
+
+
 def search_siblings(
     store: Store, redaction_of: Callable[[Store], Redaction], target: Target
 ) -> list[CopyResult]:

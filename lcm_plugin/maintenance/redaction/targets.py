@@ -120,6 +120,18 @@ class NamedThings:
         return False
 
 
+def target_of(words: Sequence[str], *, literal: bool) -> Target:
+    """What a person means to remove: things by id, one secret as it is (``literal``), or what an expression matches.
+
+    Raises `InputError` for several words that are not all ids, and for a bad expression.
+    """
+    if not literal and are_ids(words):
+        return NamedThings(words)
+    if len(words) != 1:
+        raise InputError("give one expression, one secret, or ids only")
+    return MatchingTexts.of_text(words[0]) if literal else MatchingTexts.of_pattern(words[0])
+
+
 def are_ids(words: Sequence[str]) -> bool:
     """Whether every word is an id, or a range of messages, and nothing else."""
     return bool(words) and all(_ID.fullmatch(word) for word in words)

@@ -20,6 +20,19 @@ class SummaryBill:
     newest_at: int
 
 
+@dataclass(frozen=True, slots=True)
+class Action:
+    """What a person did to a conversation through pages: who, when, what about, and how it ended; never any text of it."""
+
+    action_id: str
+    conversation_id: int | None
+    created_at: int
+    requested_by: str
+    action: str
+    about: str
+    outcome: str
+
+
 class InsightReader(Protocol):
     """Queries for people. None of them reads the messages."""
 
@@ -37,3 +50,13 @@ class InsightReader(Protocol):
 
     def summary_bill(self, conversation_id: int | None) -> list[SummaryBill]:
         """What the summaries of a conversation (None: of all) cost, by model and level."""
+
+    def actions(self, conversation_id: int | None, *, limit: int) -> list[Action]:
+        """The newest actions on a conversation (None: on any), newest first."""
+
+
+class InsightWriter(InsightReader, Protocol):
+    """Changes."""
+
+    def add_action(self, action: Action) -> None:
+        """Records what a person did."""

@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
-from lcm_plugin.store.insight.records import SummaryBill
+from dataclasses import asdict
+
+from lcm_plugin.store.insight.records import Action, SummaryBill
 from lcm_plugin.store.records import Conversation
 from lcm_plugin.store.tables.conversations import SELECT, conversation_of
 from lcm_plugin.store.transaction import Transaction
 
+# Types that both databases know. An action outlives what it was done to.
+ACTIONS_SCHEMA = """
+CREATE TABLE actions (
+    action_id text PRIMARY KEY,
+    conversation_id bigint,
+    created_at bigint NOT NULL,
+    requested_by text NOT NULL,
+    action text NOT NULL,
+    about text NOT NULL,
+    outcome text NOT NULL
+);
+CREATE INDEX actions_newest ON actions (created_at);
+CREATE INDEX actions_conversation ON actions (conversation_id, created_at);
+"""
+_ACTION = "action_id, conversation_id, created_at, requested_by, action, about, outcome"
+
 
 class InsightTable(Transaction):
-    """Reads for people."""
+    """Reads for people, and what people did."""
 
     def conversations_used_since(self, since: int, *, limit: int) -> list[Conversation]:
         rows = self.all(
@@ -27,3 +45,19 @@ class InsightTable(Transaction):
             here=conversation_id,
         )
         return [SummaryBill(*row) for row in rows]
+
+    def actions(self, conversation_id: int | None, *, limit: int) -> list[Action]:
+        chosen = "" if conversation_id is None else "WHERE conversation_id = :here "
+        rows = self.all(
+            f"SELECT {_ACTION} FROM actions {chosen}ORDER BY created_at DESC, action_id LIMIT :limit",
+            here=conversation_id,
+            limit=limit,
+        )
+        return [Action(*row) for row in rows]
+
+    def add_action(self, action: Action) -> None:
+        self.run(
+            f"INSERT INTO actions ({_ACTION}) VALUES (:action_id, :conversation_id, :created_at, :requested_by, :action, "
+            ":about, :outcome)",
+            **asdict(action),
+        )

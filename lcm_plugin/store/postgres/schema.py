@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from lcm_plugin.errors import SchemaError, StoreUnavailable
 from lcm_plugin.store.dialect import PostgresDialect
+from lcm_plugin.store.insight.table import ACTIONS_SCHEMA
 from lcm_plugin.store.maps.table import MAPS_SCHEMA
 from lcm_plugin.store.postgres.connection import Connection
 from lcm_plugin.store.postgres.trigrams import PENDING_KIB, add_trigrams
@@ -383,6 +384,7 @@ MIGRATIONS: tuple[str, ...] = (
     MAPS_SCHEMA,
     NAMES_SCHEMA,
     resets_schema(PostgresDialect()),
+    ACTIONS_SCHEMA,
 )
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from lcm_plugin.errors import SchemaError
 from lcm_plugin.store.dialect import SqliteDialect
+from lcm_plugin.store.insight.table import ACTIONS_SCHEMA
 from lcm_plugin.store.maps.table import MAPS_SCHEMA
 from lcm_plugin.store.tables.conversations import NAMES_SCHEMA, resets_schema
 from lcm_plugin.store.tables.messages import speaks_schema
@@ -336,6 +337,7 @@ _STEPS = {
     "maps": MAPS_SCHEMA,
     "conversation_names": NAMES_SCHEMA,
     "resets": resets_schema(SqliteDialect()),
+    "actions": ACTIONS_SCHEMA,
 }
 SCHEMA_VERSION = len(_STEPS)
 

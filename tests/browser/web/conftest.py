@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -58,6 +59,14 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def served(database: Path) -> Iterator[Served]:
     yield from serve(database)
+
+
+@pytest.fixture(scope="session")
+def writing(database: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A server of a copy, which pages may change."""
+    copy = tmp_path_factory.mktemp("write") / "web.db"
+    shutil.copy(database, copy)
+    yield from serve(copy, "--write")
 
 
 @pytest.fixture

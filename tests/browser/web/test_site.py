@@ -16,6 +16,28 @@ Open = Callable[..., Page]
 LONG = 20_000
 
 
+def axe(page: Page) -> str:
+    """What axe finds wrong with a page, as JSON."""
+    source = Path(os.environ["LCM_TEST_AXE"]).read_text(encoding="utf-8")
+    # In a world of its own: the page's policy lets no script in from outside.
+    session = page.context.new_cdp_session(page)
+    frame = session.send("Page.getFrameTree")["frameTree"]["frame"]["id"]
+    world = session.send("Page.createIsolatedWorld", {"frameId": frame, "worldName": "axe"})[
+        "executionContextId"
+    ]
+    session.send("Runtime.evaluate", {"expression": source, "contextId": world})
+    answer = session.send(
+        "Runtime.evaluate",
+        {
+            "expression": "axe.run().then((r) => JSON.stringify(r.violations.map((v) => "
+            "[v.id, v.nodes.slice(0, 3).map((n) => n.html.slice(0, 160))])))",
+            "contextId": world,
+            "awaitPromise": True,
+        },
+    )
+    return str(answer["result"]["value"])
+
+
 def talk_of(page: Page, title: str) -> None:
     """Goes to a session from the list."""
     page.get_by_label("Filter").fill(title)
@@ -160,6 +182,32 @@ def test_health_checks_on_demand(open_page: Open) -> None:
     expect(page.locator("#findings")).to_contain_text("a lane is active but long unused")
 
 
+def test_the_context_says_why_something_is_not_in_view(open_page: Open) -> None:
+    page = open_page("/context/1")
+    expect(page.locator("svg.budget")).to_have_attribute(
+        "aria-label", re.compile(r"summaries: [\d,]+ tokens")
+    )
+    page.get_by_label("Why is it not in view?").fill("msg_2")
+    page.get_by_role("button", name="Ask").click()
+    expect(page.locator("#why")).to_contain_text("it was summarised")
+    page.locator("#why a").last.click()
+    expect(page.locator("h2")).to_contain_text("ummary")
+
+
+def test_pages_change_only_what_a_server_with_write_allows(open_page: Open, writing: Served) -> None:
+    assert open_page("/talk/1").get_by_role("link", name="Steer").count() == 0
+    page = open_page("/talk/1", at=writing)
+    page.get_by_role("link", name="Steer").click()
+    page.get_by_label("A text, or msg_42").fill("The door code is 4711")
+    page.get_by_role("button", name="Pin", exact=True).click()
+    expect(page.locator("#done")).to_contain_text("is pinned")
+    expect(page.locator(".pin")).to_contain_text("The door code is 4711")
+    expect(page.locator("table")).to_contain_text("pin")
+    page.get_by_role("button", name="Unpin").click()
+    expect(page.locator(".pin")).to_have_count(0)
+    assert axe(page) == "[]"
+
+
 def test_new_messages_appear_while_the_page_is_open(open_page: Open, served: Served) -> None:
     page = open_page("/talk/1")
     expect(page.locator("#msg_591")).to_be_in_viewport()
@@ -190,24 +238,7 @@ def test_axe_finds_nothing(open_page: Open, path: str, scheme: str) -> None:
     expect(page.locator("main")).to_be_visible()
     if path.startswith("/talk"):
         expect(page.locator("#talk article").last).to_be_in_viewport()
-    source = Path(os.environ["LCM_TEST_AXE"]).read_text(encoding="utf-8")
-    # In a world of its own: the page's policy lets no script in from outside.
-    session = page.context.new_cdp_session(page)
-    frame = session.send("Page.getFrameTree")["frameTree"]["frame"]["id"]
-    world = session.send("Page.createIsolatedWorld", {"frameId": frame, "worldName": "axe"})[
-        "executionContextId"
-    ]
-    session.send("Runtime.evaluate", {"expression": source, "contextId": world})
-    answer = session.send(
-        "Runtime.evaluate",
-        {
-            "expression": "axe.run().then((r) => JSON.stringify(r.violations.map((v) => "
-            "[v.id, v.nodes.slice(0, 3).map((n) => n.html.slice(0, 160))])))",
-            "contextId": world,
-            "awaitPromise": True,
-        },
-    )
-    assert answer["result"]["value"] == "[]"
+    assert axe(page) == "[]"
 
 
 @pytest.mark.parametrize(

@@ -158,7 +158,7 @@ def broken(lines: list[bytes]) -> dict[str, tuple[list[bytes], str]]:
         "cut": (lines[:-1], "cut short"),
         "cut in a line": ([*lines[:row], lines[row][:20]], f"line {row + 1}: not JSON"),
         "a row left out": (with_line(row, b"\n"), "the rows of the file do not fit together"),
-        "a changed number": (with_line(row, other), "are not those that its closing line tells"),
+        "a changed number": (with_line(row, other), "are not those that its closing line names"),
         "a wrong type": (with_line(row, text), "messages.tokens must be int, not 'many'"),
         "an unknown column": (with_line(row, extra), "has no column 'mood'"),
         "another conversation": (with_line(row, foreign), "belongs to another conversation"),
