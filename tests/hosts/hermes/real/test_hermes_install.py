@@ -10,7 +10,7 @@ from pathlib import Path
 import plugins.context_engine as bundled
 from fakes.answers import is_summary_request
 from fakes.speech import turn
-from world import World, texts
+from world import BIN, World, texts
 
 import lcm_plugin.hosts.hermes
 
@@ -100,6 +100,12 @@ def test_doctor_and_the_log_say_loudly_that_the_host_selected_another_engine(wor
 
 def test_doctor_names_a_plugin_that_is_not_enabled(world: Make) -> None:
     assert "error hermes.not_enabled" in world(enabled=()).scenario("doctor")
+
+
+def test_the_pages_first_check_works_while_the_plugin_is_not_enabled(world: Make) -> None:
+    shown = world(enabled=()).run(str(BIN / "lcm"), "doctor", "--host", "hermes", timeout=120)
+    assert shown.returncode == 1, shown.stdout + shown.stderr
+    assert "hermes plugins enable lcm" in shown.stdout
 
 
 def test_doctor_warns_when_the_host_never_compacts_or_offers_no_tools(world: Make) -> None:
