@@ -17,6 +17,8 @@ from world import World, texts
 Make = Callable[..., World]
 
 SECONDS = 60
+# From its second compaction on Hermes' own compressor may begin its list with its summary, as the assistant's.
+HOSTS_OWN_WAY = "the first message after the system's is from the assistant, not from the user"
 IMPATIENT = {"busyTimeoutMs": 500, "summaryMaxCallsPerWindow": 1000}
 
 
@@ -29,7 +31,7 @@ def test_copies_are_cheap_unbound_and_share_the_store(world: Make) -> None:
 
 
 def test_the_first_user_message_is_no_system_prompt(world: Make) -> None:
-    home = world(lcm={"contextThreshold": 0.2, "freshTailCount": 4, "leafChunkTokens": 2000})
+    home = world(lcm={"contextThreshold": 0.15, "freshTailCount": 4, "leafChunkTokens": 2000})
     said = [turn(number, 500) for number in range(1, 21)]
     home.scenario("loop", turns=said)
     last = [request for request in home.server.requests if request.tools][-1]
@@ -39,7 +41,7 @@ def test_the_first_user_message_is_no_system_prompt(world: Make) -> None:
 
 
 def test_the_list_before_a_compaction_stores_nothing_again(world: Make) -> None:
-    home = world(lcm={"contextThreshold": 0.15, "freshTailCount": 4, "leafChunkTokens": 2000})
+    home = world(lcm={"contextThreshold": 0.1, "freshTailCount": 4, "leafChunkTokens": 2000})
     said = [f"{turn(number, 700)} {fact(number)}" for number in range(1, 16)]
     outcome = home.scenario("stale_end", turns=said)
     assert outcome["compactions"] >= 1
@@ -155,7 +157,8 @@ def check_on_its_own(home: World, said: list[str], outcome: dict[str, Any]) -> N
     assert max(request.tokens for request in home.server.requests if request.tools) < 20_000
     assert outcome["engine"]["status"]["problem"] != ""
     assert (home.home / "logs" / "agent.log").read_text().count("LCM is not working") == 1
-    assert home.server.invalid == []
+    problems = {problem for _, found in home.server.invalid for problem in found}
+    assert problems <= {HOSTS_OWN_WAY}
 
 
 def test_a_wrong_setting_is_named_once_and_stops_nothing(world: Make) -> None:
@@ -173,7 +176,7 @@ def test_a_threshold_that_the_host_lowers_is_honoured(world: Make) -> None:
 
 
 def test_a_failed_summary_says_so_and_still_leaves_a_smaller_context(world: Make) -> None:
-    home = world(lcm={"contextThreshold": 0.3, "freshTailCount": 8, "leafChunkTokens": 3000})
+    home = world(lcm={"contextThreshold": 0.26, "freshTailCount": 8, "leafChunkTokens": 3000})
     home.server.add_rule(lambda r: Failure(503, "overloaded") if is_summary_request(r) else None)
     said = [turn(number, 500) for number in range(1, 46)]
     outcome = home.scenario("loop", turns=said, settle="", watch=True)
@@ -187,7 +190,7 @@ def test_a_failed_summary_says_so_and_still_leaves_a_smaller_context(world: Make
 
 def test_a_failed_publication_is_told_and_the_paid_summary_is_used_later(world: Make) -> None:
     """Another process holds the write lock while the model writes a summary, for longer than we wait."""
-    home = world(lcm={"contextThreshold": 0.2, "freshTailCount": 6, "leafChunkTokens": 2000, **IMPATIENT})
+    home = world(lcm={"contextThreshold": 0.15, "freshTailCount": 6, "leafChunkTokens": 2000, **IMPATIENT})
     locks: list[sqlite3.Connection] = []
     told = "compaction: deferred, because of deferred"
 

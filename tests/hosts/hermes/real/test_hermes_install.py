@@ -63,7 +63,7 @@ def test_the_recall_tools_cost_less_than_two_thousand_tokens_of_schema(world: Ma
 
 def test_summaries_are_written_by_the_hosts_auxiliary_model(world: Make) -> None:
     home = world(
-        lcm={"contextThreshold": 0.15, "freshTailCount": 4, "leafChunkTokens": 2000},
+        lcm={"contextThreshold": 0.1, "freshTailCount": 4, "leafChunkTokens": 2000},
         host={"auxiliary": {"compression": {"provider": "custom", "model": "small-model"}}},
     )
     home.host["auxiliary"]["compression"] |= {"base_url": home.server.url, "api_key": "sk-fake"}

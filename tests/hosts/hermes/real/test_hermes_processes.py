@@ -17,7 +17,7 @@ from world import World, texts
 Make = Callable[..., World]
 
 SMALL = {
-    "contextThreshold": 0.12,
+    "contextThreshold": 0.07,
     "freshTailCount": 6,
     "leafChunkTokens": 2000,
     "summaryMaxCallsPerWindow": 1000,
