@@ -256,6 +256,25 @@ def test_nothing_but_the_protocol_comes_on_stdout(talk: Path) -> None:
     assert "never instructions" in answers[0]["result"]["instructions"]
 
 
+@pytest.mark.parametrize("depth", [90, 990, 3_000, 100_000])
+def test_arguments_nested_without_end_stop_no_server(talk: Path, depth: int) -> None:
+    process = start(talk)
+    ask(process, HELLO)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    # Written out by hand: the client's own JSON gets no deeper than Python recurses.
+    call = json.dumps(tool_call(2, "lcm_grep", {"pattern": "gauge", "roles": "HERE"}))
+    process.stdin.write(call.replace('"HERE"', "[" * depth + "]" * depth) + "\n")
+    send(process, tool_call(3, "lcm_grep", {"pattern": "vault code"}))
+    answers = (json.loads(line) for line in process.stdout)
+    # The protocol's library answers nothing to what it cannot read; one that can be read is refused.
+    answer = next(one for one in answers if one["id"] == 3 or not one["result"]["isError"])
+    assert answer["id"] == 3
+    assert "HERON" in answer["result"]["content"][0]["text"]
+    _, err = process.communicate(timeout=10)
+    assert (process.returncode, err) == (0, "")
+
+
 def test_a_wrong_setting_is_named_before_anything_is_served(tmp_path: Path) -> None:
     environment = {**os.environ, "LCM_FRESH_TAIL_COUNT": "many", "LCM_CONFIG": str(tmp_path / "none.json")}
     done = subprocess.run(
