@@ -59,9 +59,7 @@ def test_a_turn_that_is_over_warns_of_nothing(open_engine: Callable[..., Engine]
     assert warned_at(shown(engine, session)) == []
 
 
-def test_a_result_in_blocks_takes_the_line_and_one_without_text_leaves_it_to_the_next(
-    open_engine: Callable[..., Engine], session: Session
-) -> None:
+def test_a_result_in_a_block_takes_the_line(open_engine: Callable[..., Engine], session: Session) -> None:
     engine = open_engine()
     blocks = {
         "role": "user",
