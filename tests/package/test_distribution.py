@@ -93,8 +93,12 @@ def test_each_dependency_has_a_reason_on_the_page() -> None:
     assert {name for name, reason in rows if len(reason.split()) > 3} == named
 
 
-def test_each_extra_is_in_the_table() -> None:
+HOSTS = {"bub", "langchain", "openai-agents", "pydantic-ai"}
+
+
+def test_each_extra_is_in_the_table_and_has_its_cost_unless_it_is_a_hosts() -> None:
     page = (ROOT / "docs" / "installing.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"^\| `lcm_plugin\[([\w-]+)\]`", page, re.MULTILINE)) == set(
-        PROJECT["optional-dependencies"]
-    )
+    rows = dict(re.findall(r"^\| `lcm_plugin\[([\w-]+)\]` \| .+? \| (.*) \|$", page, re.MULTILINE))
+    assert set(rows) == set(PROJECT["optional-dependencies"])
+    costs = {name for name, cost in rows.items() if re.fullmatch(r"\+\d+ \| \+\d+ \| \+\d+", cost)}
+    assert costs >= set(rows) - HOSTS
