@@ -28,6 +28,7 @@ class Host(StrEnum):
     HERMES = "hermes"
     LANGCHAIN = "langchain"
     MCP = "mcp"
+    OPENCLAW = "openclaw"
     OPENCODE = "opencode"
     OPENAI_AGENTS = "openai-agents"
     PYDANTIC_AI = "pydantic-ai"
@@ -66,6 +67,12 @@ _CHECKS = {
     ),
     Host.LANGCHAIN: _Check("langchain.agents.middleware", "lcm_plugin[langchain]"),
     Host.MCP: _Check("mcp.server.lowlevel", "lcm_plugin[mcp]"),
+    Host.OPENCLAW: _Check(
+        "lcm_plugin.hosts.stdio",
+        "lcm_plugin",
+        "agents.doctor:openclaw_config",
+        "agents.doctor:openclaw_findings",
+    ),
     Host.OPENCODE: _Check(
         "mcp.server.lowlevel",
         "lcm_plugin[mcp]",

@@ -16,7 +16,9 @@ from lcm_plugin.hosts.agents.names import Agent, Extent
 if TYPE_CHECKING:
     from lcm_plugin.hosts.agents.install import Installed
 
-_Agent = Annotated[Agent, typer.Argument(metavar="AGENT", help="claude-code, codex, gemini or opencode.")]
+_Agent = Annotated[
+    Agent, typer.Argument(metavar="AGENT", help="claude-code, codex, gemini, opencode or openclaw.")
+]
 _Project = Annotated[
     bool, typer.Option("--project", help="Only for the project in this folder (Claude Code, opencode).")
 ]

@@ -1,4 +1,4 @@
-"""``lcm doctor --host claude-code|codex|gemini|opencode``: is the plugin on, are its hooks, and was the last turn stored?
+"""``lcm doctor --host claude-code|codex|gemini|opencode|openclaw``: is the plugin on, and was the last turn stored?
 
 The proof is the agent's own newest log: what people and models say in it must be in the database.
 """
@@ -9,7 +9,8 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,11 @@ from lcm_plugin.interchange.importers.formats import FORMATS
 from lcm_plugin.interchange.importers.importing import SourceFile
 from lcm_plugin.interchange.importers.records import Entry, Record, SourceConversation
 from lcm_plugin.interchange.importers.report import Keys
-from lcm_plugin.interchange.importers.sources import opencode
+from lcm_plugin.interchange.importers.sources import openclaw, opencode
+from lcm_plugin.messages.blocks import text_of
 from lcm_plugin.recall.times import format_instant
 from lcm_plugin.text import plural
-from lcm_plugin.types import Finding, Severity
+from lcm_plugin.types import Finding, Session, Severity
 
 _SECONDS = 30
 _NAME = f"{PLUGIN}@{MARKETPLACE}"
@@ -111,7 +113,69 @@ def opencode_findings() -> Iterator[Finding]:
     if newest <= since:
         yield _no_turn(Agent.OPENCODE, database)
     else:
-        yield _proof(Agent.OPENCODE, database, newest, records)
+        yield _proof(Agent.OPENCODE, database, newest, lambda: _stored_of(Agent.OPENCODE, records))
+
+
+def openclaw_config() -> LcmConfig:
+    """The settings with which OpenClaw's plugin starts the process that serves it."""
+    return _config(Agent.OPENCLAW)
+
+
+def openclaw_findings() -> Iterator[Finding]:
+    """What stands between OpenClaw and lcm; last whether the newest turn is stored."""
+    yield from _written(Agent.OPENCLAW)
+    folder = Path(os.environ.get("OPENCLAW_STATE_DIR") or "~/.openclaw").expanduser()
+    settings = Path(os.environ.get("OPENCLAW_CONFIG_PATH") or folder / "openclaw.json")
+    plugins = _read(settings).get("plugins")
+    slots = plugins.get("slots") if isinstance(plugins, dict) else None
+    engine = slots.get("contextEngine") if isinstance(slots, dict) else None
+    if engine != PLUGIN:
+        text = f"the slot contextEngine in {settings} holds {engine or 'nothing'}: turns run without lcm"
+        yield Finding("openclaw.slot", Severity.ERROR, text, repair="lcm install openclaw")
+    plugin = _definition(Agent.OPENCLAW)
+    since = plugin.stat().st_mtime_ns // 1_000_000 if plugin.exists() else 0
+    newest = max(
+        (
+            found
+            for path in folder.glob("agents/*/agent/openclaw-agent.sqlite")
+            for found in _sessions_of(path)
+        ),
+        key=lambda found: found.at,
+        default=None,
+    )
+    if newest is None or newest.at <= since:
+        yield _no_turn(Agent.OPENCLAW, folder / "agents")
+    else:
+        yield _proof(Agent.OPENCLAW, newest.path, newest.at, lambda: _said_of(newest))
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """A session of OpenClaw: what was said in it, and when last. Its entries' ids are not those of what is stored."""
+
+    path: Path
+    key: str
+    at: int
+    texts: tuple[str, ...]
+
+
+def _sessions_of(path: Path) -> Iterator[_Said]:
+    key, at, texts = "", 0, list[str]()
+    for record in SourceFile(path, FORMATS[openclaw.NAME]).records():
+        if isinstance(record, SourceConversation):
+            yield _Said(path, key, at, tuple(texts))
+            key, at, texts = "" if record.branch else Keys(openclaw.NAME).of(record), 0, []
+        elif isinstance(record, Entry) and key and not record.hidden:
+            at = max(at, record.at or 0)
+            if text := text_of(record.message).strip():
+                texts.append(text)
+    yield _Said(path, key, at, tuple(texts))
+
+
+def _said_of(session: _Said) -> tuple[int, int]:
+    with Engine.open(_config(Agent.OPENCLAW), read_only=True) as engine:
+        stored = {text_of(message).strip() for message in engine.messages(Session(session.key))}
+    return len(session.texts), sum(text in stored for text in session.texts)
 
 
 def _config(agent: Agent) -> LcmConfig:
@@ -123,7 +187,7 @@ def _config(agent: Agent) -> LcmConfig:
 def _server(agent: Agent) -> dict[str, Any]:
     """The server's definition in the plugin that was written; empty when there is none."""
     path = _definition(agent)
-    if agent is Agent.OPENCODE:
+    if path.suffix == ".js":
         code = path.read_text(encoding="utf-8") if path.exists() else ""
         command, *arguments = plugin_settings(code).get("command") or [None]
         return {"command": command, "args": arguments} if command else {}
@@ -240,7 +304,8 @@ def _last_turn(agent: Agent, logs: Path) -> Iterator[Finding]:
         return
     path = max(found, key=lambda path: path.stat().st_mtime)
     records = SourceFile(path, FORMATS[KITS[agent].log]).records()
-    yield _proof(agent, path, path.stat().st_mtime_ns // 1_000_000, records)
+    at = path.stat().st_mtime_ns // 1_000_000
+    yield _proof(agent, path, at, lambda: _stored_of(agent, records))
 
 
 def _no_turn(agent: Agent, logs: Path) -> Finding:
@@ -248,10 +313,13 @@ def _no_turn(agent: Agent, logs: Path) -> Finding:
     return Finding(f"{agent.value}.no_turn", Severity.INFO, text, repair="take a turn, and run this again")
 
 
-def _proof(agent: Agent, path: Path, at: int, records: Iterable[Record]) -> Finding:
-    """Whether what an agent logged of its newest session is stored. ``at`` is when it wrote last, in ms."""
+def _proof(agent: Agent, path: Path, at: int, counted: Callable[[], tuple[int, int]]) -> Finding:
+    """Whether what an agent logged of its newest session is stored: messages, and stored ones.
+
+    ``at`` is when it wrote last, in ms.
+    """
     try:
-        messages, stored = _stored_of(agent, records)
+        messages, stored = counted()
     except StoreUnavailable as error:
         return Finding(f"{agent.value}.last_turn", Severity.ERROR, f"no turn is stored: {error}")
     where = f"{path} ({format_instant(at, 'UTC')})"

@@ -14,10 +14,12 @@ from lcm_plugin.errors import InputError
 from lcm_plugin.hosts.agents.names import Agent, Extent
 from lcm_plugin.hosts.agents.plugin_files import (
     MARKETPLACE,
+    OPENCODE_PLUGIN,
     PLUGIN,
     claude_code_files,
     codex_files,
     gemini_files,
+    openclaw_files,
     opencode_files,
 )
 from lcm_plugin.store.open import is_server
@@ -97,6 +99,16 @@ KITS = {
         "Start a new session. `lcm doctor --host gemini` checks it after a turn.",
         definition="gemini-extension.json",
     ),
+    Agent.OPENCLAW: Kit(
+        "openclaw",
+        "openclaw",
+        openclaw_files,
+        (),
+        (("plugins", "install", "--link", "--force", "--accept-capabilities", "{folder}/lcm"),),
+        (("plugins", "uninstall", PLUGIN, "--force"),),
+        "Start OpenClaw's gateway again. `lcm doctor --host openclaw` checks it after a turn, /lcm says what is stored.",
+        definition="index.js",
+    ),
     Agent.OPENCODE: Kit(
         "opencode",
         "opencode",
@@ -106,6 +118,7 @@ KITS = {
         (),
         "Start opencode again. `lcm doctor --host opencode` checks it after a turn, /lcm says in a session what is stored.",
         per_project=True,
+        definition=OPENCODE_PLUGIN,
         own_folder=_opencode_folder,
     ),
 }

@@ -11,6 +11,7 @@ class Agent(StrEnum):
     CLAUDE_CODE = "claude-code"
     CODEX = "codex"
     GEMINI = "gemini"
+    OPENCLAW = "openclaw"
     OPENCODE = "opencode"
 
 

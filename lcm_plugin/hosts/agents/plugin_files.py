@@ -21,6 +21,7 @@ from importlib import resources
 from typing import Any
 
 from lcm_plugin.hosts.agents.calls import FIELDS
+from lcm_plugin.recall.tools import tool_schemas
 from lcm_plugin.version import VERSION
 
 MARKETPLACE, PLUGIN = "lcm-local", "lcm"
@@ -132,6 +133,35 @@ def opencode_files(database: str | None, environment: Mapping[str, str]) -> dict
     return {
         OPENCODE_PLUGIN: _javascript("opencode", "lcm.js", served),
         "skill/lcm/SKILL.md": skill("opencode"),
+    }
+
+
+def openclaw_files(database: str | None, environment: Mapping[str, str]) -> dict[str, str]:
+    """The plugin for OpenClaw's context engine slot, by path."""
+    command, arguments = server_command("openclaw", database, "lcm_plugin.hosts.stdio")
+    tools = [one["function"] for one in tool_schemas()]
+    served = {"command": [command, *arguments], "tools": tools, "environment": dict(environment)}
+    manifest = {
+        "id": PLUGIN,
+        "name": "Lossless Context Management",
+        "version": VERSION,
+        "description": ABOUT,
+        "kind": "context-engine",
+        "activation": {"onStartup": True},
+        "contracts": {"tools": [tool["name"] for tool in tools]},
+        "configSchema": {"type": "object", "additionalProperties": False, "properties": {}},
+    }
+    package = {
+        "name": "lcm-openclaw",
+        "version": VERSION,
+        "private": True,
+        "type": "module",
+        "main": "index.js",
+    }
+    return {
+        f"{PLUGIN}/openclaw.plugin.json": _json(manifest),
+        f"{PLUGIN}/package.json": _json(package | {"openclaw": {"extensions": ["./index.js"]}}),
+        f"{PLUGIN}/index.js": _javascript("openclaw", "index.js", served),
     }
 
 

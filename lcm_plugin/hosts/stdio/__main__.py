@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 
 from lcm_plugin.config.file import load_config
+from lcm_plugin.hosts.openclaw.methods import OpenclawMethods
 from lcm_plugin.hosts.opencode.methods import OpencodeMethods
 from lcm_plugin.hosts.stdio.lines import Method
 from lcm_plugin.hosts.stdio.serve import serve
@@ -14,6 +15,7 @@ from lcm_plugin.plugin import LcmPlugin
 
 _METHODS: dict[str, Callable[[LcmPlugin], Mapping[str, Method]]] = {
     "opencode": lambda plugin: OpencodeMethods(plugin).all(),
+    "openclaw": lambda plugin: OpenclawMethods(plugin).all(),
 }
 
 

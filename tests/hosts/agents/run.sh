@@ -14,10 +14,11 @@ if ! command -v npm >/dev/null; then
     echo "npm is needed; on Debian: apt-get install nodejs npm" >&2
     exit 69
 fi
+# OpenClaw needs a newer Node than the others; its test finds this one.
+newest=$kept/node/node_modules/node/bin
+[[ -x $newest/node ]] || npm install --loglevel error --no-audit --no-fund --prefix "$kept/node" node@24 >&2
 if ! node_is_new; then
-    [[ -x $kept/node/node_modules/node/bin/node ]] ||
-        npm install --loglevel error --no-audit --no-fund --prefix "$kept/node" node@24 >&2
-    export PATH=$kept/node/node_modules/node/bin:$PATH
+    export PATH=$newest:$PATH
     node_is_new || { echo "Node $oldest or newer is needed" >&2; exit 69; }
 fi
 
@@ -26,7 +27,9 @@ while read -r name package; do
     [[ "$(cat "$place/.made-from" 2>/dev/null)" == "$package" ]] && continue
     echo "Installing $package …"
     rm -rf "$place"
-    npm install --loglevel error --no-audit --no-fund --prefix "$place" "$package" >&2
+    needs=$PATH
+    [[ $name == openclaw ]] && needs=$newest:$PATH
+    PATH=$needs npm install --loglevel error --no-audit --no-fund --prefix "$place" "$package" >&2
     # npm may hold back the script with which Claude Code puts its program in place.
     if [[ $name == claude-code ]]; then
         (cd "$place/node_modules/@anthropic-ai/claude-code" && node install.cjs >&2)

@@ -44,7 +44,7 @@ def test_a_dry_run_writes_nothing(home: Path, agent: Agent) -> None:
     assert list(home.iterdir()) == []
 
 
-@pytest.mark.parametrize("agent", [agent for agent in Agent if agent is not Agent.OPENCODE])
+@pytest.mark.parametrize("agent", [Agent.CLAUDE_CODE, Agent.CODEX, Agent.GEMINI])
 def test_without_the_agent_its_files_are_written_and_the_rest_is_named(home: Path, agent: Agent) -> None:
     done = install(agent, Extent.USER, str(home / "talk.db"))
     assert all((plugin_folder(agent) / name).is_file() for name in done.files)
@@ -110,3 +110,15 @@ def test_opencodes_plugin_lies_in_a_folder_of_its_own_and_leaves_what_is_beside_
     uninstall(Agent.OPENCODE, extent)
     assert [path.name for path in folder.rglob("*") if path.is_file()] == ["other.js"]
     assert not (folder / "skill").exists()
+
+
+def test_openclaws_plugin_declares_the_tools_that_it_registers(home: Path) -> None:
+    done = install(Agent.OPENCLAW, Extent.USER, str(home / "talk.db"))
+    folder = plugin_folder(Agent.OPENCLAW)
+    settings = plugin_settings((folder / "lcm/index.js").read_text(encoding="utf-8"))
+    declared = json.loads((folder / "lcm/openclaw.plugin.json").read_text())["contracts"]["tools"]
+    assert [tool["name"] for tool in settings["tools"]] == declared
+    assert settings["command"][-2:] == ["--database", str(home / "talk.db")]
+    assert done.left_to_do[0].startswith("Run: openclaw plugins install --link")
+    uninstall(Agent.OPENCLAW, Extent.USER)
+    assert not folder.exists()

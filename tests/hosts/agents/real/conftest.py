@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from fake_models import FakeModels
-from real_agents import ClaudeCode, Codex, Gemini, Opencode
+from real_agents import ClaudeCode, Codex, Gemini, Openclaw, Opencode
 
 _CODEX_CONFIG = """model = "gpt-5.5-codex"
 model_provider = "fake"
@@ -114,6 +114,29 @@ def opencode(tmp_path: Path, models: FakeModels) -> Opencode:
     (folder / "node_modules").symlink_to(kept / "node_modules")
     for name in ("package.json", "package-lock.json"):
         shutil.copy(kept / name, folder)
+    return _installed(agent)
+
+
+@pytest.fixture
+def openclaw(tmp_path: Path, models: FakeModels) -> Openclaw:
+    """OpenClaw with lcm in its context engine slot."""
+    agent = Openclaw("openclaw", tmp_path, models, {"OPENCLAW_STATE_DIR": str(tmp_path / "state")})
+    agent.environment["PLUGIN_TIMEOUT_OF_LCM_MS"] = "120000"
+    # It needs a newer Node than the others.
+    newer = Path(os.environ["LCM_TEST_AGENTS"]) / "node" / "node_modules" / "node" / "bin"
+    agent.environment["PATH"] = f"{newer}{os.pathsep}{agent.env()['PATH']}"
+    free = {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0}
+    model = {"id": "fake-model", "name": "Fake", "reasoning": False, "input": ["text"], "cost": free}
+    limits = {"contextWindow": 128_000, "maxTokens": 8_192}
+    provider = {"baseUrl": f"{models.url}/v1", "apiKey": "x", "api": "openai-completions"}
+    workspace = {"workspace": str(agent.project), "skipBootstrap": True}
+    settings = {
+        "update": {"checkOnStart": False, "auto": {"enabled": False}},
+        "agents": {"defaults": {**workspace, "model": {"primary": "fake/fake-model"}}},
+        "models": {"mode": "merge", "providers": {"fake": {**provider, "models": [{**model, **limits}]}}},
+    }
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "openclaw.json").write_text(json.dumps(settings))
     return _installed(agent)
 
 

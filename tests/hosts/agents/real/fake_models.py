@@ -16,7 +16,11 @@ from typing import Any
 
 _SAY = re.compile(r"\[\[say (.*?)\]\]", re.DOTALL)
 _CALL = re.compile(r"\[\[call (\w+) (\{.*?\})\]\]", re.DOTALL)
-_QUOTED = re.compile(r"<recalled>.*?</recalled>|<hook_context>.*?</hook_context>", re.DOTALL)
+_QUOTED = re.compile(
+    r"<recalled>.*?</recalled>|<hook_context>.*?</hook_context>"
+    r"|<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>.*?<<<END_OPENCLAW_INTERNAL_CONTEXT>>>",
+    re.DOTALL,
+)
 _SMALL = 1_000
 
 

@@ -187,3 +187,19 @@ class Opencode(Agent):
     @staticmethod
     def key(session: str) -> str:
         return f"agent:opencode:{session}"
+
+
+class Openclaw(Agent):
+    """OpenClaw without a gateway: every prompt a process, as with ``openclaw agent --local``."""
+
+    server = "lcm_plugin.hosts.stdio"
+
+    def say(self, prompt: str, session: str = "agent:main:main") -> str:
+        """A turn in a session; its key."""
+        where = ["--agent", "main", "--session-key", session]
+        self.run("agent", "--local", *where, "--message", prompt)
+        return session
+
+    @staticmethod
+    def key(session: str) -> str:
+        return session

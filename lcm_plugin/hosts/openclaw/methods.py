@@ -1,0 +1,106 @@
+"""What the plugin in OpenClaw calls: the context of a turn, a turn to store, a compaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lcm_plugin.hosts.openclaw.messages import plan, to_core
+from lcm_plugin.hosts.stdio.lines import Method
+from lcm_plugin.hosts.stdio.methods import OfSession
+from lcm_plugin.plugin import LcmPlugin
+from lcm_plugin.store.session_keys import is_single_run
+from lcm_plugin.types import Context, Turn
+
+_ASSUMED_BUDGET = 128_000
+
+
+class AssembleParams(OfSession):
+    """The history before a turn, the tokens that the context may take, and what the user asks now."""
+
+    messages: list[dict[str, Any]]
+    budget: int | None = None
+    model: str | None = None
+    prompt: str = ""
+
+
+class CommitParams(OfSession):
+    """A turn that is over, under a key that the host gives it once."""
+
+    key: str
+    messages: list[dict[str, Any]]
+    heartbeat: bool = False
+
+
+class CompactParams(OfSession):
+    """A compaction that the host or a user asks for."""
+
+    budget: int | None = None
+    force: bool = False
+    focus: str = ""
+
+
+class OpenclawMethods:
+    """The methods for one OpenClaw. What goes wrong is an error there: the host then goes on with its own list."""
+
+    def __init__(self, plugin: LcmPlugin) -> None:
+        self._plugin = plugin
+
+    def all(self) -> dict[str, Method]:
+        """The methods by name."""
+        return {
+            "openclaw.assemble": self._assemble,
+            "openclaw.commit": self._commit,
+            "openclaw.compact": self._compact,
+        }
+
+    def _assemble(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """The context: places in the host's list, and messages that stand for what does not fit."""
+        given = AssembleParams.model_validate(params)
+        history = [to_core(one) for one in given.messages]
+        if not history:
+            return {"plan": [], "tokens": 0}
+        # What is committed may come back in another form, and is not to be stored again.
+        with self._plugin.engine.store.read() as reader:
+            is_known = reader.find_conversation(given.session) is not None
+        turn = Turn(
+            given.session,
+            () if is_known else history,
+            mode="append" if is_known else "sync",
+            model=given.model,
+            window=given.budget,
+            prompt=given.prompt,
+            recall=False,
+        )
+        context = self._plugin.before_turn(turn)
+        if context is None or not context.messages:
+            return {"plan": list(range(len(history))), "tokens": 0}
+        planned, tokens = plan(context.messages, history), context.tokens
+        # A context ends with what a model is to answer; here the prompt comes behind it.
+        if history[-1]["role"] == "assistant" and context.messages[-1]["role"] != "assistant":
+            planned.append(len(history) - 1)
+            tokens += self._plugin.engine.count_tokens(history[-1])
+        if quotes := self._quotes(given, context):
+            planned.append({"role": "user", "content": [{"type": "text", "text": quotes}], "timestamp": 0})
+            tokens += self._plugin.engine.count_tokens(quotes)
+        return {"plan": planned, "tokens": tokens}
+
+    def _quotes(self, given: AssembleParams, context: Context) -> str:
+        """What was said earlier and fits the prompt, which follows it; nothing for a sub-agent's order."""
+        if not given.prompt.strip() or is_single_run(given.session.key):
+            return ""
+        free = max(0, (given.budget or _ASSUMED_BUDGET) - context.tokens)
+        return self._plugin.engine.quotes_for(given.session, given.prompt, context.messages, free, free)
+
+    def _commit(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        given = CommitParams.model_validate(params)
+        turn = [to_core(one, f"{given.key}/{number}") for number, one in enumerate(given.messages)]
+        report = self._plugin.engine.ingest(given.session, turn, "append")
+        self._plugin.after_turn(Turn(given.session, (), mode="append"))
+        return {"status": "committed" if report.stored else "duplicate"}
+
+    def _compact(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        given = CompactParams.model_validate(params)
+        done = self._plugin.engine.compact(given.session, given.force, given.budget, focus=given.focus)
+        counts = {"tokensBefore": done.tokens_before, "tokensAfter": done.tokens_after}
+        return {"ok": True, "compacted": done.compacted, "reason": str(done.reason), "result": counts}
