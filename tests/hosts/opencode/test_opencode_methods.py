@@ -207,16 +207,13 @@ def test_what_a_call_cost_says_what_the_host_adds_to_a_context(
     plugin: LcmPlugin, opencode: OpencodeMethods
 ) -> None:
     talk = Talk()
-    for number in range(40):
-        talk.say(f"Question {number}: " + "what does pump nine do? " * 20)
-        talk.answer(f"Answer {number}: " + "it stands still. " * 20)
-    talk.say("And now?")
-    # With the assumed 12,000 tokens of system prompt and tools all of it fits; with the half of the limit it does not.
-    assert context(opencode, talk, limit=32_000) is None
-    tokens = plugin.engine.assemble(KEY, 32_000).tokens
-    store(opencode, talk, talk.answer("Nothing.", tokens={"input": tokens, "cache": {"read": 16_000}}))
-    talk.say("Sure?")
-    assert context(opencode, talk, limit=32_000) is not None
+    talk.say("Hello.")
+    context(opencode, talk)
+    assert opencode._overhead.get(S) is None
+    store(opencode, talk, talk.answer("Hello.", tokens={"input": 4_000, "cache": {"read": 16_000}}))
+    learned = opencode._overhead.get(S)
+    assert learned is not None
+    assert 19_900 < learned < 20_000
 
 
 def test_an_import_after_it_stores_nothing_again(
