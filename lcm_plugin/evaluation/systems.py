@@ -89,8 +89,7 @@ class Lcm:
         with self.open() as engine:
             charge_summaries(engine, bill)
             play(engine, SESSION, talk.messages, self._window, bill)
-            # What is searched later is indexed now, once, and not in each copy.
-            engine.call_tool(SESSION, "lcm_grep", {"pattern": "anything", "limit": 1})
+            index_all(engine)
             self.places = places_of(engine, SESSION, talk.messages)
         return bill
 
@@ -220,6 +219,11 @@ class BaselineAsked:
         """The same request, longer."""
         self.messages = [*self.messages, *delta]
         return self.messages
+
+
+def index_all(engine: Engine) -> None:
+    """Indexes what is searched later now, once, and not in each copy."""
+    engine.call_tool(SESSION, "lcm_grep", {"pattern": "anything", "limit": 1})
 
 
 def text_in(messages: Sequence[Message]) -> str:

@@ -11,7 +11,7 @@ from lcm_plugin.engine import Engine
 from lcm_plugin.evaluation.canaries.asking import AFTER, Sighting, measure
 from lcm_plugin.evaluation.canaries.planting import SYSTEM, Exchange, script
 from lcm_plugin.evaluation.records import Question
-from lcm_plugin.evaluation.systems import SESSION, Lcm, LcmAsked, text_in
+from lcm_plugin.evaluation.systems import SESSION, Lcm, LcmAsked, index_all, text_in
 from lcm_plugin.events import Event
 from lcm_plugin.plugin import LcmPlugin
 from lcm_plugin.types import Message, Turn
@@ -62,6 +62,8 @@ class Hooks:
         self._stack.close()
 
     def _ask(self, question: str) -> LcmAsked:
+        if self._open is not None:
+            index_all(self._open[0])
         self._stack.close()
         self._open = None
         asked = self._stack.enter_context(self._lcm.ask(Question("canary", question)))
