@@ -8,7 +8,6 @@ from typing import Any
 
 from pydantic import Field
 
-from lcm_plugin.compaction.policy import captures_only
 from lcm_plugin.hosts.agents.calls import HookCall
 from lcm_plugin.hosts.agents.passages import Passages
 from lcm_plugin.hosts.agents.resume import resume_pack
@@ -142,7 +141,7 @@ class OpencodeMethods:
         return {}
 
     def _captures_only(self, given: SessionParams) -> bool:
-        return captures_only(self._plugin.engine.config, _session(given).key)
+        return self._plugin.engine.captures_only(_session(given))
 
     def _turn(self, given: SessionParams, **more: Any) -> Turn:
         with self._lock:
