@@ -115,6 +115,7 @@ def with_edits_by_place(
     items: Sequence[Incoming],
     alignment: Alignment,
     standing: Sequence[MessageHead],
+    known_ids: set[str],
     find_withdrawn: FindRows,
     load_texts: LoadTexts,
 ) -> tuple[Alignment, tuple[Edit, ...]]:
@@ -122,12 +123,18 @@ def with_edits_by_place(
 
     ``standing`` are the rows that the list is compared with. Between two aligned messages there must be as many rows
     as messages, of the same roles. Each message must have an id of its own, or plainly other words in a list that is
-    surely aligned. A message with a row's id and plainly other words stands for it, too.
+    surely aligned. A message with a row's id and plainly other words stands for it, too; one with the id of a row that
+    is elsewhere is that row, in another order.
     """
     edited = dict[int, MessageHead]()
     is_sure = any(is_proof(items[index], row) for index, row in alignment.rows.items())
     for messages, rows, follower in _gaps(items, alignment.rows, standing):
         if [items[index].role for index in messages] != [row.role for row in rows]:
+            continue
+        if any(
+            items[index].host_id in known_ids and not is_same_id(items[index], row)
+            for index, row in zip(messages, rows, strict=True)
+        ):
             continue
         named = all(items[index].host_id for index in messages)
         path = [*rows, follower]

@@ -225,7 +225,9 @@ class Planner:
             (leading and leading.new) or (row := alignment.rows.get(0)) is None or row.seq != begun.seq
         ):
             return None
-        alignment, by_place = with_edits_by_place(given, alignment, talk, rows.withdrawn, rows.texts)
+        alignment, by_place = with_edits_by_place(
+            given, alignment, talk, known_ids, rows.withdrawn, rows.texts
+        )
         alignment, back = with_former_versions(given, alignment, rows.at)
         edits += by_place + back
         alignment = replace(

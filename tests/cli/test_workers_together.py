@@ -130,7 +130,7 @@ def test_what_a_killed_worker_held_is_done_by_another_at_once(url: str, workers:
         workers.start()
         eventually(lambda: workers.found(COMPACTED) == [number])
         workers.stop()
-        assert "1 compactions" in workers.printed(0)
+        assert "1 compaction (" in workers.printed(0)
     assert_sound(url)
 
 

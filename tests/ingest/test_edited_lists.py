@@ -151,3 +151,14 @@ def test_a_part_under_fresh_ids_is_stored_once_and_may_take_back(engine: Engine,
     changed = [*fresh[:3], {**assistant("No room left."), "id": "x"}]
     report = engine.ingest(session, changed, "part")
     assert (report.stored, report.withdrawn) == (1, 2)
+
+
+def test_a_known_message_in_another_order_is_no_edit_of_the_one_that_stood_there(
+    engine: Engine, session: Session
+) -> None:
+    said = [{"role": "assistant", "content": f"answer {number}", "id": f"h{number}"} for number in range(5)]
+    said[4] = {"role": "user", "content": "and now?", "id": "h4"}
+    engine.ingest(session, said, "sync")
+    report = engine.ingest(session, [said[2], said[0], said[4]], "sync")
+    assert report.stored == 0
+    assert engine.messages(session) == said

@@ -15,7 +15,7 @@ FORBIDDEN_MODULES = {"pickle", "shelve", "dill", "cloudpickle", "xmlrpc", "telne
 FORBIDDEN_CALLS = {"eval", "exec", "compile", "__import__"}
 NETWORK_MODULES = {"socket", "ssl", "http", "urllib", "httpx", "requests", "aiohttp", "websockets"}
 # What talks to a model, a server or a person's browser says so by where it lives.
-NETWORK_PLACES = ("hosts/", "summarize/litellm_client.py", "cli/")
+NETWORK_PLACES = ("hosts/", "summarize/litellm_client.py", "cli/", "web/server.py")
 EXECUTORS = {"execute", "executemany", "_all", "_one", "_run", "_many", "executescript"}
 
 

@@ -42,13 +42,18 @@ def test_a_hostile_text_comes_back_as_it_was_and_harms_nothing(
     for arguments in (
         {"pattern": text},
         {"pattern": text, "mode": "regex"},
-        {"pattern": "heron", "tool_name": text, "roles": [text]},
+        {"pattern": "heron", "tool_name": text},
         {"pattern": text, "scope": "both", "sort": "hybrid", "all_conversations": True},
     ):
         answer = engine.call_tool(lane, "lcm_grep", arguments)
         # A text may be no regular expression; anything else that fails here is a fault.
         assert "hits" in answer or arguments.get("mode") == "regex", answer
-    for name, arguments in (("lcm_describe", {"id": text}), ("lcm_expand", {"summary_ids": [text]})):
+    refused = (
+        ("lcm_describe", {"id": text}),
+        ("lcm_expand", {"summary_ids": [text]}),
+        ("lcm_grep", {"pattern": "heron", "roles": [text]}),
+    )
+    for name, arguments in refused:
         assert engine.call_tool(lane, name, arguments)["error_code"] == "INVALID_ARGUMENTS"
     assert "items" in engine.call_tool(lane, "lcm_expand", {"query": text})
     for command in ("show", "grep", "tree", "config", "prune --sessions", "doctor"):

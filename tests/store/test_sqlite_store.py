@@ -155,7 +155,7 @@ def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
 
 def test_a_path_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreUnavailable, match="cannot create the database"):
+    with pytest.raises(StoreUnavailable, match="cannot be opened: Not a directory"):
         SqliteStore(tmp_path / "file" / "lcm.db")
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import Field
 
+from lcm_plugin.forks import FreshLocks, join
 from lcm_plugin.hosts.agents.calls import HookCall
 from lcm_plugin.hosts.agents.passages import Passages
 from lcm_plugin.hosts.agents.resume import resume_pack
@@ -55,7 +56,7 @@ class PromptParams(SessionParams):
     prompt: str
 
 
-class OpencodeMethods:
+class OpencodeMethods(FreshLocks):
     """The methods for one opencode. Contexts come from here unless the setting ``captureOnly`` leaves them to the host."""
 
     def __init__(self, plugin: LcmPlugin) -> None:
@@ -65,6 +66,7 @@ class OpencodeMethods:
         self._sent: LruCache[str, int] = LruCache(_SESSIONS)
         self._overhead: LruCache[str, int] = LruCache(_SESSIONS)
         self._compacted: set[str] = set()
+        join(self)
 
     def all(self) -> dict[str, Method]:
         """The methods by name."""

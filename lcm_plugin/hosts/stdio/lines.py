@@ -21,6 +21,7 @@ from pydantic import ValidationError
 
 from lcm_plugin.errors import InputError, LcmError, error_code
 from lcm_plugin.events import log_failure, logger
+from lcm_plugin.forks import FreshLocks, join
 
 Method = Callable[[Mapping[str, Any]], dict[str, Any]]
 LONGEST_LINE = 256 * 1024 * 1024
@@ -33,7 +34,7 @@ class BadLine(LcmError):
     code = "BAD_LINE"
 
 
-class Lines:
+class Lines(FreshLocks):
     """Answers the calls of one client. ``methods`` may raise; the client then gets the error and its code."""
 
     def __init__(self, methods: Mapping[str, Method], answers: BinaryIO, longest: int = LONGEST_LINE) -> None:
@@ -42,6 +43,7 @@ class Lines:
         self._longest = longest
         self._writing = threading.Lock()
         self._queues = _Queues(_THREADS)
+        join(self)
 
     def serve(self, calls: BinaryIO) -> None:
         """Answers every call of a stream until it ends, and then what still runs."""
@@ -99,13 +101,14 @@ class Lines:
             self.say({"id": name, "error": {"code": _code_of(error), "message": _words_of(error)}})
 
 
-class _Queues:
+class _Queues(FreshLocks):
     """Work in threads: that of one name in order, that of several names at once."""
 
     def __init__(self, threads: int) -> None:
         self._pool = ThreadPoolExecutor(threads, "lcm-stdio")
         self._lock = threading.Lock()
         self._waiting: dict[str, deque[Callable[[], None]]] = {}
+        join(self)
 
     def put(self, name: str, work: Callable[[], None]) -> None:
         """Runs work behind what waits under the same name."""

@@ -14,8 +14,9 @@ from lcm_plugin.store.protocol import Store
 from lcm_plugin.store.transfer import BY_NAME, COUNTERS, TABLES, conversation_ids, rows_of, table_hashes
 
 # What each store makes by itself out of what is carried over, and what is carried over in another way. Checks
-# that were asked for belong to the store that they were to look at.
+# that were asked for belong to the store that they were to look at, and so does the record of what a person did to it.
 _DERIVED_TABLES = {
+    "actions",
     "file_blobs",
     "index_state",
     "integrity_jobs",
