@@ -386,7 +386,7 @@ class HermesEngine(Counters):
                 str(session.id), self.platform or "cli", profile_name(), self._session_db
             )
             listing = from_host(listing, Merges(self._pieces, self._replies))
-        known = self.runtime.stored_key(str(session.id)) is not None
+        known = self.runtime.keeps(session)
         return engine.ingest(session, listing if known else inherited(listing), mode)
 
     def _is_all_of(self, messages: Sequence[Any]) -> bool:

@@ -20,6 +20,7 @@ from lcm_plugin.hosts.hermes.lanes import Lanes, LiveEngines
 from lcm_plugin.hosts.hermes.outbox import PATIENCE, Outbox
 from lcm_plugin.hosts.hermes.settings import hermes_config
 from lcm_plugin.maintenance.hook_health import HookHealth
+from lcm_plugin.sessions.kinds import find_conversation
 from lcm_plugin.types import Session
 
 if TYPE_CHECKING:
@@ -189,6 +190,18 @@ class Runtime(FreshLocks):
             return None
         with engine.store.read() as reader:
             return reader.session_key_of(session_id)
+
+    def keeps(self, session: Session) -> bool:
+        """Whether a session or its lane was stored, by any process.
+
+        A session that a compaction made may be new while its lane is not: the process died before its first turn.
+        """
+        engine = self.engine()
+        if engine is None:
+            return False
+        with engine.store.read() as reader:
+            stored = reader.session_key_of(str(session.id)) is not None
+            return stored or find_conversation(reader, session) is not None
 
 
 class Times(FreshLocks):

@@ -244,6 +244,27 @@ def test_a_session_that_a_compaction_renamed_stays_in_its_lane(runtime: Runtime)
     assert agent(runtime, "s2").session == engine.session
 
 
+class Compacted:
+    """The host's sessions: a compaction ended s1 and made s2."""
+
+    def get_session(self, session_id: str) -> dict[str, str]:
+        return {"s1": {"end_reason": "compression"}, "s2": {"parent_session_id": "s1"}}[session_id]
+
+
+def test_a_session_that_a_compaction_made_is_no_branch_when_the_process_died_before_its_first_turn(
+    runtime: Runtime,
+) -> None:
+    smaller = agent(runtime).compress(
+        [*talk(60), {"role": "user", "content": "and now?"}], current_tokens=60_000, force=True
+    )
+    before = len(stored(runtime, "agent:main:cli:s1"))
+    engine = copy.deepcopy(HermesEngine(runtime))
+    engine.update_model("fake-model", WINDOW, base_url="http://127.0.0.1/v1", api_key="k", provider="custom")
+    engine.bind_session_state(session_db=Compacted(), session_id="s2")
+    engine.after_turn([*smaller, {"role": "assistant", "content": "there"}])
+    assert stored(runtime, "agent:main:cli:s1")[before:] == [{"role": "assistant", "content": "there"}]
+
+
 def test_a_branch_begins_with_the_summaries_it_branched_off_with(runtime: Runtime) -> None:
     smaller = agent(runtime).compress(
         [*talk(60), {"role": "user", "content": "and now?"}], current_tokens=60_000, force=True

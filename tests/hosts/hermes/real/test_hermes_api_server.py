@@ -86,7 +86,7 @@ def test_parallel_sessions_are_kept_apart_and_stored_without_any_goodbye(world: 
 
 
 def test_requests_of_one_session_at_the_same_time_are_each_stored_once(world: Make) -> None:
-    home = world()
+    home = world(lcm={"activeRecall": "off"})  # The answers repeat what was sent, quotes included.
     rounds, at_once = 3, 3
     with api_server(home) as port, ThreadPoolExecutor(at_once) as pool:
         assert say(port, "shared", "hello there") == "Noted: hello there"

@@ -140,7 +140,7 @@ def test_a_fact_from_turn_3_reaches_the_model_by_itself_or_by_the_agents_search(
             said.append(f"{turn(number, 250)} {fact(number)}")
     outcome = home.scenario("loop", turns=said, timeout=600)
     figure(waited(f"{len(said)} turns", outcome))
-    assert len([call for call in outcome["compress"] if not call["noop"]]) >= 10
+    assert len([call for call in outcome["compress"] if not call["noop"]]) >= 8
     assert outcome["answers"][asked_at - 1] == fact(3)
     asked = [r for r in chat_requests(home.server) if _said(r.prompt).endswith("RECALL VAULT-003")]
     holding = [_said(m["content"]) for m in asked[0].messages if fact(3) in str(m.get("content"))]
