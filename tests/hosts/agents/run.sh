@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Drives the real coding agents against one fake model server: tests/hosts/agents/run.sh [pytest options]
+# Drives the real coding agents against one fake model server: tests/hosts/agents/run.sh [pytest options | install]
 # Their npm packages, in the versions of packages.txt, are kept in .venvs/agents/; nothing is left out that cannot run.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
@@ -41,6 +41,8 @@ while read -r name package; do
     fi
     echo "$package" > "$place/.made-from"
 done < "$folder/packages.txt"
+
+[[ "${1:-}" != install ]] || exit 0
 
 LCM_TEST_AGENTS=$kept TEST_HOST=agents exec .venv/bin/python -m pytest "$folder/real" --confcutdir "$folder/real" \
     -p no:cacheprovider "$@"
