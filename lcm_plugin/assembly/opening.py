@@ -19,7 +19,7 @@ def turn_opening(
 ) -> Rendered | None:
     """The compacted request of the turn that the raw messages after the newest summary belong to.
 
-    While others go on beside it, that is the request of the ``run`` that asks.
+    While others go on beside it, that is the request of the ``run`` that asks, once they begin within its turn.
     """
     position = _newest_summary(view)
     if position is None:
@@ -27,7 +27,9 @@ def turn_opening(
     first = next((one for one in view.shown[position + 1 :] if one and one.kind != "instruction"), None)
     if first is not None and first.is_request:
         return None
-    before = run.turn + 1 if run else first.ordinal if first else None
+    before = first.ordinal if first else None
+    if run and (before is None or before > run.turn):
+        before = run.turn + 1
     request = older_request(reader, renderer, view, before)
     if request is None or _stands_raw(view, request.ordinal):
         return None

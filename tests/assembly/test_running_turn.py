@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from messages import assistant, call, result, user
 
-from lcm_plugin import Engine, Session
+from lcm_plugin import Engine, LcmPlugin, Session, Turn
 from lcm_plugin.messages.markup import nearly_full_line, stub_id_of
 from lcm_plugin.messages.validate import validate
 from lcm_plugin.types import Context
@@ -221,3 +222,25 @@ def test_a_dropped_part_of_a_turn_is_older_than_what_is_shown_of_it(engine: Engi
     shown = list(results_of(engine.assemble(session, 9_000)))
     assert shown == [f"s{n}-0" for n in range(200 - len(shown), 200)]
     assert call("x")["role"] == "assistant"
+
+
+def test_a_request_compacted_within_its_turn_stays_in_view_in_the_turns_after_it(
+    open_engine: Callable[..., Engine], session: Session
+) -> None:
+    """The first message of a later turn took it out, and the next call brought it back: twice a turn nothing was cached."""
+    engine = open_engine(fresh_tail_count=8, active_recall="off")
+    plugin, opening = LcmPlugin(engine=engine), user("Look at all of these, please.")
+    long = [part for n in range(20) for part in (call(f"call_{n}"), result(f"call_{n}", f"found {n} " * 40))]
+    plugin.after_turn(Turn(session, [opening, *long, assistant("All seen.")], window=64_000))
+    plugin.after_turn(Turn(session, [user("Thanks!"), assistant("Gladly.")], mode="append", window=64_000))
+    assert engine.compact(session, force=True).compacted
+    seen: list[Message] = []
+    for number in range(3):
+        group = [call(f"later_{number}"), result(f"later_{number}", "here")]
+        for messages in ([user(f"And {number}?")], group):
+            context = plugin.before_turn(Turn(session, messages, mode="append", window=64_000))
+            assert context is not None
+            assert context.messages[1] == opening
+            assert context.messages[: len(seen)] == seen
+            seen = context.messages
+        plugin.after_turn(Turn(session, [assistant("Yes.")], mode="append", window=64_000))
