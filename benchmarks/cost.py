@@ -8,7 +8,11 @@ assistant message is one request. *ours* is the real engine behind its hooks und
 that answers at once with as many tokens as it was asked for; the other rows are the rules alone, on the same token counts.
 Policies are compared without what recall quotes by itself. ``--recall`` plays the default policy without it, with it, and
 with quotes that stay before their request while it stands in the context (*carried*; they are never compacted).
-*verbatim* is the mean of tokens that stand in a request word for word: cheaper is not better by itself.
+*verbatim* is the mean of tokens that stand in a request word for word: cheaper is not better by itself. *own* are those
+of them that no tool gives again, *needed* is the share of the words that calls were made with, and that had been said
+before, which stood in the request. *calls* are summary calls, *early* those below the threshold, *quoted* is the share of
+requests with quotes. ``--clearing`` plays policies with and without clearing of old results; then cost is in per cent of
+the first row.
 """
 
 from __future__ import annotations
@@ -65,6 +69,11 @@ def main() -> None:
     parser.add_argument(
         "--recall", action="store_true", help="only the default policy, by what becomes of quotes"
     )
+    parser.add_argument(
+        "--clearing", action="store_true", help="only the policies, with and without clearing of old results"
+    )
+    parser.add_argument("--talk", help="a talk as JSON lines of messages")
+    parser.add_argument("--policies", default=",".join(POLICIES))
     parser.add_argument("--limit", type=int, help="only so many messages of each data set")
     options = parser.parse_args()
     logging.getLogger("lcm_plugin").setLevel(logging.ERROR)
@@ -73,14 +82,23 @@ def main() -> None:
         talk = talk[: options.limit]
         whole: Bill | None = None
         for window in map(int, options.windows.split(",")):
-            for policy, bill, seconds in (recall_bills if options.recall else bills)(talk, window):
+            for policy, bill, seconds in played(options, talk, window):
                 whole = whole or bill
                 rows.append(Row(policy, name, window, bill, bill.cost / whole.cost, seconds))
     if not rows:
         parser.error("give --tau or --locomo")
     show(rows)
-    if not options.recall:
+    if not (options.recall or options.clearing):
         show_marks(rows)
+
+
+def played(
+    options: argparse.Namespace, talk: Sequence[Message], window: int
+) -> Iterator[tuple[str, Bill, float]]:
+    """The rows that were asked for."""
+    if options.clearing:
+        return clearing_bills(talk, window, options.policies.split(","))
+    return (recall_bills if options.recall else bills)(talk, window)
 
 
 def load(options: argparse.Namespace) -> dict[str, list[Message]]:
@@ -94,6 +112,10 @@ def load(options: argparse.Namespace) -> dict[str, list[Message]]:
             {"role": row["role"], "content": row["content"]}
             for talk in locomo.load(Path(options.locomo))
             for row in talk.messages
+        ]
+    if options.talk:
+        found[Path(options.talk).stem] = [
+            json.loads(line) for line in Path(options.talk).read_text().splitlines()
         ]
     return found
 
@@ -121,6 +143,18 @@ def bills(talk: Sequence[Message], window: int) -> Iterator[tuple[str, Bill, flo
         yield f"ours, {policy}", bill, time.perf_counter() - started
 
 
+def clearing_bills(
+    talk: Sequence[Message], window: int, policies: Sequence[Policy]
+) -> Iterator[tuple[str, Bill, float]]:
+    """Each policy's bill without clearing of old results and with it."""
+    counter = TokenCounter()
+    for policy in policies:
+        for name, tools in (("kept", []), ("cleared", None)):
+            started = time.perf_counter()
+            bill = ours(talk, window, counter, policy, tools=tools)
+            yield f"ours, {policy}, {name}", bill, time.perf_counter() - started
+
+
 def recall_bills(talk: Sequence[Message], window: int) -> Iterator[tuple[str, Bill, float]]:
     """The default policy's bill without quotes, with those of the running turn, and with all carried along."""
     counter = TokenCounter()
@@ -141,6 +175,7 @@ def ours(
     policy: Policy,
     recall: Literal["on", "off"] = "off",
     carried: bool = False,
+    tools: list[str] | None = None,
 ) -> Bill:
     """The engine behind its hooks, with the settings that it has out of the box but for the policy and quotes."""
     bill = Bill()
@@ -149,6 +184,7 @@ def ours(
             database=str(Path(folder) / "cost.db"),
             context_policy=policy,
             active_recall=recall,
+            **({} if tools is None else {"clear_results_of": tools}),
             summary_max_calls_per_window=10_000_000,
             summary_max_tokens_per_window=1_000_000_000,
         )
@@ -206,16 +242,19 @@ class Summaries:
 
 
 def show(rows: Sequence[Row]) -> None:
-    """The bills as a table. *quoted* is the share of requests with quotes."""
+    """The bills as a table."""
     print(
-        f"{'policy':<34}{'data':<8}{'window':>8}{'cost':>8}{'hits':>7}{'largest':>9}{'verbatim':>10}{'quoted':>8}"
+        f"{'policy':<34}{'data':<8}{'window':>8}{'cost':>8}{'hits':>7}{'largest':>9}{'verbatim':>10}"
+        f"{'own':>9}{'needed':>8}{'calls':>7}{'early':>7}{'quoted':>8}"
     )
     for row in sorted(rows, key=lambda row: (row.data, row.window)):
         bill = row.bill
         share = bill.hits / max(1, bill.hits + bill.misses)
         print(
             f"{row.policy:<34}{row.data:<8}{row.window:>8,}{row.share:>8.1%}{share:>7.1%}{bill.largest:>9,}"
-            f"{bill.verbatim // max(1, bill.requests):>10,}{bill.quoted / max(1, bill.requests):>8.1%}"
+            f"{bill.verbatim // max(1, bill.requests):>10,}{bill.own // max(1, bill.requests):>9,}"
+            f"{bill.held / max(1, bill.needed):>8.1%}{bill.calls:>7,}{bill.early:>7,}"
+            f"{bill.quoted / max(1, bill.requests):>8.1%}"
             + (f"   {row.seconds:.0f} s" if row.seconds else "")
         )
 

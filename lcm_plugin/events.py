@@ -46,6 +46,7 @@ MEANINGS: Mapping[str, str] = {
     "assembly.fallback": "the host's own list was used",
     "assembly.mended": "a context broke a provider's rule, and what broke it was left out",
     "compaction.pass": "a summary was published",
+    "compaction.cleared": "old results that can be read again were cut to a few words",
     "compaction.kept": "a chunk stays as it is",
     "compaction.finished": "a compaction ended",
     "compaction.skipped": "a compaction was asked for and is not due, or is being done already",

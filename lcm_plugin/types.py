@@ -178,7 +178,9 @@ class Context:
 
 
 class InContext(Protocol):
-    """What stands in a context: a stored message, a summary or a pin. ``cuts`` is in how many places it was shortened."""
+    """What stands in a context: a stored message, a summary or a pin. ``cuts`` is in how many places it was shortened,
+    ``cleared`` that it is an old result of which only a few words stand there.
+    """
 
     @property
     def ref(self) -> str: ...
@@ -188,6 +190,8 @@ class InContext(Protocol):
     def tokens(self) -> int: ...
     @property
     def cuts(self) -> int: ...
+    @property
+    def cleared(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)

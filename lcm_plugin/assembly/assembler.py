@@ -31,7 +31,6 @@ from lcm_plugin.assembly.render import Rendered, Renderer
 from lcm_plugin.assembly.request import Choice, Draft, Request, epoch, nothing
 from lcm_plugin.assembly.select import Selection, Wanted, select
 from lcm_plugin.assembly.standing import StandingLayer
-from lcm_plugin.assembly.stubs import LEAST_TOKENS, shortened
 from lcm_plugin.assembly.view import (
     MOST_ITEMS,
     Plan,
@@ -51,6 +50,7 @@ from lcm_plugin.lru import LruCache
 from lcm_plugin.messages.blocks import is_instruction
 from lcm_plugin.messages.markup import notice_block
 from lcm_plugin.messages.shape import copy_message, only_call
+from lcm_plugin.messages.stubs import LEAST_TOKENS, shortened
 from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.sessions.pins import pins_of
 from lcm_plugin.store.protocol import Reader

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from lcm_plugin.assembly.stubs import LEAST_TOKENS, STUB_TOKENS, shortened
 from lcm_plugin.ingest.shown import holds_attachments, holds_media, shown_to_models
 from lcm_plugin.lru import LruCache
 from lcm_plugin.messages.blocks import id_text, is_assistant, is_instruction
@@ -22,6 +21,7 @@ from lcm_plugin.messages.shape import (
     without_reasoning,
     words_beside_results,
 )
+from lcm_plugin.messages.stubs import LEAST_TOKENS, STUB_TOKENS, cleared, shortened
 from lcm_plugin.messages.table import ROLES
 from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.messages.validate import faults_in
@@ -34,6 +34,7 @@ _PLAN_WRAPPER = 128
 _ABSENT = "absent"
 _CACHE_TOKENS = 1_000_000
 _LENGTHS = 16_384
+_CLEARED = 1 << 48
 
 Kind = Literal["summary", "instruction", "standing", "request", "call", "result", "reply", "other"]
 
@@ -46,7 +47,8 @@ class Rendered:
     message that answers calls; ``with_words`` marks a result in which a user also speaks. ``last`` is
     the seq up to which a summary reaches. ``author`` is the model whose reasoning is in the message.
     ``media`` is how many characters images and other media in it take. ``version`` is another one once the
-    stored message was redacted. ``cuts`` is in how many places it was shortened.
+    stored message was redacted or cleared. ``cuts`` is in how many places it was shortened, ``cleared`` that a result
+    was cleared: its form stays the same.
     ``referenced`` is its form with references in place of attachments that need not go out whole.
     """
 
@@ -64,6 +66,7 @@ class Rendered:
     media: int = 0
     version: int = 0
     cuts: int = 0
+    cleared: bool = False
     referenced: Message | None = None
 
     @property
@@ -144,7 +147,7 @@ class Renderer:
             item = replace(
                 item, message=item.referenced, tokens=tokens, referenced=None, cuts=item.cuts + 1, media=0
             )
-        if not (item.calls or item.answers or words):
+        if item.cleared or not (item.calls or item.answers or words):
             return item
         if keep not in (STUB_TOKENS, LEAST_TOKENS):
             return self._cut(item, keep, words) or item
@@ -210,6 +213,10 @@ class Renderer:
         shown = _shown(message, head.ref)
         if shown is None:
             return None
+        cuts = 0
+        if head.cleared_tokens is not None:
+            short = cleared(shown, head.ref)
+            shown, cuts = short.message, short.cuts
         # An earlier version counted the reference of an attachment that now goes out whole.
         attached = holds_attachments(stored)
         counted = shown is message and not attached
@@ -228,6 +235,8 @@ class Renderer:
             author=reasoning_author(shown),
             media=_characters(shown) if holds_media(stored) else 0,
             version=_version(head),
+            cuts=cuts,
+            cleared=head.cleared_tokens is not None,
             referenced=_shown(shown_to_models(stored), head.ref) if attached else None,
         )
 
@@ -278,7 +287,7 @@ def _key(head: MessageHead) -> tuple[int, int]:
 
 
 def _version(head: MessageHead) -> int:
-    return head.identity ^ head.tokens
+    return head.identity ^ head.tokens ^ (0 if head.cleared_tokens is None else _CLEARED)
 
 
 def _shown(message: Message, ref: str) -> Message | None:

@@ -15,7 +15,7 @@ from itertools import chain
 from typing import Protocol
 
 from lcm_plugin.assembly.render import Rendered
-from lcm_plugin.assembly.stubs import LEAST_TOKENS, STUB_TOKENS
+from lcm_plugin.messages.stubs import LEAST_TOKENS, STUB_TOKENS
 
 _EARLIER_SHARE = 1 / 4
 _NEWEST_SHARE = 1 / 2

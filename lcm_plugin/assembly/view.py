@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 
 from lcm_plugin.assembly.render import LatestPlan, Rendered, Renderer
 from lcm_plugin.assembly.select import Selection, Wanted
-from lcm_plugin.assembly.stubs import STUB_TOKENS
 from lcm_plugin.compaction.tail import TailBounds, tail_of
 from lcm_plugin.lru import LruCache
 from lcm_plugin.messages.identity import identity_of
+from lcm_plugin.messages.stubs import STUB_TOKENS
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Conversation, Item, MessageHead
 from lcm_plugin.types import RunPosition

@@ -102,6 +102,7 @@ def _history(engine: EngineFacade, reader: Reader, conversation: Conversation) -
     pins = pins_of(reader, conversation)
     frontier = reader.oldest_raw_items(number, limit=1)
     causes = reader.fallback_causes(number)
+    cleared, cleared_tokens = reader.cleared_results(number)
     return {
         "conversation_id": number,
         "messages": talk_count(reader, conversation),
@@ -113,6 +114,8 @@ def _history(engine: EngineFacade, reader: Reader, conversation: Conversation) -
         "summary_tokens": conversation.summary_tokens,
         "raw_messages": conversation.raw_items,
         "raw_tokens": conversation.raw_tokens,
+        "cleared_results": cleared,
+        "cleared_tokens": cleared_tokens,
         "covered_messages": sum(summary.message_count for summary in found),
         "covered_tokens": covered_tokens,
         "compression_ratio": (
@@ -223,6 +226,7 @@ def session_pairs(data: dict[str, Any], zone: str, quote: Quote) -> Pairs:
             f"{plural(data['summaries_in_context'], 'summary')} ({data['summary_tokens']:,} tokens) and "
             f"{plural(data['raw_messages'], 'message')} as they were ({data['raw_tokens']:,})",
         ),
+        *([("cleared", _cleared(data))] if data["cleared_results"] else []),
         *_summary_pairs(data),
         *([("pins", f"{data['pins']:,} ({data['pinned_tokens']:,} tokens)")] if data["pins"] else []),
         *([("recalled", _recalled_text(data["recalled"]))] if data["recalled"] else []),
@@ -243,6 +247,11 @@ def _context(data: dict[str, Any]) -> str:
     if held > budget:
         text += "; a model call is given the part that fits"
     return f"{text}; the threshold of compaction is {data['threshold_tokens']:,}"
+
+
+def _cleared(data: dict[str, Any]) -> str:
+    results = plural(data["cleared_results"], "old result")
+    return f"{results} that can be read again, {data['cleared_tokens']:,} tokens less in the context"
 
 
 def _recalled(engine: EngineFacade, conversation_id: int) -> dict[str, Any] | None:

@@ -14,10 +14,14 @@ from lcm_plugin.config import LcmConfig
 from lcm_plugin.errors import StoreError
 from lcm_plugin.events import EventBus
 from lcm_plugin.lru import LruCache
-from lcm_plugin.messages.blocks import is_call_body, is_instruction
+from lcm_plugin.messages.blocks import is_call_body, is_instruction, text_of
 from lcm_plugin.messages.groups import next_legal_cut
 from lcm_plugin.messages.markup import summary_tokens
+from lcm_plugin.messages.outcomes import results_of
+from lcm_plugin.messages.parts import rebuild
 from lcm_plugin.messages.sendable import parse_json
+from lcm_plugin.messages.shape import words_beside_results
+from lcm_plugin.messages.stubs import cleared
 from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.store.protocol import Reader, Store
 from lcm_plugin.store.records import Conversation, Item, Part, Publication, StoredMessage, Summary
@@ -289,7 +293,13 @@ def message_block(stored: StoredMessage) -> SourceBlock | None:
     head = stored.head
     if is_instruction(head.role) or head.hidden:
         return None
-    texts = [text for part in stored.parts if (text := _part_text(part))]
+    if head.cleared_tokens is None:
+        texts = [text for part in stored.parts if (text := _part_text(part))]
+    else:
+        # As contexts show it, so that a summary costs no more than what it replaces.
+        short = cleared(rebuild(stored), head.ref).message
+        words = words_beside_results(short)
+        texts = [*(result.text for result in results_of(short)), *([text_of(words)] if words else [])]
     if not texts:
         return None
     tools = list(dict.fromkeys(part.tool_name for part in stored.parts if part.tool_name))

@@ -52,7 +52,8 @@ class Limits:
 
     ``early`` is the context size from which ``early_outside`` raw tokens outside the tail make a pass due;
     None when only ``trigger`` counts. ``verbatim`` are the newest raw tokens that a compaction below the soft limit
-    leaves alone, whatever the tail holds. Above it, one takes ``passes`` chunks at a time, up to the tail.
+    leaves alone, whatever the tail holds. Above it, one takes ``passes`` chunks at a time, up to the tail. With
+    ``clears_first``, summaries wait for the soft limit once clearing of old results made room.
     """
 
     call: Call
@@ -78,6 +79,7 @@ class Limits:
     max_active_messages: int | None
     enabled: bool
     captures_only: bool
+    clears_first: bool
 
     def target(self, depth: int) -> int:
         """The size that a summary of a depth aims at."""
@@ -104,7 +106,8 @@ class Limits:
         A beginning of the prompt that changes costs the same however much of it does. Less than a quarter of a chunk waits.
         """
         worthwhile = max(self.rich_tokens, self.chunk_tokens // 4)
-        return replace(self, trigger=min(self.trigger, worthwhile), passes=MOST_PASSES)
+        trigger = min(self.trigger, worthwhile)
+        return replace(self, trigger=trigger, passes=MOST_PASSES, clears_first=False)
 
     @property
     def least_outside(self) -> int:
@@ -156,6 +159,7 @@ def limits_for(config: LcmConfig, call: Call, *, session_key: str = "", factor: 
         max_active_messages=config.max_active_messages,
         enabled=not config.autocompact_disabled,
         captures_only=captures_only(config, session_key),
+        clears_first=amounts.verbatim > 0,
     )
 
 

@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from lcm_plugin.compaction.calibration import Calibration
 from lcm_plugin.compaction.chunks import Chunk, raw_tokens_outside
+from lcm_plugin.compaction.clearing import Clearing
 from lcm_plugin.compaction.leases import CompactionLease
 from lcm_plugin.compaction.policy import EMERGENCY_TAIL_SHARES, Call, Limits, decide, limits_for
 from lcm_plugin.compaction.sweep import Bounds, Pressure, Progress, Sweeper
@@ -61,6 +62,7 @@ class Compactor:
         self,
         store: Store,
         sweeper: Sweeper,
+        clearing: Clearing,
         config: LcmConfig,
         events: EventBus,
         clock: Callable[[], int],
@@ -72,6 +74,7 @@ class Compactor:
     ) -> None:
         self._store = store
         self._sweeper = sweeper
+        self._clearing = clearing
         self._config = config
         self._events = events
         self._clock = clock
@@ -101,7 +104,10 @@ class Compactor:
             tail = self._tail(reader, conversation, limits, limits.verbatim)
             outside = raw_tokens_outside(conversation.raw_tokens, tail)
         debt = reader.debt(conversation.conversation_id)
-        return decide(conversation, limits, outside, debt, self._clock())
+        decision = decide(conversation, limits, outside, debt, self._clock())
+        if decision.reason is Reason.LEAF_CHUNK_READY and self._clearing.rests(conversation, limits):
+            return replace(decision, due=False, reason=Reason.BELOW_THRESHOLD)
+        return decision
 
     def compact(
         self,
@@ -153,6 +159,8 @@ class Compactor:
 
     def _run(self, work: _Work) -> None:
         limits, due = work.limits, work.decision.reason
+        if not work.force and self._clear(work):
+            return
         if not work.force and due is Reason.LEAF_CHUNK_READY:
             self._sweeper.incremental(work.conversation_id, limits, work.bounds, work.progress)
             return
@@ -171,6 +179,16 @@ class Compactor:
                 return
             tail = min(limits.yielding_tokens, int(limits.room * share))
             self._sweep(work, Pressure("emergency", True, tail, emergency=True))
+
+    def _clear(self, work: _Work) -> bool:
+        """Clears old results, which costs no summary; whether that is all for now."""
+        number, limits = work.conversation_id, work.limits
+        done = self._clearing.clear(number, limits, work.decision.reason)
+        work.progress.cleared += done.results
+        work.progress.saved += done.saved
+        if done.results and not self.evaluate(number, limits).due:
+            return True
+        return work.decision.reason is Reason.LEAF_CHUNK_READY and self._clearing.leaves_rest(number, limits)
 
     def _sweep(self, work: _Work, pressure: Pressure) -> None:
         if work.progress.stopped is None:
@@ -221,6 +239,9 @@ class Compactor:
             detail = detail or str(error)
             retry_at = self._clock() + _BUSY_RETRY_MS
             lease.settle_later("deferred", reason=str(reason), error=detail, next_attempt_at=retry_at)
+        if progress.cleared:
+            note = f"{plural(progress.cleared, 'old result')} cleared"
+            detail = f"{detail}; {note}" if detail else note
         if progress.fallbacks:
             note = f"of {plural(progress.passes, 'summary')} {extracted(progress.fallbacks)}"
             detail = f"{detail}; {note}" if detail else note
@@ -301,7 +322,7 @@ def _verdict(progress: Progress, after: int, limits: Limits, failure: LcmError |
         return Reason.BUDGET_UNREACHABLE
     if progress.spent_until:
         return Reason.CALLS_USED_UP
-    if progress.passes:
+    if progress.passes or progress.cleared:
         return Reason.DONE
     return Reason.NO_PROGRESS if progress.tried else Reason.NOTHING_ELIGIBLE
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from lcm_plugin.background import Background
 from lcm_plugin.compaction.calibration import Calibration, Sample
 from lcm_plugin.compaction.chunks import Chunk
+from lcm_plugin.compaction.clearing import Clearing
 from lcm_plugin.compaction.overflow import Refusal
 from lcm_plugin.compaction.passes import PassRunner
 from lcm_plugin.compaction.policy import Call, Limits, captures_only, host_compacts
@@ -79,6 +80,7 @@ class Compaction:
         self._compactor = Compactor(
             store,
             Sweeper(store, passes, clock),
+            Clearing(store, config, counter, events, self.last, clock),
             config,
             events,
             clock,

@@ -41,7 +41,7 @@ _FALLBACKS_WAIT_UP_TO = 2
 @dataclass(slots=True)
 class Progress:
     """What a series of passes has done so far. ``tried`` counts passes, the vain ones too, ``fallbacks`` the causes
-    for which summaries were extracted.
+    for which summaries were extracted, ``cleared`` the results that were cleared before.
 
     ``spent_until`` is set when what is left waits for the session's next summary calls: milliseconds since
     the epoch.
@@ -50,6 +50,7 @@ class Progress:
     passes: int = 0
     tried: int = 0
     saved: int = 0
+    cleared: int = 0
     fallbacks: Counter[str] = field(default_factory=Counter)
     summaries: list[str] = field(default_factory=list)
     stopped: Reason | None = None

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from lcm_plugin.compaction.leases import CompactionLease
 from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.sessions.withdrawal import take_apart
-from lcm_plugin.store.protocol import Reader, Store
+from lcm_plugin.store.protocol import Reader, Store, Writer
 from lcm_plugin.store.records import Conversation
 from lcm_plugin.store.retry import retry_lost
 from lcm_plugin.types import CompactionUndo, Reason
@@ -42,6 +42,12 @@ class LastCompaction:
             if conversation is not None:
                 state = {"summaries": list(summary_ids), "revision": conversation.revision}
                 writer.save_guard(_key(conversation_id), state)
+
+    def carry(self, writer: Writer, conversation_id: int, revision: int) -> None:
+        """Lets the last compaction be undone although results were cleared since, at this revision."""
+        noted, conversation = writer.guard(_key(conversation_id)), writer.conversation(conversation_id)
+        if noted is not None and conversation is not None and noted["revision"] == revision:
+            writer.save_guard(_key(conversation_id), {**noted, "revision": conversation.revision})
 
     def undoable(self, reader: Reader, conversation_id: int) -> bool:
         """Whether `undo` would bring something back."""

@@ -1,8 +1,8 @@
 """Settings: one model, four sources."""
 
+from lcm_plugin.config.defaults import INSTRUCTION_FILES
 from lcm_plugin.config.model import (
     DEFAULT_BUDGET,
-    INSTRUCTION_FILES,
     LcmConfig,
     Policy,
     checked_budget,

@@ -28,6 +28,7 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
+from lcm_plugin.config.defaults import INSTRUCTION_FILES, PLAN_TOOLS, READING_TOOLS
 from lcm_plugin.config.explain import AUTO, explain
 from lcm_plugin.config.overrides import Share, ThresholdOverride
 from lcm_plugin.config.sources import canonical, read_environment, spellings, split_text
@@ -40,23 +41,6 @@ Policy = Literal["economy", "balanced", "faithful"]
 Patterns = Annotated[list[str], NoDecode]
 # A policy chooses the value; `compaction.policy.in_force` gives it for a call.
 Auto = Annotated[int | None, AUTO]
-INSTRUCTION_FILES = (
-    "SKILL.md",
-    "AGENTS.md",
-    "CLAUDE.md",
-    "GEMINI.md",
-    ".cursorrules",
-    "copilot-instructions.md",
-)
-PLAN_TOOLS = (
-    "TodoWrite",
-    "todo",
-    "todo_write",
-    "write_todos",
-    "update_plan",
-    "update_todo_list",
-    "manage_todo_list",
-)
 Source = Literal["argument", "environment", "plugin config", "default"]
 
 
@@ -112,7 +96,7 @@ class LcmConfig(BaseSettings):
     verbatim_tokens: Auto = Field(
         default=None,
         ge=0,
-        description="Newest raw tokens that a compaction below the threshold leaves as they are.",
+        description="Newest raw tokens that no compaction below the threshold summarises.",
     )
     max_active_messages: int | None = Field(
         default=None, ge=2, description="Most raw messages in the context before compaction is owed."
@@ -205,6 +189,11 @@ class LcmConfig(BaseSettings):
         default_factory=lambda: list(PLAN_TOOLS),
         description="Globs of tools that keep a plan: the newest input or result stays in view once its turn was "
         "compacted.",
+    )
+    clear_results_of: Patterns = Field(
+        default_factory=lambda: list(READING_TOOLS),
+        description="Globs of tools that only read: before anything is summarised, their old, long results are cut to "
+        "a few words with an id to read them by; of a shell, those of commands that only read. Empty: none.",
     )
     pin_tool: bool = Field(
         default=False, description="Give agents the tool lcm_pin, with which they keep a line in view."
@@ -377,6 +366,7 @@ class LcmConfig(BaseSettings):
         "large_file_exempt_patterns",
         "strip_injected_context_tags",
         "keep_latest_of",
+        "clear_results_of",
         mode="before",
     )
     @classmethod

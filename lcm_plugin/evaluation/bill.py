@@ -15,16 +15,24 @@ PROMPT_TOKENS = 600
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One message of a request. ``verbatim`` is false for summaries and the system prompt."""
+    """One message of a request. ``verbatim`` is false for summaries, cleared results and the system prompt.
+
+    ``again`` marks what a tool gives again.
+    """
 
     key: object
     tokens: int
     verbatim: bool = True
+    again: bool = False
 
 
 @dataclass(slots=True)
 class Bill:
-    """Adds up requests. ``cost`` is in prices of one input token; ``quoted`` counts the requests with quotes of recall."""
+    """Adds up requests. ``cost`` is in prices of one input token; ``quoted`` counts the requests with quotes of recall.
+
+    ``own`` are the verbatim tokens that no tool gives again. Of the ``needed`` words that calls were made with and that
+    had been said before, ``held`` stood in the request. ``calls`` are summary calls, ``early`` those below the threshold.
+    """
 
     previous: list[object] = field(default_factory=list)
     hits: int = 0
@@ -35,6 +43,11 @@ class Bill:
     verbatim: int = 0
     largest: int = 0
     quoted: int = 0
+    own: int = 0
+    needed: int = 0
+    held: int = 0
+    calls: int = 0
+    early: int = 0
 
     def request(self, entries: Sequence[Entry], output: int) -> None:
         """One model call with its prompt, and what the model answered (tokens)."""
@@ -50,10 +63,12 @@ class Bill:
         self.requests += 1
         self.largest = max(self.largest, total)
         self.verbatim += sum(entry.tokens for entry in entries if entry.verbatim)
+        self.own += sum(entry.tokens for entry in entries if entry.verbatim and not entry.again)
         self.previous = [entry.key for entry in entries]
 
     def summary(self, source: int, text: int) -> None:
         """One call of the model that summarises (tokens in and out)."""
+        self.calls += 1
         self.summaries += SUMMARISER * (source * INPUT + text * OUTPUT)
 
     @property

@@ -242,10 +242,9 @@ class Writer(
         """A new conversation of the key that is archived from the start, beside an active one."""
 
     def append(self, conversation: Conversation, messages: Sequence[NewMessage], now: int) -> list[int]:
-        """Stores messages after the conversation's last one and returns their ids.
+        """Stores messages after the conversation's last one, each as a context item too, and returns their ids.
 
-        Each becomes a context item. Host ids that are already stored in the conversation are
-        stored without the id, so that no row is ever refused.
+        A host's id that the conversation holds already is left out, so that no row is ever refused.
         """
 
     def name_conversation(self, conversation_id: int, names: Mapping[str, str | bool]) -> None:
@@ -262,6 +261,9 @@ class Writer(
 
     def show(self, conversation_id: int, message_ids: Sequence[int], now: int) -> None:
         """Undoes `hide`: messages whose items still stand in the context are assembled again."""
+
+    def clear_results(self, conversation_id: int, tokens: Mapping[int, int], now: int) -> None:
+        """Marks results as cleared, each with the tokens it has in contexts from now on. Texts stay as they are."""
 
     def release_host_ids(self, conversation_id: int, host_ids: Sequence[str]) -> None:
         """Takes host ids from the messages that have them: another version of these is about to be stored."""
@@ -287,8 +289,7 @@ class Writer(
     def reopen(self, conversation_id: int, reopening: Reopening, now: int) -> None:
         """Takes summaries apart: deletes them and puts what they were made from back into the context.
 
-        The messages of the leaves among them come back as raw items, ``kept`` as summary items. The revision
-        changes. What `/new` pruned can still be undone.
+        Messages come back as raw items, ``kept`` as summary items. What `/new` pruned can still be undone.
         """
 
     def archive(self, conversation_id: int, cause: ArchiveCause, now: int) -> None:
@@ -297,9 +298,8 @@ class Writer(
     def publish(self, publication: Publication, now: int) -> None:
         """Stores a summary, its links and the context swap, all or nothing.
 
-        Raises `StoreConflict` when the revision or one of the replaced items changed, or when
-        another item stands between them; `StoreBusy`, where writers run side by side, while another one
-        publishes in the conversation.
+        Raises `StoreConflict` when the revision or one of the replaced items changed, or another item stands between
+        them; `StoreBusy`, where writers run side by side, while another one publishes in the conversation.
         """
 
     def remove_items(self, conversation_id: int, ordinals: Sequence[int], cause: str, now: int) -> int:

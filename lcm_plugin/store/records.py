@@ -167,7 +167,7 @@ class MessageHead:
     """A stored message without its parts: what alignment, tails and cutters look at.
 
     ``withdrawn_at`` is when the host took it back; such a row is ``hidden`` too. ``follows`` and ``speaks`` as in
-    `NewMessage`.
+    `NewMessage`. ``cleared_tokens`` is what is left in contexts of a result that was cleared; None for any other.
     """
 
     message_id: int
@@ -187,6 +187,7 @@ class MessageHead:
     withdrawn_at: int | None = None
     follows: int | None = None
     speaks: bool = False
+    cleared_tokens: int | None = None
 
     @property
     def before(self) -> int:

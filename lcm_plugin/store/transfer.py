@@ -104,7 +104,8 @@ SESSION_RUNS = _table(
 MESSAGES = _table(
     "messages",
     "seq",
-    integers="conversation_id message_id seq tokens identity created_at group_seq withdrawn_at follows",
+    integers="conversation_id message_id seq tokens identity created_at group_seq withdrawn_at follows "
+    "cleared_tokens",
     texts="role host_id sender channel calls answers skeleton",
     booleans="hidden speaks",
 )

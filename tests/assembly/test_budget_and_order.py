@@ -12,8 +12,8 @@ from assembly.histories import Cut, compact, is_prefix
 from messages import assistant, call, result, user
 
 from lcm_plugin import Engine, Session
-from lcm_plugin.assembly.stubs import shortened
 from lcm_plugin.messages.markup import is_notice, stub_id_of, summary_id_of
+from lcm_plugin.messages.stubs import shortened
 from lcm_plugin.types import Context
 
 pytestmark = pytest.mark.both_stores_under_ci

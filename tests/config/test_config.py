@@ -59,6 +59,7 @@ for _key in (
     "fallbackModels",
     "largeFileExemptPatterns",
     "keepLatestOf",
+    "clearResultsOf",
     "stripInjectedContextTags",
 ):
     VALUES[_key] = (["a:*", "b"], ["c"], "a:*, b")

@@ -47,6 +47,7 @@ ELSEWHERE = {
     "fallback_models": "summarize/test_completers.py",
     "standing_max_tokens": "sessions/test_pins.py",
     "keep_latest_of": "assembly/test_latest_plan.py",
+    "clear_results_of": "compaction/test_clearing.py",
     "pin_tool": "sessions/test_pins.py",
     "active_recall": "recall/test_active.py",
     "capture_only": "compaction/test_capture_only.py",

@@ -34,7 +34,10 @@ class Action:
 
 
 class InsightReader(Protocol):
-    """Queries for people. None of them reads the messages."""
+    """Queries for people. None of them reads the texts of messages."""
+
+    def cleared_results(self, conversation_id: int) -> tuple[int, int]:
+        """How many cleared results stand in the context, and how many tokens fewer they take."""
 
     def status(self) -> StoreStatus:
         """Totals of the whole database, without a scan of the messages."""

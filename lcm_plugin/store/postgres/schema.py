@@ -13,7 +13,7 @@ from lcm_plugin.store.maps.table import MAPS_SCHEMA
 from lcm_plugin.store.postgres.connection import Connection
 from lcm_plugin.store.postgres.trigrams import PENDING_KIB, add_trigrams
 from lcm_plugin.store.tables.conversations import NAMES_SCHEMA, resets_schema
-from lcm_plugin.store.tables.messages import speaks_schema
+from lcm_plugin.store.tables.messages import CLEARED_SCHEMA, speaks_schema
 from lcm_plugin.store.tables.pins import PINS_SCHEMA
 from lcm_plugin.store.tables.summaries import FALLBACK_CAUSES_SCHEMA
 from lcm_plugin.store.views import views_script
@@ -385,6 +385,7 @@ MIGRATIONS: tuple[str, ...] = (
     NAMES_SCHEMA,
     resets_schema(PostgresDialect()),
     ACTIONS_SCHEMA,
+    CLEARED_SCHEMA,
 )
 
 

@@ -17,7 +17,7 @@ from lcm_plugin.store.dialect import SqliteDialect
 from lcm_plugin.store.insight.table import ACTIONS_SCHEMA
 from lcm_plugin.store.maps.table import MAPS_SCHEMA
 from lcm_plugin.store.tables.conversations import NAMES_SCHEMA, resets_schema
-from lcm_plugin.store.tables.messages import speaks_schema
+from lcm_plugin.store.tables.messages import CLEARED_SCHEMA, speaks_schema
 from lcm_plugin.store.tables.pins import PINS_SCHEMA
 from lcm_plugin.store.tables.summaries import FALLBACK_CAUSES_SCHEMA
 from lcm_plugin.store.views import views_script
@@ -338,6 +338,7 @@ _STEPS = {
     "conversation_names": NAMES_SCHEMA,
     "resets": resets_schema(SqliteDialect()),
     "actions": ACTIONS_SCHEMA,
+    "cleared_results": CLEARED_SCHEMA,
 }
 SCHEMA_VERSION = len(_STEPS)
 

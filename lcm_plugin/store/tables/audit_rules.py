@@ -14,6 +14,7 @@ from lcm_plugin.store.integrity import (
     LEASE_GRACE_MS,
     STUCK_ATTEMPTS,
 )
+from lcm_plugin.store.tables.messages import item_tokens
 
 _RULES = {
     "context_dangling": """
@@ -38,10 +39,9 @@ _RULES = {
             WHERE {here_c}) placed
         WHERE ordinal NOT BETWEEN first_seq AND last_seq OR before_end >= first_seq""",
     "context_tokens": """
-        SELECT c.conversation_id, 'msg_' || c.message_id, c.tokens || ' instead of ' || m.tokens
+        SELECT c.conversation_id, 'msg_' || c.message_id, c.tokens || ' instead of ' || {item_tokens}
         FROM context_items c JOIN messages m ON m.message_id = c.message_id
-        WHERE {here_c}
-            AND c.tokens <> CASE WHEN m.hidden OR m.role = 'system' THEN 0 ELSE m.tokens END""",
+        WHERE {here_c} AND c.tokens <> {item_tokens}""",
     "message_withdrawn": """
         SELECT m.conversation_id, 'msg_' || m.message_id, 'seq ' || m.seq FROM messages m
         WHERE {here_m} AND m.withdrawn_at IS NOT NULL AND NOT m.hidden""",
@@ -221,6 +221,7 @@ def rules(sql: Dialect) -> dict[str, str]:
         "summaries": sql.joined("l.summary_id", "' and '"),
         "parts": sql.parts_of("m.conversation_id", "m.message_id"),
         "blob_bytes": sql.octets("b.data"),
+        "item_tokens": item_tokens("m."),
     }
     numbers = {
         "day": DAY_MS,

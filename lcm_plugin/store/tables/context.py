@@ -8,7 +8,7 @@ from typing import Any
 
 from lcm_plugin.errors import StoreConflict
 from lcm_plugin.store.records import Item, Publication, Snapshot
-from lcm_plugin.store.tables.messages import END, HEAD_COLUMNS, HEAD_WIDTH, message_head
+from lcm_plugin.store.tables.messages import END, HEAD_COLUMNS, HEAD_WIDTH, item_tokens, message_head
 from lcm_plugin.store.tables.summaries import SummaryTable
 
 _NEWEST_SNAPSHOT = (
@@ -131,8 +131,8 @@ class ContextTable(SummaryTable):
         self.run(
             "INSERT INTO context_items (conversation_id, ordinal, item_type, message_id, summary_id, tokens) "
             "SELECT i.conversation_id, i.ordinal, i.kind, i.message_id, i.summary_id, "
-            f"CASE WHEN m.hidden THEN 0 ELSE i.tokens END FROM ({taken_out}) i LEFT JOIN messages m "
-            "ON m.conversation_id = i.conversation_id AND m.message_id = i.message_id",
+            f"CASE WHEN m.message_id IS NULL THEN i.tokens ELSE {item_tokens('m.')} END FROM ({taken_out}) i "
+            "LEFT JOIN messages m ON m.conversation_id = i.conversation_id AND m.message_id = i.message_id",
             **here,
         )
         totals = self._totals(f"ordinal IN (SELECT ordinal FROM ({taken_out}) i)", here)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -14,13 +14,29 @@ from lcm_plugin.store.transaction import Transaction
 
 HEAD_COLUMNS = (
     "m.message_id, m.conversation_id, m.seq, m.role, m.tokens, m.identity, m.created_at, m.group_seq, "
-    "m.host_id, m.sender, m.channel, m.calls, m.answers, m.hidden, m.withdrawn_at, m.follows, m.speaks"
+    "m.host_id, m.sender, m.channel, m.calls, m.answers, m.hidden, m.withdrawn_at, m.follows, m.speaks, "
+    "m.cleared_tokens"
 )
-HEAD_WIDTH = 17
+HEAD_WIDTH = 18
 PART_COLUMNS = "p.message_id, p.ordinal, p.type, p.path, p.text, p.exact, p.tool_name, p.tool_call_id, p.file_id, p.metadata"
 END = 1 << 62
+CLEARED_SCHEMA = """
+ALTER TABLE messages ADD COLUMN cleared_tokens integer;
+CREATE INDEX messages_cleared ON messages (conversation_id) WHERE cleared_tokens IS NOT NULL;
+"""
 _HEADS = f"SELECT {HEAD_COLUMNS} FROM messages m"
 _WHOLE = f"SELECT {HEAD_COLUMNS}, m.skeleton FROM"
+
+
+def item_tokens(alias: str = "", *, hidden: str = "{}hidden OR ") -> str:
+    """What a message costs as a context item, by the columns of ``messages`` under an alias (with its dot).
+
+    With an empty ``hidden``, what it would cost if it were shown.
+    """
+    return (
+        f"CASE WHEN {hidden.format(alias)}{alias}role = 'system' THEN 0 "
+        f"ELSE coalesce({alias}cleared_tokens, {alias}tokens) END"
+    )
 
 
 class MessageTable(Transaction):
@@ -208,7 +224,7 @@ class MessageTable(Transaction):
         chosen = self.sql.ids_here("message_id")
         shown = f"message_id IN (SELECT message_id FROM messages WHERE {chosen} AND hidden)"
         self.run(
-            "UPDATE context_items SET tokens = (SELECT CASE WHEN m.role = 'system' THEN 0 ELSE m.tokens END "
+            f"UPDATE context_items SET tokens = (SELECT {item_tokens('m.', hidden='')} "
             "FROM messages m WHERE m.conversation_id = context_items.conversation_id "
             f"AND m.message_id = context_items.message_id) WHERE conversation_id = :here AND {shown}",
             **here,
@@ -219,6 +235,34 @@ class MessageTable(Transaction):
         )[0]
         self.run(f"UPDATE messages SET hidden = false, withdrawn_at = NULL WHERE {chosen}", **here)
         self._add_raw_tokens(conversation_id, int(regained), now)
+
+    def clear_results(self, conversation_id: int, tokens: Mapping[int, int], now: int) -> None:
+        self.lock_conversation(conversation_id)
+        here = {"here": conversation_id, "ids": self.sql.array(list(tokens))}
+        chosen = self.sql.ids_here("message_id")
+        total = f"SELECT coalesce(sum(tokens), 0) FROM context_items WHERE {chosen}"
+        before = self.one(total, **here)[0]
+        self.run_many(
+            "UPDATE messages SET cleared_tokens = :tokens WHERE conversation_id = :here AND message_id = :message",
+            [{"here": conversation_id, "message": one, "tokens": count} for one, count in tokens.items()],
+        )
+        self.run(
+            f"UPDATE context_items SET tokens = (SELECT {item_tokens('m.')} FROM messages m "
+            "WHERE m.conversation_id = context_items.conversation_id AND m.message_id = context_items.message_id) "
+            f"WHERE {chosen}",
+            **here,
+        )
+        self._add_raw_tokens(conversation_id, int(self.one(total, **here)[0]) - int(before), now)
+        self._bump_with_snapshots(conversation_id)
+
+    def cleared_results(self, conversation_id: int) -> tuple[int, int]:
+        row = self.one(
+            "SELECT count(*), CAST(coalesce(sum(m.tokens - m.cleared_tokens), 0) AS bigint) FROM messages m "
+            "WHERE m.conversation_id = :here AND m.cleared_tokens IS NOT NULL AND NOT m.hidden AND EXISTS (SELECT 1 "
+            "FROM context_items c WHERE c.conversation_id = m.conversation_id AND c.message_id = m.message_id)",
+            here=conversation_id,
+        )
+        return (row[0], row[1])
 
     def insert_parts(self, conversation_id: int, message_id: int, parts: Sequence[Part]) -> None:
         """Stores parts of a message."""

@@ -8,6 +8,7 @@ from lcm_plugin.store.integrity import message_ids
 from lcm_plugin.store.records import Summary
 from lcm_plugin.store.tables.audit import AuditTable
 from lcm_plugin.store.tables.indexes import DerivedIndexes
+from lcm_plugin.store.tables.messages import item_tokens
 from lcm_plugin.store.tables.summaries import SummaryTable
 
 _REF = "coalesce('msg_' || c.message_id, c.summary_id)"
@@ -58,8 +59,8 @@ class RepairTable(AuditTable, SummaryTable, DerivedIndexes):
         lost = [one.ref for one in self.audit("message_uncovered", conversation_id=conversation_id)]
         return self.run(
             "INSERT INTO context_items (conversation_id, ordinal, item_type, message_id, tokens) "
-            "SELECT conversation_id, seq, 'message', message_id, CASE WHEN hidden OR role = 'system' THEN 0 "
-            f"ELSE tokens END FROM messages WHERE message_id {self.sql.any_of('ids')} ON CONFLICT DO NOTHING",
+            f"SELECT conversation_id, seq, 'message', message_id, {item_tokens()} FROM messages "
+            f"WHERE message_id {self.sql.any_of('ids')} ON CONFLICT DO NOTHING",
             ids=self.sql.array(message_ids([ref for ref in lost if ref in wanted])),
         )
 
@@ -102,8 +103,8 @@ class RepairTable(AuditTable, SummaryTable, DerivedIndexes):
     def copy_item_tokens(self, conversation_id: int, refs: Sequence[str]) -> int:
         self.lock_conversation(conversation_id)
         return self.run(
-            "UPDATE context_items AS c SET tokens = m.cost FROM (SELECT message_id, CASE WHEN hidden OR role = 'system' "
-            "THEN 0 ELSE tokens END AS cost FROM messages WHERE conversation_id = :here) m "
+            f"UPDATE context_items AS c SET tokens = m.cost FROM (SELECT message_id, {item_tokens()} AS cost "
+            "FROM messages WHERE conversation_id = :here) m "
             "WHERE c.conversation_id = :here AND c.message_id = m.message_id AND c.tokens <> m.cost "
             f"AND {_REF} {self.sql.any_of('refs')}",
             here=conversation_id,

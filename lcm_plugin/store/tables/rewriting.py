@@ -10,6 +10,8 @@ from lcm_plugin.store.records import FileRecord, MessageHead, NewMessage, Summar
 from lcm_plugin.store.tables.indexes import DerivedIndexes
 from lcm_plugin.store.tables.messages import MessageTable
 
+# What is left of a cleared result in contexts does not depend on its length.
+_UNCOUNTED = "m.hidden OR m.cleared_tokens IS NOT NULL"
 _ABOVE = (
     "WITH RECURSIVE above (id) AS (SELECT summary_id FROM summary_messages WHERE message_id = :message "
     "UNION SELECT l.summary_id FROM above JOIN summary_parents l ON l.parent_summary_id = above.id) "
@@ -25,8 +27,8 @@ class RewritingTable(MessageTable, DerivedIndexes):
             raise NotFound(f"no message {message_ref(message_id)}")
         here = {"here": row[0], "message": message_id}
         self.lock_conversation(row[0])
-        tokens, identity, hidden, emptied = self.one(
-            "SELECT m.tokens, m.identity, m.hidden, t.message_id FROM messages m LEFT JOIN removed_messages t "
+        tokens, identity, uncounted, emptied = self.one(
+            f"SELECT m.tokens, m.identity, {_UNCOUNTED}, t.message_id FROM messages m LEFT JOIN removed_messages t "
             "ON t.conversation_id = m.conversation_id AND t.message_id = m.message_id AND t.whole "
             "WHERE m.conversation_id = :here AND m.message_id = :message",
             **here,
@@ -54,14 +56,14 @@ class RewritingTable(MessageTable, DerivedIndexes):
             former=identity if identity != message.identity else None,
             **here,
         )
-        costs = not hidden and message.role != "system"
+        costs = not uncounted and message.role != "system"
         self._shift_message(row[0], message_id, message.tokens - tokens, costs=costs)
 
     def recount_message(self, head: MessageHead, tokens: int) -> None:
         here = {"here": head.conversation_id, "message": head.message_id}
         self.lock_conversation(head.conversation_id)
         row = self.one(
-            "SELECT hidden FROM messages "
+            f"SELECT {_UNCOUNTED} FROM messages m "
             "WHERE conversation_id = :here AND message_id = :message AND tokens = :tokens",
             tokens=head.tokens,
             **here,

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from lcm_plugin.store.records import Reopening
-from lcm_plugin.store.tables.messages import MessageTable
+from lcm_plugin.store.tables.messages import MessageTable, item_tokens
 from lcm_plugin.store.tables.repair import RepairTable
 
 
@@ -161,8 +161,8 @@ class WithdrawalTable(MessageTable, RepairTable):
         self.run(f"DELETE FROM context_items WHERE {chosen}", **here)
         self.run(
             "INSERT INTO context_items (conversation_id, ordinal, item_type, message_id, tokens) "
-            "SELECT m.conversation_id, m.seq, 'message', m.message_id, CASE WHEN m.hidden OR m.role = 'system' "
-            "THEN 0 ELSE m.tokens END FROM summary_messages l JOIN messages m ON m.message_id = l.message_id"
+            "SELECT m.conversation_id, m.seq, 'message', m.message_id, "
+            f"{item_tokens('m.')} FROM summary_messages l JOIN messages m ON m.message_id = l.message_id"
             f"{self.sql.same_owner('l', 'm')} WHERE m.conversation_id = :here AND l.summary_id {self.sql.any_of('ids')}",
             **here,
         )

@@ -74,7 +74,7 @@ class NextCall:
         if place[0] not in {row.conversation_id for row in own}:
             return answer | {"why": "it belongs to another session, or to this one before its last reset"}
         if (shown := self.items.get(ref)) is not None:
-            cut = ", shortened" if shown.cuts else ""
+            cut = ", cleared" if shown.cleared else ", shortened" if shown.cuts else ""
             return answer | {
                 "in_view": True,
                 "why": f"it stands in the context{cut}: {shown.tokens:,} tokens",
@@ -146,6 +146,7 @@ def _lines(reader: Reader, shown: Sequence[InContext]) -> list[dict[str, Any]]:
             else roles.get(one.ref, one.kind),
             "tokens": one.tokens,
             "shortened": bool(one.cuts),
+            "cleared": one.cleared,
             "text": first_line(texts.get(one.ref, ""), _LINE),
         }
         for one in shown

@@ -23,6 +23,7 @@ from lcm_plugin.messages.blocks import (
     with_output,
 )
 from lcm_plugin.messages.markup import stub_line
+from lcm_plugin.messages.outcomes import exit_state
 from lcm_plugin.messages.table import Kind, Path
 from lcm_plugin.messages.tokens import IMAGE_TOKENS
 from lcm_plugin.types import Message
@@ -31,10 +32,14 @@ STUB_TOKENS = 256
 """What is kept of each bulky text before a neighbour is left out."""
 LEAST_TOKENS = 16
 """What is kept of each bulky text at the least."""
+CLEARED_LEAST = 128
+"""Tokens of a result below which it is never cleared."""
+_CLEARED_TOKENS = 24
 _STUB_LINE = 40
 _HEAD_SHARE = 2 / 3
 _ARGUMENT_SHARE = 1 / 4
 _LEAST_ARGUMENTS = 64
+_CHARS_PER_TOKEN = 4
 
 Count = Callable[[str], int]
 
@@ -59,9 +64,26 @@ def shortened(
     return Shortened(short, cutter.cuts)
 
 
+def cleared(message: Message, ref: str) -> Shortened:
+    """The message with the beginning and the end of each long result, the id to read it by, and its exit state.
+
+    It depends on the message alone, whatever counts tokens elsewhere: the figures in the lines are estimates.
+    """
+    cutter = _Cutter(ref, _estimate, _CLEARED_TOKENS, words=False, least=CLEARED_LEAST)
+    short = cutter.message(message)
+    return Shortened(short, cutter.cuts)
+
+
+def _estimate(text: str) -> int:
+    return -(-len(text) // _CHARS_PER_TOKEN)
+
+
 class _Cutter:
-    def __init__(self, ref: str, count: Count, keep: int, words: bool) -> None:
+    """Cuts what has more than ``keep`` tokens, and nothing of ``least`` or fewer."""
+
+    def __init__(self, ref: str, count: Count, keep: int, words: bool, least: int = 0) -> None:
         self.cuts = 0
+        self._least = least
         self._ref = ref
         self._count = count
         self._keep = keep
@@ -155,13 +177,18 @@ class _Cutter:
 
     def _text(self, text: str, keep: int) -> str:
         """Head and tail with the stub line between; the same object when nothing would be gained."""
-        if len(text) <= keep + _STUB_LINE:
+        least = max(self._least, keep + _STUB_LINE)
+        if len(text) <= least:
             return text
         total = self._count(text)
-        if total <= keep + _STUB_LINE:
+        if total <= least:
             return text
         self.cuts += 1
         chars = max(2, len(text) * keep // total)
         head = text[: int(chars * _HEAD_SHARE)]
         tail = text[len(text) - (chars - len(head)) :]
-        return f"{head}\n{stub_line(self._ref, total - keep, total)}\n{tail}"
+        line = stub_line(self._ref, total - keep, total)
+        state = exit_state(text) if self._least else None
+        if state is not None and state not in head and state not in tail:
+            line = f"{line}\n{state}"
+        return f"{head}\n{line}\n{tail}"
