@@ -16,6 +16,7 @@ from lcm_plugin.store.tables.conversations import NAMES_SCHEMA, resets_schema
 from lcm_plugin.store.tables.messages import CLEARED_SCHEMA, speaks_schema
 from lcm_plugin.store.tables.pins import PINS_SCHEMA
 from lcm_plugin.store.tables.summaries import FALLBACK_CAUSES_SCHEMA
+from lcm_plugin.store.tables.withdrawal import SPANS_SCHEMA
 from lcm_plugin.store.views import views_script
 
 _MIGRATION_LOCK = 0x6C636D  # "lcm"
@@ -386,6 +387,7 @@ MIGRATIONS: tuple[str, ...] = (
     resets_schema(PostgresDialect()),
     ACTIONS_SCHEMA,
     CLEARED_SCHEMA,
+    SPANS_SCHEMA,
 )
 
 

@@ -20,6 +20,7 @@ from lcm_plugin.store.tables.conversations import NAMES_SCHEMA, resets_schema
 from lcm_plugin.store.tables.messages import CLEARED_SCHEMA, speaks_schema
 from lcm_plugin.store.tables.pins import PINS_SCHEMA
 from lcm_plugin.store.tables.summaries import FALLBACK_CAUSES_SCHEMA
+from lcm_plugin.store.tables.withdrawal import SPANS_SCHEMA
 from lcm_plugin.store.views import views_script
 
 if TYPE_CHECKING:
@@ -339,6 +340,7 @@ _STEPS = {
     "resets": resets_schema(SqliteDialect()),
     "actions": ACTIONS_SCHEMA,
     "cleared_results": CLEARED_SCHEMA,
+    "summary_spans": SPANS_SCHEMA,
 }
 SCHEMA_VERSION = len(_STEPS)
 

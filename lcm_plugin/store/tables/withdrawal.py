@@ -9,6 +9,9 @@ from lcm_plugin.store.records import Reopening
 from lcm_plugin.store.tables.messages import MessageTable, item_tokens
 from lcm_plugin.store.tables.repair import RepairTable
 
+# An insertion moves the spans of the summaries behind it, which are few where it stands near the end.
+SPANS_SCHEMA = "CREATE INDEX summaries_last_seq ON summaries (conversation_id, last_seq);"
+
 
 class WithdrawalTable(MessageTable, RepairTable):
     """Changes of what a conversation's context leaves out."""
