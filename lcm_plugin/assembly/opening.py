@@ -19,7 +19,7 @@ def turn_opening(
 ) -> Rendered | None:
     """The compacted request of the turn that the raw messages after the newest summary belong to.
 
-    While others go on beside it, that is the request of the ``run`` that asks, once they begin within its turn.
+    Where the raw messages begin after the request of the ``run`` that asks, it is that request.
     """
     position = _newest_summary(view)
     if position is None:

@@ -23,7 +23,7 @@ from lcm_plugin.lru import LruCache
 from lcm_plugin.messages.blocks import Call, calls_of, is_assistant
 from lcm_plugin.messages.outcomes import Result, results_of
 from lcm_plugin.messages.parts import rebuild
-from lcm_plugin.messages.stubs import CLEARED_LEAST, cleared
+from lcm_plugin.messages.stubs import CLEARED_LEAST, cleared, is_short
 from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.store.protocol import Reader, Store
 from lcm_plugin.store.records import Conversation, MessageHead, StoredMessage
@@ -36,7 +36,6 @@ _LEAST_SHARE = 1 / 4
 _SPARED_PART = 2
 """The newer half of what a fresh tail may hold is left as it is."""
 _REMEMBERED = 1_024
-_CHARS_PER_TOKEN = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,4 +187,4 @@ def _is_long_result(head: MessageHead) -> bool:
 
 
 def _is_short(result: Result) -> bool:
-    return result.is_text and len(result.text) <= CLEARED_LEAST * _CHARS_PER_TOKEN
+    return result.is_text and is_short(result.text)

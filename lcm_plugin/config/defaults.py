@@ -17,31 +17,8 @@ PLAN_TOOLS = (
     "update_todo_list",
     "manage_todo_list",
 )
-READING_TOOLS = (
-    *(
-        "read*",
-        "view*",
-        "open_file*",
-        "cat",
-        "ls",
-        "list*",
-        "glob*",
-        "grep*",
-        "find*",
-        "*search*",
-        "lookup*",
-        "get*",
-    ),
-    *(
-        "fetch*",
-        "*fetch",
-        "browse*",
-        "browser_snapshot",
-        "web_extract",
-        "query*",
-        "describe*",
-        "show*",
-        "*_read",
-    ),
-    *("*_list", "*_view", "logs", "*_logs", "metrics", "*_metrics", "lcm_*"),
-)
+_READING = """
+read* view* open_file* cat ls list* glob* grep* find* *search* lookup* get* fetch* *fetch browse* browser_snapshot
+web_extract query* describe* show* *_read *_list *_view logs *_logs metrics *_metrics lcm_*
+"""
+READING_TOOLS = tuple(_READING.split())

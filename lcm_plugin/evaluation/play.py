@@ -59,7 +59,9 @@ def play(
             waiting.clear()
             # There is none yet for a talk that begins with the assistant.
             request = [entry(message) for message in sent(context)] if context else []
-            needed = {word for call in calls_of(message) for word in _words(call) if word in "\n".join(said)}
+            words = {word for call in calls_of(message) for word in _words(call)}
+            before = "\n".join(said) if words else ""
+            needed = {word for word in words if word in before}
             shown = "\n".join(str(one.key) for one in request)
             bill.needed += len(needed)
             bill.held += sum(word in shown for word in needed)

@@ -74,6 +74,11 @@ def cleared(message: Message, ref: str) -> Shortened:
     return Shortened(short, cutter.cuts)
 
 
+def is_short(text: str) -> bool:
+    """Whether `cleared` leaves a result of this text whole."""
+    return _estimate(text) <= CLEARED_LEAST
+
+
 def _estimate(text: str) -> int:
     return -(-len(text) // _CHARS_PER_TOKEN)
 
