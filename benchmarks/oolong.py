@@ -183,13 +183,7 @@ def questions(lines: Sequence[Line]) -> list[Question]:
             "busiest month",
             "SELECT substr(item, 7, 7) FROM answers WHERE label = (SELECT label FROM answers GROUP BY 1 "
             "ORDER BY count(*) DESC, 1 LIMIT 1) GROUP BY 1 ORDER BY count(*) DESC, 1 LIMIT 1",
-            lambda some: _first(
-                Counter(
-                    line.day[:7]
-                    for line in some
-                    if line.label == _first(Counter(other.label for other in some))
-                )
-            ),
+            _busiest_month,
         ),
     ]
     for label in labels:
@@ -214,6 +208,12 @@ def questions(lines: Sequence[Line]) -> list[Question]:
             ),
         ]
     return asked
+
+
+def _busiest_month(lines: Sequence[Line]) -> str:
+    """The month with most lines of the most frequent label."""
+    label = _first(Counter(line.label for line in lines))
+    return _first(Counter(line.day[:7] for line in lines if line.label == label))
 
 
 def _first(counts: Counter[str]) -> str:

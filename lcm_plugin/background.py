@@ -1,4 +1,4 @@
-"""Work off the turn: daemon threads that run jobs, one at a time per key, and make way for turns.
+"""Work off the turn: daemon threads that run jobs, one at a time per key, and make way for turns; and threads for calls.
 
 A job that computes holds the interpreter for milliseconds at a time, and a turn would wait for it at each of
 its queries. So a job asks between its steps whether a hook is running, and pauses for it.
@@ -11,12 +11,17 @@ import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import Context
+from queue import Empty, SimpleQueue
+from typing import Any
 
 from lcm_plugin import forks
 from lcm_plugin.events import log_failure, logger
 
 Job = Callable[[], object]
+Outcome = tuple[Any, BaseException | None]
 _LONGEST_PAUSE_S = 0.2
+_LONGEST_IDLE_S = 5.0
 
 
 class Background(forks.FreshLocks):
@@ -147,3 +152,54 @@ class Background(forks.FreshLocks):
                         self._running.add(key)
                         return key, job
                 self._condition.wait()
+
+
+class CallThreads(forks.FreshLocks):
+    """Daemon threads for calls that may hang: a free thread takes the next call, and nobody waits for one that hangs.
+
+    A thread costs more than many a call, so that it is kept for a few seconds. Each call has an empty context.
+    """
+
+    def __init__(self, name: str) -> None:
+        """``name`` is that of each thread."""
+        self._name = name
+        self.after_fork_in_child()
+        forks.join(self)
+
+    def after_fork_in_child(self) -> None:
+        """In a new process: no threads yet."""
+        self._free: list[SimpleQueue[tuple[Callable[[], Any], SimpleQueue[Outcome]]]] = []
+
+    def start(self, work: Callable[[], Any]) -> SimpleQueue[Outcome]:
+        """Runs ``work`` on a thread; the queue gets its result, or None and what it raised."""
+        done: SimpleQueue[Outcome] = SimpleQueue()
+        try:
+            tasks = self._free.pop()
+        except IndexError:
+            tasks = SimpleQueue()
+            threading.Thread(target=self._serve, args=(tasks,), name=self._name, daemon=True).start()
+        tasks.put((work, done))
+        return done
+
+    def _serve(self, tasks: SimpleQueue[tuple[Callable[[], Any], SimpleQueue[Outcome]]]) -> None:
+        while True:
+            try:
+                work, done = tasks.get(timeout=_LONGEST_IDLE_S)
+            except Empty:
+                try:
+                    self._free.remove(tasks)
+                except ValueError:
+                    continue  # It was taken a moment ago: its work is on the way.
+                return
+            outcome = _outcome(work)
+            # Free before the caller goes on, so that its next call finds this thread.
+            self._free.append(tasks)
+            done.put(outcome)
+            del work, done, outcome
+
+
+def _outcome(work: Callable[[], Any]) -> Outcome:
+    try:
+        return Context().run(work), None
+    except BaseException as error:  # noqa: BLE001 - handed to the caller's thread
+        return None, error

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from lcm_plugin.errors import ModelError, ModelRateLimited, ModelTimeout, ModelUnavailable
 from lcm_plugin.maps.contract import Contract
 from lcm_plugin.maps.options import MapOptions
-from lcm_plugin.maps.prompts import correction, opening
+from lcm_plugin.maps.prompts import as_data, correction, rules
 from lcm_plugin.store.maps.records import ItemState, MapItem, MapRecord, Settlement
 from lcm_plugin.summarize.completers import Completions, Paused
 from lcm_plugin.types import CompletionRequest, CompletionResult, Message
@@ -80,6 +80,11 @@ class Answerer:
         self._completions = completions
         self._count = count
         self._delegated = delegated
+        self._rules = rules(record.prompt, contract.text, agentic=delegated is not None)
+        self._rules_text = str(self._rules["content"])
+        self._rules_tokens = count(self._rules_text)
+        # Beside an item's own text, a call sends the rules and the item's wrapper.
+        self.prompt_tokens = self._rules_tokens + count(str(as_data("")["content"]))
 
     @property
     def batch_size(self) -> int:
@@ -90,7 +95,7 @@ class Answerer:
         """An attempt at each item, in one batch where there are several; replies that are not valid are corrected singly."""
         if len(items) == 1:
             return [self.answer(items[0])]
-        meter = Meter(self._completions, self._record.model, self._count)
+        meter = self._meter()
         requests = [meter.made(self._request(self._opening(item))) for item in items]
         firsts: Sequence[CompletionResult | ModelError]
         try:
@@ -101,7 +106,7 @@ class Answerer:
 
     def answer(self, item: MapItem, first: CompletionResult | ModelError | None = None) -> Outcome:
         """An attempt at an item, of which the ``first`` reply may be there already. It never raises a model's error."""
-        meter = Meter(self._completions, self._record.model, self._count)
+        meter = self._meter()
         try:
             answer, problem = self._ask(item, meter, first)
         except ModelRateLimited as error:
@@ -116,9 +121,15 @@ class Answerer:
             return Outcome(self._settled(meter, item, "failed", error=f"no valid reply: {problem}"))
         return Outcome(self._settled(meter, item, "done", answer=answer))
 
+    def _meter(self) -> Meter:
+        return Meter(self._completions, self._record.model, self._tokens)
+
+    def _tokens(self, text: str) -> int:
+        """The rules, which every call sends, are counted once."""
+        return self._rules_tokens if text is self._rules_text else self._count(text)
+
     def _opening(self, item: MapItem) -> list[Message]:
-        agentic = self._delegated is not None
-        return opening(self._record.prompt, self._contract.text, item.content, agentic=agentic)
+        return [self._rules, as_data(item.content)]
 
     def _request(self, messages: Sequence[Message]) -> CompletionRequest:
         return CompletionRequest(tuple(messages), self._options.max_tokens, timeout=self._options.seconds)

@@ -26,13 +26,15 @@ Do so only where the item alone does not answer the question."""
 _WRAPPER = re.compile(r"<(?=\s*/?\s*item\b)", re.IGNORECASE)
 
 
-def opening(prompt: str, schema: str, content: str, *, agentic: bool) -> list[Message]:
-    """The messages that ask about an item. The first is the same for all items, so that a provider may cache it."""
-    rules = RULES.format(prompt=prompt, schema=schema) + (LOOK_UP if agentic else "")
-    return [
-        {"role": "system", "content": rules},
-        {"role": "user", "content": f"<item>\n{_WRAPPER.sub('&lt;', content)}\n</item>"},
-    ]
+def rules(prompt: str, schema: str, *, agentic: bool) -> Message:
+    """The first message of each call. It is the same for all items, so that a provider may cache it."""
+    text = RULES.format(prompt=prompt, schema=schema) + (LOOK_UP if agentic else "")
+    return {"role": "system", "content": text}
+
+
+def as_data(content: str) -> Message:
+    """An item in a wrapper that it cannot close."""
+    return {"role": "user", "content": f"<item>\n{_WRAPPER.sub('&lt;', content)}\n</item>"}
 
 
 def correction(problem: str) -> Message:

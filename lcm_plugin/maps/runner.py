@@ -53,16 +53,13 @@ class MapRunner:
         clock: Callable[[], int],
         answerer: Answerer,
         options: MapOptions,
-        prompt_tokens: int,
         parallel: int,
     ) -> None:
-        """``prompt_tokens`` are those of a call beside its item."""
         self._store = store
         self._events = events
         self._clock = clock
         self._answerer = answerer
         self._options = options
-        self._prompt_tokens = prompt_tokens
         self._parallel = parallel
         self._batch_size = answerer.batch_size
         self._lease_ms = int(options.seconds * REPLIES * 2_000) + _GRACE_MS
@@ -142,8 +139,8 @@ class MapRunner:
                     writer.settle_map_items(map_id, finished, now)
                 before = _found(writer, map_id)
                 items = self._claimed(writer, before, work, now) if claim else []
-                self._end(writer, before, work, items, now)
-                return before, _found(writer, map_id), items
+                ended = self._end(writer, before, work, items, now)
+                return before, _found(writer, map_id) if ended else before, items
 
         before, record, items = retry_lost(change)
         work.finished = []
@@ -181,9 +178,13 @@ class MapRunner:
         options = self._options
         tokens, cost = record.spent, record.cost
         limits = options.budget_tokens, options.budget_usd
+        if limits == (None, None):
+            return len(items)
         under_way = [item for asked in work.asked.values() for item in asked]
         for number, item in enumerate((*under_way, *items)):
-            prompt = self._prompt_tokens + item.tokens + (options.read_tokens if options.agentic else 0)
+            prompt = (
+                self._answerer.prompt_tokens + item.tokens + (options.read_tokens if options.agentic else 0)
+            )
             tokens += prompt + options.max_tokens
             cost += options.cost(prompt, options.max_tokens)
             over = limits[0] is not None and tokens > limits[0]
@@ -192,9 +193,10 @@ class MapRunner:
                 return max(0, number - len(under_way))
         return len(items)
 
-    def _end(self, writer: Writer, record: MapRecord, work: _Work, items: list[MapItem], now: int) -> None:
+    def _end(self, writer: Writer, record: MapRecord, work: _Work, items: list[MapItem], now: int) -> bool:
+        """Ends or stops the map where that is due, and returns whether it did."""
         if record.state != "running":
-            return
+            return False
         if record.left <= 0:
             writer.set_map_state(record.map_id, "done", "", record.options, now)
         elif work.out_of_budget and not work.asked and not items:
@@ -202,6 +204,9 @@ class MapRunner:
         elif work.failures >= FAILURES_TO_STOP:
             reason = f"{work.failures} calls in a row failed, the last with: {work.last_error}"
             writer.set_map_state(record.map_id, "stopped", reason, record.options, now)
+        else:
+            return False
+        return True
 
     def _give_back(self, map_id: str, work: _Work) -> None:
         def release() -> None:

@@ -17,7 +17,7 @@ from lcm_plugin.maps.answering import Answerer, Meter
 from lcm_plugin.maps.contract import Contract
 from lcm_plugin.maps.helper_tools import HelperTool, HelperTools, refuse_recursion
 from lcm_plugin.maps.options import MICRO, MapOptions
-from lcm_plugin.maps.prompts import opening
+from lcm_plugin.maps.prompts import as_data, rules
 from lcm_plugin.maps.runner import PERSON, MapRunner
 from lcm_plugin.maps.source import MapSource, Sources
 from lcm_plugin.recall.delegation.delegate import Delegate
@@ -108,7 +108,8 @@ class Maps:
         for _, content in self._sources.items(session, source):
             items += 1
             tokens += self._count(content)
-        tokens += items * self._prompt_tokens(prompt, contract, options)
+        sent = rules(prompt, contract.text, agentic=options.agentic), as_data("")
+        tokens += items * sum(self._count(str(message["content"])) for message in sent)
         most = items * options.max_tokens
         usd = options.cost(tokens, most) / MICRO if options.price else None
         return MapPlan(items, tokens, most, usd)
@@ -240,7 +241,6 @@ class Maps:
             self._clock,
             answerer,
             options,
-            self._prompt_tokens(record.prompt, contract, options),
             parallel or self._config.map_parallel,
         )
         return runner.run(map_id, lambda: stop() or self._completions.cancelled, progress)
@@ -410,10 +410,6 @@ class Maps:
             )
 
         return ask
-
-    def _prompt_tokens(self, prompt: str, contract: Contract, options: MapOptions) -> int:
-        messages = opening(prompt, contract.text, "", agentic=options.agentic)
-        return sum(self._count(str(message["content"])) for message in messages)
 
     def is_answerable(self, record: MapRecord) -> bool:
         """Whether a model is set or given here that answers a map's items, and the tools that its helpers use."""

@@ -15,8 +15,9 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
+from lcm_plugin.background import CallThreads
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.errors import ModelError, ModelRateLimited, ModelTimeout, ModelUnavailable
 from lcm_plugin.events import EventBus
@@ -34,6 +35,7 @@ _POLL = 0.1
 _TRANSIENT = (ModelRateLimited, ModelTimeout, ModelUnavailable)
 _A = TypeVar("_A")
 _T = TypeVar("_T")
+_threads = CallThreads("lcm-model")
 
 
 class NotAsked(ModelError):
@@ -313,24 +315,17 @@ def on_worker(work: Callable[[], _T], timeout: float, cancelled: threading.Event
 
     The thread is a daemon, so that a call that hangs does not keep the process from ending.
     """
-    done: queue.SimpleQueue[tuple[bool, Any]] = queue.SimpleQueue()
-
-    def run() -> None:
-        try:
-            done.put((True, work()))
-        except Exception as error:  # noqa: BLE001 - handed to the caller's thread
-            done.put((False, error))
-        except BaseException as error:  # noqa: BLE001 - a SystemExit or CancelledError of the model's ends its call only
-            done.put((False, ModelUnavailable(f"the model: {type(error).__name__}: {error}")))
-
-    threading.Thread(target=run, name="lcm-model", daemon=True).start()
+    done = _threads.start(work)
     end = time.monotonic() + timeout
     while not cancelled.is_set():
         with suppress(queue.Empty):
-            ok, value = done.get(timeout=max(0.001, min(_POLL, end - time.monotonic())))
-            if ok:
+            value, error = done.get(timeout=max(0.001, min(_POLL, end - time.monotonic())))
+            if error is None:
                 return cast(_T, value)
-            raise value
+            if isinstance(error, Exception):
+                raise error
+            # A SystemExit or CancelledError of the model's ends its call only.
+            raise ModelUnavailable(f"the model: {type(error).__name__}: {error}")
         if time.monotonic() >= end:
             raise ModelTimeout(f"no answer within {timeout:.1f} s")
     raise ModelUnavailable("cancelled")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from messages import user
+from waiting import eventually
 
 from lcm_plugin import Engine, Session
 from lcm_plugin.errors import InputError, ModelError, ModelRateLimited, NotFound
@@ -104,6 +105,27 @@ def test_an_equal_item_is_asked_about_once_and_its_answer_serves_later_maps(
     other = engine.map(session, given(["a dog"]), "Which animal is it?", SCHEMA)
     assert len(labeller.calls) == asked + 2
     assert other.done == 1
+
+
+def test_equal_items_side_by_side_wait_for_one_answer(
+    open_engine: Open, session: Session, labeller: Labeller
+) -> None:
+    engines = [open_engine(completer=labeller, maps=True) for _ in range(2)]
+    record = make(engines[0], session, [*["a cat"] * 50, "a dog", *["a cat"] * 50, "rain"])
+    labeller.hold = threading.Event()
+    threads = [
+        threading.Thread(target=engine.maps.run, args=(record.map_id,), kwargs={"parallel": 4})
+        for engine in engines
+    ]
+    for thread in threads:
+        thread.start()
+    eventually(lambda: len(labeller.calls) >= 3)
+    labeller.hold.set()
+    for thread in threads:
+        thread.join(60)
+    done = engines[0].maps.get(record.map_id)
+    assert (done.state, done.done, len(labeller.calls)) == ("done", 102, 3)
+    assert count(engines[0], done, "SELECT count(*) FROM answers WHERE animal = 'cat'") == [(100,)]
 
 
 def test_an_invalid_reply_is_corrected_and_a_stubborn_one_is_an_error_of_its_item(

@@ -66,6 +66,8 @@ _ADD = (
     "(SELECT answer FROM map_items WHERE item_key = :item_key AND state = 'done' LIMIT 1), "
     "coalesce((SELECT model FROM map_items WHERE item_key = :item_key AND state = 'done' LIMIT 1), ''))"
 )
+# Open items are looked through for one that is not equal to any that is asked about, up to so many at a time.
+_WIDEST_LOOK = 2_000
 
 
 class MapTable(Transaction):
@@ -152,29 +154,53 @@ class MapTable(Transaction):
         )
 
     def claim_map_items(self, map_id: str, owner: str, now: int, lease_ms: int, limit: int) -> list[MapItem]:
-        taken = self._take(map_id, owner, now, lease_ms, limit, "state = 'open'")
-        if len(taken) < limit:
+        self._lock(map_id)
+        keys = self._keys_asked_about(map_id, now)
+        places = self._free_places(map_id, now, "state = 'open'", keys, limit)
+        if len(places) < limit:
             late = "state = 'running' AND lease_until < :now"
-            taken += self._take(map_id, owner, now, lease_ms, limit - len(taken), late)
-        return sorted(taken, key=lambda item: item.place)
-
-    def _take(self, map_id: str, owner: str, now: int, lease_ms: int, limit: int, free: str) -> list[MapItem]:
-        # The rows are locked first: a server may run a subquery of the UPDATE several times, and then take more.
-        places = self.all(
-            f"SELECT place FROM map_items WHERE map_id = :map AND {free} ORDER BY place LIMIT :limit{self.sql.skip_locked}",
-            map=map_id,
-            limit=limit,
-            **({"now": now} if ":now" in free else {}),
-        )
+            places += self._free_places(map_id, now, late, keys, limit - len(places))
         rows = self.all(
             "UPDATE map_items SET state = 'running', owner = :owner, lease_until = :until WHERE map_id = :map "
             f"AND place {self.sql.any_of('places')} RETURNING {_ITEM}",
             owner=owner,
             until=now + lease_ms,
             map=map_id,
-            places=self.sql.array([row[0] for row in places]),
+            places=self.sql.array(places),
         )
-        return [MapItem(*row) for row in rows]
+        return sorted((MapItem(*row) for row in rows), key=lambda item: item.place)
+
+    def _lock(self, map_id: str) -> None:
+        """Workers take turns: two at once could ask about equal items, or count an answer twice."""
+        if self.lock_row:
+            self.one(f"SELECT 1 FROM maps WHERE map_id = :map{self.lock_row}", map=map_id)
+
+    def _keys_asked_about(self, map_id: str, now: int) -> set[str]:
+        rows = self.all(
+            "SELECT item_key FROM map_items WHERE map_id = :map AND state = 'running' AND lease_until >= :now",
+            map=map_id,
+            now=now,
+        )
+        return {row[0] for row in rows}
+
+    def _free_places(self, map_id: str, now: int, free: str, keys: set[str], limit: int) -> list[int]:
+        """The first free items whose key is not in ``keys``, one of each key, which is added."""
+        window = limit
+        while True:
+            rows = self.all(
+                f"SELECT place, item_key FROM map_items WHERE map_id = :map AND {free} ORDER BY place LIMIT :window",
+                map=map_id,
+                window=window,
+                **({"now": now} if ":now" in free else {}),
+            )
+            first = {key: place for place, key in reversed(rows) if key not in keys}
+            if len(first) >= limit or len(rows) < window or window >= _WIDEST_LOOK:
+                break
+            # Equal items wait for the answer of the one that is asked about: look behind them.
+            window = min(_WIDEST_LOOK, window * 8)
+        chosen = sorted((place, key) for key, place in first.items())[:limit]
+        keys.update(key for _, key in chosen)
+        return [place for place, _ in chosen]
 
     def release_map_items(self, map_id: str, owner: str) -> int:
         return self.run(
@@ -185,19 +211,18 @@ class MapTable(Transaction):
         )
 
     def settle_map_items(self, map_id: str, settled: Sequence[Settlement], now: int) -> None:
-        done = failed = 0
-        for one in settled:
-            before = self.one(
-                "SELECT state FROM map_items WHERE map_id = :map AND place = :place",
-                map=map_id,
-                place=one.place,
-            )
-            if before is None or before[0] == "done":
-                continue
-            self._settle(map_id, one)
-            if one.state == "done":
-                done += 1 + self._settle_equal(map_id, one)
-            failed += (one.state == "failed") - (before[0] == "failed")
+        self._lock(map_id)
+        places = [one.place for one in settled]
+        rows = self.all(
+            f"SELECT place, state FROM map_items WHERE map_id = :map AND place {self.sql.any_of('places')}",
+            map=map_id,
+            places=self.sql.array(places),
+        )
+        before = {place: state for place, state in rows if state != "done"}
+        changed = [one for one in settled if one.place in before]
+        self._settle(map_id, changed)
+        done = sum(1 + self._settle_equal(map_id, one) for one in changed if one.state == "done")
+        failed = sum((one.state == "failed") - (before[one.place] == "failed") for one in changed)
         self.run(
             "UPDATE maps SET done = done + :done, failed = failed + :failed, tokens_in = tokens_in + :tokens_in, "
             "tokens_out = tokens_out + :tokens_out, cost = cost + :cost, updated_at = :now WHERE map_id = :map",
@@ -210,28 +235,33 @@ class MapTable(Transaction):
             map=map_id,
         )
 
-    def _settle(self, map_id: str, one: Settlement) -> None:
-        self.run(
+    def _settle(self, map_id: str, settled: Sequence[Settlement]) -> None:
+        self.run_many(
             "UPDATE map_items SET state = :state, answer = :answer, error = :error, attempts = attempts + :attempts, "
             "tokens_in = tokens_in + :tokens_in, tokens_out = tokens_out + :tokens_out, cost = cost + :cost, "
             "model = :model, owner = NULL, lease_until = 0 WHERE map_id = :map AND place = :place",
-            map=map_id,
-            place=one.place,
-            state=one.state,
-            answer=one.answer,
-            error=one.error,
-            attempts=one.attempts,
-            tokens_in=one.tokens_in,
-            tokens_out=one.tokens_out,
-            cost=one.cost,
-            model=one.model,
+            [
+                {
+                    "map": map_id,
+                    "place": one.place,
+                    "state": one.state,
+                    "answer": one.answer,
+                    "error": one.error,
+                    "attempts": one.attempts,
+                    "tokens_in": one.tokens_in,
+                    "tokens_out": one.tokens_out,
+                    "cost": one.cost,
+                    "model": one.model,
+                }
+                for one in settled
+            ],
         )
 
     def _settle_equal(self, map_id: str, one: Settlement) -> int:
         """An answer is that of every equal item that waits in the map."""
         return self.run(
-            "UPDATE map_items SET state = 'done', answer = :answer, model = :model WHERE map_id = :map AND state = 'open' "
-            "AND item_key = (SELECT item_key FROM map_items WHERE map_id = :map AND place = :place)",
+            "UPDATE map_items SET state = 'done', error = '', answer = :answer, model = :model WHERE map_id = :map "
+            "AND state = 'open' AND item_key = (SELECT item_key FROM map_items WHERE map_id = :map AND place = :place)",
             map=map_id,
             place=one.place,
             answer=one.answer,
