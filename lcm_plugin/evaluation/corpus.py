@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from copy import copy
 from itertools import islice
 from random import Random
 from typing import Any
@@ -42,7 +43,7 @@ MESSAGES_PER_TURN = 5.9
 class Corpus:
     """Endless turns from a seed."""
 
-    def __init__(self, seed: int = 1) -> None:
+    def __init__(self, seed: int | str = 1) -> None:
         self._rng = Random(seed)
         self._syllables = _SYLLABLES.split()
         self._common = _COMMON.split()
@@ -53,6 +54,12 @@ class Corpus:
         self._sentences = [self._sentence() for _ in range(3_000)]
         self._lines = [self._line() for _ in range(3_000)]
         self._made = 0
+
+    def speaker(self, seed: int | str) -> Corpus:
+        """Other turns made of the same words, sentences and lines, which take most of the time to make."""
+        other = copy(self)
+        other._rng, other._made = Random(seed), 0
+        return other
 
     def turns(self) -> Iterator[list[Message]]:
         """Turn after turn: a request, calls with their results, an answer."""

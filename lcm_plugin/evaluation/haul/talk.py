@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from random import Random
 from typing import Literal
 
@@ -41,6 +42,11 @@ class HostList:
         self.turn_began = len(self.messages)
 
 
+@cache
+def _corpus(seed: int) -> Corpus:
+    return Corpus(seed)
+
+
 def shape_of(session: int) -> Shape:
     """How a session's host hands messages over."""
     return SHAPES[session % len(SHAPES)]
@@ -53,7 +59,7 @@ def key_of(session: int) -> str:
 
 def steps(seed: int, session: int) -> Iterator[Step]:
     """The endless steps of a session. Every message has an id of its own, so that each can be told from all others."""
-    random, turns = Random(f"{seed}:{session}"), Corpus(seed * 10_000 + session).turns()
+    random, turns = Random(f"{seed}:{session}"), _corpus(seed).speaker(f"{seed}:{session}:talk").turns()
     for number, turn in enumerate(turns):
         rows = tuple({**row, "id": f"s{session}t{number}m{place}"} for place, row in enumerate(turn))
         chance, kind = random.random(), "turn"

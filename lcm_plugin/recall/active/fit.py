@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
 from lcm_plugin.messages.blocks import is_instruction
@@ -59,23 +60,46 @@ def may_be_quoted(row: SearchRow, query: ParsedQuery) -> bool:
     return False
 
 
-def is_said_again(old: Ranked, new: Ranked) -> bool:
-    """Whether a newer message has the sentence that an older one was found by, but for a value."""
-    if (new.row.at, new.row.row_id) <= (old.row.at, old.row.row_id):
-        return False
-    said, later = set(_words(_sentence_found(old))), set(_words(new.row.text[:LOOKED_AT]))
-    same, other = said & later, said - later
-    asked = _words(" ".join(old.row.text[start:end] for start, end in old.matches.sorted_spans))
-    few = len(other) <= min(OTHER_WORDS, len(same) // 2)
-    return len(same) >= SAME_WORDS and few and other.isdisjoint(asked)
+class Later:
+    """What newer messages say, to find out whether an older one is said again in them with another value."""
+
+    def __init__(self, newer: Sequence[Ranked]) -> None:
+        self._newer = [(_place(one), set(_words(one.row.text[:LOOKED_AT]))) for one in newer]
+
+    def says_again(self, old: Ranked) -> bool:
+        """Whether one of them has the sentence that a message was found by, but for a value."""
+        newer = [words for place, words in self._newer if place > _place(old)]
+        if not newer:
+            return False
+        said = set(_words(_sentence_found(old)))
+        changed = [other for words in newer if _is_nearly(said, other := said - words)]
+        if not changed:
+            return False
+        asked = set(_words(" ".join(old.row.text[start:end] for start, end in old.matches.sorted_spans)))
+        return any(map(asked.isdisjoint, changed))
+
+
+def _place(one: Ranked) -> tuple[int, int]:
+    return one.row.at, one.row.row_id
+
+
+def _is_nearly(said: set[str], other: set[str]) -> bool:
+    """Whether most of a sentence's words come back, all but ``other``."""
+    same = len(said) - len(other)
+    return same >= SAME_WORDS and len(other) <= min(OTHER_WORDS, same // 2)
 
 
 def _sentence_found(one: Ranked) -> str:
     """The sentence with most of what was looked for."""
-    spans = one.matches.sorted_spans
     sentences = list(_SENTENCE.finditer(one.row.text[:LOOKED_AT]))
-    held = [sum(found.start() <= start < found.end() for start, _ in spans) for found in sentences]
-    return sentences[held.index(max(held))][0] if sentences else ""
+    if not sentences:
+        return ""
+    begins = [found.start() for found in sentences]
+    held = [0] * len(sentences)
+    for start, _ in one.matches.sorted_spans:
+        if (at := bisect_right(begins, start) - 1) >= 0 and start < sentences[at].end():
+            held[at] += 1
+    return sentences[held.index(max(held))][0]
 
 
 def _words(text: str) -> Iterator[str]:

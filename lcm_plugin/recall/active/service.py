@@ -28,7 +28,7 @@ from lcm_plugin.messages.blocks import text_of
 from lcm_plugin.messages.markup import recalled_block, recalled_line
 from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.recall.active.asked import asks_enough, read_request
-from lcm_plugin.recall.active.fit import gives_orders, is_said_again, may_be_quoted, names_it, shares_held
+from lcm_plugin.recall.active.fit import Later, gives_orders, may_be_quoted, names_it, shares_held
 from lcm_plugin.recall.match import Matcher, cut_around
 from lcm_plugin.recall.query import parse_query
 from lcm_plugin.recall.rank import Ranked
@@ -353,9 +353,8 @@ def _outside(ranked: Iterable[Ranked], view: InView) -> tuple[float, list[Ranked
         (inside if view.holds(one.row.ref, one.row.text) else outside).append(one)
         if len(outside) == MOST_LINES:
             break
-    return best, [
-        one for one in outside if not any(is_said_again(one, later) for later in inside[:MOST_LATER])
-    ]
+    later = Later(inside[:MOST_LATER])
+    return best, [one for one in outside if not later.says_again(one)]
 
 
 def _shown(ranked: Sequence[Ranked], held: Sequence[float], least: float) -> tuple[Passage, ...]:
