@@ -8,18 +8,19 @@ the order of addition, and so not on the hash seed.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from lcm_plugin.summarize.cues import CUE_WORDS, UNSPACED_CUES
 
 
 class Word(NamedTuple):
-    """One word's facts with their weights, and cue bits for the function of its sentence.
+    """One word's distinct facts with their weights, and cue bits for the function of its sentence.
 
     ``plain``: capitalised and nothing else, so at the head of a sentence it is no name.
     """
 
-    facts: dict[str, int]
+    facts: tuple[tuple[str, int], ...]
     cue: int
     plain: bool = False
 
@@ -60,6 +61,20 @@ class Vocabulary(dict[str, "Word | None"]):
             self[raw] = word
         return word
 
+    def facts(self, sentence: Sequence[str]) -> tuple[dict[str, int], int]:
+        """The weights of the facts in the words of a sentence, and its cues."""
+        facts: dict[str, int] = {}
+        cues = 0
+        words = list(map(self.__getitem__, sentence))
+        if words and words[0] is not None and words[0].plain:
+            cues = words[0].cue
+            words[0] = None
+        for found, cue, _ in filter(None, words):
+            for fact, weight in found:
+                facts[fact] = weight  # noqa: PERF403 - a word has one or two facts, for which a call costs more
+            cues |= cue
+        return facts, cues
+
 
 def _judge(raw: str) -> Word | None:
     if raw.isascii():
@@ -75,12 +90,12 @@ def _judge(raw: str) -> Word | None:
     facts = {piece: weight for piece in pieces if (weight := _weight(piece))}
     cue = CUE_WORDS.get(core.lower(), 0)
     plain = len(facts) == 1 and NAME in facts.values()
-    return Word(facts, cue, plain) if facts or cue else None
+    return Word(tuple(facts.items()), cue, plain) if facts or cue else None
 
 
 def _common(word: str) -> Word | None:
     weight, cue = _term_weight(word), CUE_WORDS.get(word, 0)
-    return Word({word: weight} if weight else {}, cue) if weight or cue else None
+    return Word(((word, weight),) if weight else (), cue) if weight or cue else None
 
 
 def _term_weight(word: str) -> int:
@@ -120,5 +135,5 @@ def _judge_unspaced(raw: str) -> Word | None:
     for flag, pattern in UNSPACED_CUES:
         if pattern.search(raw):
             cue |= flag
-    kept = {text: weight for text, weight in facts.items() if text and weight}
+    kept = tuple((text, weight) for text, weight in facts.items() if text and weight)
     return Word(kept, cue) if kept or cue else None

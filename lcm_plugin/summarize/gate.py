@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -26,6 +26,7 @@ _ECHO_SHARE, _COPY_SHARE, _RUN_SHARE, _PROMPT_SHARE = 0.9, 0.7, 0.5, 0.25
 _RELATED_SHARE = 0.1
 _REPETITION_CHARS, _REPETITION_RATIO = 400, 8.0
 _WORDS = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]|[^\W_]+")
+_ASCII_BREAKS = {code: " " for code in range(128) if not chr(code).isalnum()}
 _SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])|\n+")
 
 
@@ -101,10 +102,10 @@ class Gate:
         if _repeats(text):
             return "repetition"
         words = _words(text)
-        if _share(words, _places(_words(frame)))[0] >= _PROMPT_SHARE:
+        if _share(words, _words(frame))[0] >= _PROMPT_SHARE:
             return "prompt_echo"
         source_words = _words(source)
-        share, run = _share(words, _places(source_words))
+        share, run = _share(words, source_words)
         if tokens > _SHORT_TOKENS and (share >= _ECHO_SHARE or (share >= _COPY_SHARE and run >= _RUN_SHARE)):
             return "echo"
         if tokens < _SHORT_TOKENS and not _related(_words(text.replace(EXPAND_PREFIX, "")), source_words):
@@ -119,7 +120,7 @@ class Gate:
 
     def _facts(self, text: str) -> set[str]:
         words = filter(None, map(self._vocabulary.__getitem__, text.split()))
-        return {fact for word in words for fact, weight in word.facts.items() if weight >= NAME}
+        return {fact for word in words for fact, weight in word.facts if weight >= NAME}
 
 
 def cut_at_sentence(text: str, cap: int, counter: TokenCounter) -> str:
@@ -145,23 +146,29 @@ def _longest(text: str, ends: Sequence[int], room: int, counter: TokenCounter) -
 
 
 def _words(text: str) -> list[str]:
+    if text.isascii():
+        return text.lower().translate(_ASCII_BREAKS).split()
     return _WORDS.findall(text.lower())
 
 
-def _places(words: list[str]) -> dict[tuple[str, ...], int]:
-    """The first position of each run of ten words."""
-    places: dict[tuple[str, ...], int] = {}
-    for start in range(len(words) - _SHINGLE + 1):
-        places.setdefault(tuple(words[start : start + _SHINGLE]), start)
-    return places
+def _shingles(words: list[str]) -> Iterator[tuple[str, ...]]:
+    """Each run of ten words."""
+    return zip(*(words[start:] for start in range(_SHINGLE)), strict=False)
 
 
-def _share(words: list[str], places: dict[tuple[str, ...], int]) -> tuple[float, float]:
+def _share(words: list[str], other: list[str]) -> tuple[float, float]:
     """The share of a text that is word for word in another one, and in one piece there; both 0 to 1."""
     total = len(words) - _SHINGLE + 1
     if total <= 0:
         return 0.0, 0.0
-    found = [places.get(tuple(words[start : start + _SHINGLE]), -2) for start in range(total)]
+    common = set(_shingles(words)).intersection(_shingles(other))
+    if not common:
+        return 0.0, 0.0
+    places: dict[tuple[str, ...], int] = {}
+    for place, shingle in enumerate(_shingles(other)):
+        if shingle in common:
+            places.setdefault(shingle, place)
+    found = [places.get(shingle, -2) for shingle in _shingles(words)]
     longest = run = 0
     for before, here in pairwise([-2, *found]):
         run = (run + 1 if here == before + 1 and run else 1) if here >= 0 else 0

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from lcm_plugin.summarize.base import SourceBlock
 from lcm_plugin.summarize.directives import is_directive
@@ -12,7 +13,8 @@ from lcm_plugin.summarize.directives import is_directive
 UNIT_CHARS = 280
 EXPAND_PREFIX = "Expand for details about:"
 _PACK_CHARS = 160
-_SENTENCE_END = re.compile(r"[.!?…;][\"')\]]?\s+|[。！？；]")
+# It opens with one set of characters, so that the engine skips what cannot end a sentence.
+_SENTENCE_END = re.compile(r"[.!?…;。！？；\n\r\v\f\x1c-\x1e\x85\u2028\u2029](?:(?<![.!?…;])|[\"')\]]?\s+)")
 _JSON_BREAK = re.compile(r"[{}\[\]]+")
 _JSON_FIELD = re.compile(r",\s+(?=\")|,(?=\")")
 _JSON_NOISE = str.maketrans({'"': None})
@@ -22,6 +24,7 @@ _SUMMARY_LINE = re.compile(
     r"(?:(?P<who>(?:user|assistant|tool|function|developer|summary)(?: [^:\n]{1,80})?): )?(?P<text>.*)"
 )
 _LIST_MARK = re.compile(r"\d{1,3}[.)]")
+_LIST_MARK_CHARS = 4
 _QUOTE = re.compile(r"^\s*(?:>|&gt;)")
 
 
@@ -48,13 +51,8 @@ class Unit:
         """Whether somebody who is named says it."""
         return self.role in ("user", "assistant") and " " in self.who
 
-    @property
-    def line(self) -> tuple[int, str]:
-        """Units of one line of the result share this."""
-        return self.block, self.who
 
-
-def units(blocks: tuple[SourceBlock, ...]) -> list[Unit]:
+def units(blocks: Sequence[SourceBlock]) -> list[Unit]:
     """All units of the blocks in order, without untrusted directives."""
     found: list[Unit] = []
     for index, block in enumerate(blocks):
@@ -114,26 +112,25 @@ def _pieces(text: str) -> Iterator[str]:
     if text.lstrip()[:1] in ("{", "[") and '"' in text:
         yield from _fields(text)
         return
-    for line in text.splitlines():
-        for sentence in _sentences(line):
-            if "  " in sentence or "\t" in sentence:
-                sentence = " ".join(sentence.split())
-            if len(sentence) <= UNIT_CHARS:
-                if (len(sentence) > 1 or sentence.isalnum()) and not _LIST_MARK.fullmatch(sentence):
-                    yield sentence
-            elif sentence.count('"') >= 8:
-                yield from _fields(sentence)
-            else:
-                yield from _wrapped(sentence)
+    for sentence in _sentences(text):
+        if "  " in sentence or "\t" in sentence:
+            sentence = " ".join(sentence.split())
+        length = len(sentence)
+        if length <= _LIST_MARK_CHARS:
+            if (length > 1 or sentence.isalnum()) and not _LIST_MARK.fullmatch(sentence):
+                yield sentence
+        elif length <= UNIT_CHARS:
+            yield sentence
+        elif sentence.count('"') >= 8:
+            yield from _fields(sentence)
+        else:
+            yield from _wrapped(sentence)
 
 
-def _sentences(line: str) -> Iterator[str]:
-    start = 0
-    for end in _SENTENCE_END.finditer(line):
-        yield line[start : end.end()].strip()
-        start = end.end()
-    if start < len(line):
-        yield line[start:].strip()
+def _sentences(text: str) -> list[str]:
+    """The text cut after each line and each sentence."""
+    ends = [0, *[end.end() for end in _SENTENCE_END.finditer(text)], len(text)]
+    return [text[start:end].strip() for start, end in pairwise(ends)]
 
 
 def _fields(text: str) -> Iterator[str]:

@@ -8,18 +8,14 @@ worth as part of the talk.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import chain
 
-from lcm_plugin.summarize.facts import NAME
 from lcm_plugin.summarize.units import Unit
 
 UNIT_COST, LINE_COST = 4, 7
 TALK_WORTH = 12
 _SCALE = 1_000
-_REPEATED = 3
 _NEW_GAIN = 4
 _TALK_GAIN = 40
 _FACTS_SHARE = 4
@@ -27,32 +23,43 @@ _FACTS_SHARE = 4
 
 @dataclass(slots=True)
 class Scored:
-    """A unit with its facts' weights, its worth beyond them, its approximate tokens, and its cues."""
+    """A unit with its facts' weights, its worth beyond them, its approximate tokens, and its cues.
+
+    Units of one ``line`` of the result share the cost of its head.
+    """
 
     unit: Unit
     facts: dict[str, int]
     worth: int
     cost: int
-    cues: int = 0
+    cues: int
+    line: tuple[int, str]
 
 
 class Choice:
-    """The units kept so far and the facts they hold."""
+    """The units kept so far and the facts they hold. ``holders`` are the indexes of the units that hold a fact."""
 
-    def __init__(self, scored: Sequence[Scored]) -> None:
+    def __init__(self, scored: Sequence[Scored], holders: Mapping[str, Sequence[int]]) -> None:
         self._scored = scored
+        self._holders = holders
+        self._sums = [sum(item.facts.values()) for item in scored]
         self._first = [
-            (-((sum(item.facts.values()) + 2 * item.worth) * _SCALE // item.cost), index)
-            for index, item in enumerate(scored)
+            (-((facts + 2 * item.worth) * _SCALE // item.cost), index)
+            for index, (item, facts) in enumerate(zip(scored, self._sums, strict=True))
             if not item.unit.index
         ]
-        self._picked: list[int] = []
-        self._covered: set[str] = set()
-        self._texts: set[str] = set()
-        self._lines: set[tuple[int, str]] = set()
-        self._talk = False
         self.spent = 0
         self.exhausted = False
+        self._talk = False
+        self._forget()
+
+    def _forget(self) -> None:
+        self._picked: list[int] = []
+        self.covered: set[str] = set()
+        self._texts: set[str] = set()
+        self._lines: set[tuple[int, str]] = set()
+        # What each unit would add: the weights of its facts that no kept unit holds.
+        self._gains = self._sums.copy()
 
     @property
     def picked(self) -> list[int]:
@@ -77,17 +84,19 @@ class Choice:
             heap = [entry for entry in heap if scored[entry[1]].unit.block == block]
         heapq.heapify(heap)
         self.exhausted = True
-        while heap:
+        while heap and heap[0][0]:
             stale, index = heap[0]
             item = scored[index]
-            if stale == 0 or item.unit.text in self._texts:
+            if item.unit.text in self._texts:
                 heapq.heappop(heap)
                 continue
-            if self.spent + item.cost > limit:
+            room = limit - self.spent
+            if item.cost > room:
                 self.exhausted = False
-                heapq.heappop(heap)
+                heap = [entry for entry in heap if scored[entry[1]].cost <= room]
+                heapq.heapify(heap)
                 continue
-            current = -self._priority(item)
+            current = -self._priority(index, item)
             if current > stale:
                 heapq.heapreplace(heap, (current, index))
                 continue
@@ -108,54 +117,29 @@ class Choice:
         while len(picked) > 1 and self.spent > goal:
             self.spent -= self._scored[picked[-1]].cost
             picked.pop()
-        self._covered, self._texts, self._lines, kept = set(), set(), set(), self.spent
-        self._picked = []
+        kept = self.spent
+        self._forget()
         for index in picked:
             self._take(index, self._scored[index])
         self.spent = kept
 
-    def cover(self, facts: Iterable[str]) -> None:
-        """Counts facts as held by the result already."""
-        self._covered.update(facts)
-
-    def left_out(self) -> list[tuple[str, int]]:
-        """The facts worth naming that no kept unit holds, in source order, with their weights."""
-        covered = self._covered
-        return [(text, weight) for text, weight in self._nameable.items() if text not in covered]
-
-    def stand_together(self, first: str, second: str) -> bool:
-        """Whether two names follow each other in a unit, as a first and a last name do."""
-        if not (first.istitle() and second.istitle()):
-            return False
-        pair = f"{first} {second}"
-        return any(first in item.facts and pair in item.unit.text for item in self._scored)
-
-    @cached_property
-    def _nameable(self) -> dict[str, int]:
-        weights: dict[str, int] = {}
-        words = set(chain.from_iterable(item.unit.text.split() for item in self._scored))
-        speakers = set(chain.from_iterable(who.split() for who in {item.unit.who for item in self._scored}))
-        for item in self._scored:
-            for text, weight in item.facts.items():
-                # A word that also stands in small letters is no name, and who speaks is in every line.
-                if weight > NAME or (weight == NAME and text.lower() not in words and text not in speakers):
-                    weights[text] = min(weights.get(text, 0) + weight, _REPEATED * weight)
-        return weights
-
     def _take(self, index: int, item: Scored) -> None:
         self.spent += self._cost(item)
         self._picked.append(index)
-        self._covered.update(item.facts)
         self._texts.add(item.unit.text)
-        self._lines.add(item.unit.line)
+        self._lines.add(item.line)
+        scored, gains = self._scored, self._gains
+        for fact in item.facts.keys() - self.covered:
+            for holder in self._holders[fact]:
+                gains[holder] -= scored[holder].facts[fact]
+        self.covered.update(item.facts)
 
     def _cost(self, item: Scored) -> int:
-        return item.cost if item.unit.line in self._lines else item.cost + LINE_COST
+        return item.cost if item.line in self._lines else item.cost + LINE_COST
 
-    def _priority(self, item: Scored) -> int:
+    def _priority(self, index: int, item: Scored) -> int:
         """The gain per token, as an integer; 0 when it adds no fact."""
-        covered = self._covered
-        gain = sum([weight for text, weight in item.facts.items() if text not in covered])
+        gain = self._gains[index]
         if self._talk:
             worth = min(gain, _TALK_GAIN) + 2 * item.worth if gain >= _NEW_GAIN else gain
         else:
