@@ -14,6 +14,7 @@ from fakes.processes import Done
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "skills").rglob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+EVERY_PAGE = sorted({*PAGES, *(ROOT / "docs").rglob("*.md")})
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 CODE = re.compile(r"```.*?```|`[^`]*`", re.DOTALL)
 
@@ -71,7 +72,7 @@ def test_a_plugin_loaded_by_entry_point_can_be_attached(tmp_path: Path) -> None:
     assert "ingest.stored" in run(loaded, tmp_path).stdout
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", EVERY_PAGE, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_within_the_project_lead_somewhere(page: Path) -> None:
     text = CODE.sub("", page.read_text(encoding="utf-8"))
     for link in LINK.findall(text):
