@@ -50,6 +50,13 @@ def test_every_tool_named_exists_and_every_tool_is_named() -> None:
     assert named == tools
 
 
+def test_every_argument_of_every_tool_is_named() -> None:
+    page = (SKILL / "references" / "recall-tools.md").read_text(encoding="utf-8")
+    for tool in tool_schemas(LcmConfig(pin_tool=True, maps=True)):
+        arguments = set(tool["function"]["parameters"]["properties"])
+        assert {name for name in arguments if f"`{name}`" not in page} == set(), tool["function"]["name"]
+
+
 def test_every_command_named_exists() -> None:
     known = {entry["name"].split()[1] if " " in entry["name"] else "" for entry in command_list()}
     for page, code in spoken():
