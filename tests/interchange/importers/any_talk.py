@@ -18,6 +18,15 @@ DATA = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGA
 URL = f"data:image/png;base64,{DATA}"
 AT = 1_762_000_000_000
 Writer = Callable[[Path, str, list[Kind]], Path]
+# With its indexes: a reader that asks for the parts of each message is as slow as a scan without them.
+OPENCODE_TABLES = """
+CREATE TABLE session (id TEXT PRIMARY KEY, directory TEXT, title TEXT, version TEXT, time_created INTEGER);
+CREATE TABLE message (id TEXT PRIMARY KEY, session_id TEXT, time_created INTEGER, data TEXT);
+CREATE TABLE part (id TEXT PRIMARY KEY, message_id TEXT, session_id TEXT, data TEXT);
+CREATE INDEX message_session_time_created_id_idx ON message (session_id, time_created, id);
+CREATE INDEX part_message_id_id_idx ON part (message_id, id);
+CREATE INDEX part_session_idx ON part (session_id);
+"""
 
 
 @dataclass(frozen=True)
@@ -154,9 +163,7 @@ def qwen(folder: Path, name: str, talk: list[Kind]) -> Path:
 def opencode(folder: Path, name: str, talk: list[Kind]) -> Path:
     path = folder / f"{name}.db"
     with sqlite3.connect(path) as db:
-        db.execute("CREATE TABLE session (id, directory, title, version, time_created)")
-        db.execute("CREATE TABLE message (id, session_id, time_created, data)")
-        db.execute("CREATE TABLE part (id, message_id, session_id, data)")
+        db.executescript(OPENCODE_TABLES)
         db.execute("INSERT INTO session VALUES (?, '/work', ?, '1.18', ?)", (name, name, AT))
         for number, kind in enumerate(talk):
             role = "user" if kind in ("user", "image") else "assistant"

@@ -79,6 +79,23 @@ def test_a_chat_of_gemini_cli(imported: Imported, tmp_path: Path) -> None:
     assert "remember this" not in str(words(imported.active(key)))
 
 
+def test_a_turn_of_gemini_cli_that_is_taken_back_twice_stays_taken_back(
+    imported: Imported, tmp_path: Path
+) -> None:
+    log = Log(tmp_path / "session-1.jsonl")
+    log.add({"sessionId": "g1", "projectHash": "h"})
+    log.add({"id": "m1", "type": "user", "content": "map the harbour"})
+    sink = {"id": "m2", "type": "user", "content": "sink the ships"}
+    log.add(sink)
+    log.add({"id": "m3", "type": "gemini", "content": "Sunk."})
+    log.add({"$rewindTo": "m2"})
+    log.add(sink)
+    log.add({"$rewindTo": "m2"})
+    imported.bring_all(log.path)
+    assert imported.context("agent:gemini-cli:g1") == ["map the harbour"]
+    assert imported.archived("agent:gemini-cli:g1") == [["sink the ships", "Sunk."]]
+
+
 def test_a_chat_of_gemini_cli_that_grows_ends_as_the_whole_one(imported: Imported, tmp_path: Path) -> None:
     lines = gemini(tmp_path / "whole" / "session-1.jsonl").path.read_bytes().splitlines(keepends=True)
     path = tmp_path / "session-1.jsonl"

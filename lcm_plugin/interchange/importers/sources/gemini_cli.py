@@ -9,9 +9,8 @@ compression too: what it lacks stays, and a compression's summary takes its plac
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -45,80 +44,113 @@ def recognises(first: Any, path: Path) -> bool:
     return isinstance(first, dict) and {"sessionId", "projectHash"} <= first.keys() and "uuid" not in first
 
 
+@dataclass(frozen=True, slots=True)
+class _Message:
+    """Where a message is found again: the offset of its line, or the message itself where it has no line of its own.
+
+    ``said`` is a hash of its type and words, ``place`` its number among those of the file.
+    """
+
+    held: int | Mapping[str, Any]
+    said: int
+    is_talk: bool
+    place: int
+
+
 @dataclass(slots=True)
 class _Chat:
-    """What the lines of a file add up to. ``order`` holds the ids of messages as they came, ``branches`` those that
-    were taken back, by the first of them.
+    """What the lines of a file add up to. ``order`` holds the ids of messages as they came, ``branches`` those that were
+    taken back, by the first of them.
     """
 
     about: dict[str, Any] = field(default_factory=dict)
-    messages: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    messages: dict[str, _Message] = field(default_factory=dict)
     order: list[str] = field(default_factory=list)
     current: dict[str, None] = field(default_factory=dict)
-    branches: dict[str, list[str]] = field(default_factory=dict)
+    branches: dict[str, dict[str, None]] = field(default_factory=dict)
+    branch_of: dict[str, str] = field(default_factory=dict)
     replaced: dict[str, str] = field(default_factory=dict)
     beside: set[str] = field(default_factory=set)
     repeats: int = 0
 
-    def put(self, message: Mapping[str, Any]) -> None:
-        """Takes a message, or its newer form."""
+    def put(self, message: Mapping[str, Any], offset: int = -1) -> None:
+        """Takes a message, or its newer form. ``offset`` is that of its line, -1 when it has none of its own."""
         name = str(message["id"])
-        if name not in self.messages:
-            self.order.append(name)
         if name not in self.current:
             self.current[name] = None
-            for branch in self.branches.values():
-                if name in branch:
-                    branch.remove(name)
+            if branch := self.branch_of.pop(name, ""):
+                del self.branches[branch][name]
         else:
             self.repeats += 1
-        self.messages[name] = message
+        if (known := self.messages.get(name)) is None:
+            self.order.append(name)
+        place = len(self.order) - 1 if known is None else known.place
+        held = message if offset < 0 else offset
+        self.messages[name] = _Message(held, hash(_said(message)), message.get("type") in _TALK, place)
 
     def rewind(self, name: str) -> None:
         """Takes back a message and all after it; all when it is not there."""
-        names = list(self.current)
-        at = names.index(name) if name in self.current else 0
-        if taken := names[at:]:
-            self.branches[taken[0]] = taken
-            self.current = dict.fromkeys(names[:at])
+        taken: list[str] = []
+        for one in reversed(self.current):
+            taken.append(one)
+            if one == name:
+                break
+        for one in taken:
+            del self.current[one]
+        if taken:
+            first = taken[-1]
+            self.branches.setdefault(first, {}).update(dict.fromkeys(reversed(taken)))
+            self.branch_of |= dict.fromkeys(taken, first)
 
     def replace(self, messages: list[Any]) -> None:
         """Takes a new list. A message in it that is known stays as it was: later forms hide results."""
         told = [one for one in messages if isinstance(one, dict) and isinstance(one.get("id"), str)]
         names = {str(one["id"]) for one in told}
-        said = {self._words(name) for name in self.current}
-        gone = [name for name in self.current if name not in names and self._is_talk(name)]
-        replaced = list(takewhile(lambda name: name not in names, filter(self._is_talk, self.order)))
+        said = {self.messages[name].said for name in self.current}
+        gone = [name for name in self.current if name not in names and self.messages[name].is_talk]
+        replaced = self._last_before(names)
         for message in told:
-            name, words = (
-                str(message["id"]),
-                (str(message.get("type")), text_of_parts(message.get("content"))),
-            )
-            if name in self.messages or not words[1] or words in said:
+            name, (kind, words) = str(message["id"]), _said(message)
+            if name in self.messages or not words or hash((kind, words)) in said:
                 continue
-            if replaced and _SNAPSHOT in words[1]:
-                self.replaced[name] = replaced[-1]
-            elif self.replaced and words[0] == "gemini":
+            if replaced and _SNAPSHOT in words:
+                self.replaced[name] = replaced
+            elif self.replaced and kind == "gemini":
                 self.beside.add(name)
             self.put(message)
         self.current = {name: None for name in self.current if name not in gone}
 
-    def _words(self, name: str) -> tuple[str, str]:
-        message = self.messages[name]
-        return str(message.get("type")), text_of_parts(message.get("content"))
+    def _last_before(self, names: set[str]) -> str:
+        """The last of the talk before the first of some messages that are talk; empty when that is the first."""
+        known = [self.messages[name] for name in names if name in self.messages]
+        kept = min((one.place for one in known if one.is_talk), default=len(self.order))
+        before = (self.order[place] for place in range(kept - 1, -1, -1))
+        return next((name for name in before if self.messages[name].is_talk), "")
 
-    def _is_talk(self, name: str) -> bool:
-        return self.messages[name].get("type") in _TALK
+
+def _said(message: Mapping[str, Any]) -> tuple[str, str]:
+    return str(message.get("type")), text_of_parts(message.get("content"))
 
 
 def read(path: Path) -> Iterator[Record]:
-    """The records of a file: the live messages, then those that were taken back."""
+    """The records of a file: the live messages, then those that were taken back.
+
+    A log is read twice, so that only the places of its messages are held; the one object of an older version is held whole.
+    """
+    if path.suffix == ".json":
+        yield from _read(path, json_objects(path), None)
+        return
+    with LineFile(path) as lines:
+        yield from _read(path, lines, lines)
+
+
+def _read(path: Path, lines: Iterable[Line], log: LineFile | None) -> Iterator[Record]:
     chat = _Chat()
-    for line in _lines(path):
+    for line in lines:
         if line.error:
             yield fault_of(line)
             continue
-        _take(chat, line.value)
+        _take(chat, line.value, -1 if log is None else line.offset)
     for _ in range(chat.repeats):
         yield Repeat("earlier form of a message")
     name = str(chat.about.get("sessionId") or path.stem)
@@ -129,28 +161,18 @@ def read(path: Path) -> Iterator[Record]:
     title = str(chat.about.get("summary") or "")
     project = folder or (path.parents[1].name if path.parent.name == "chats" else "")
     yield SourceConversation(name, title=title, project=project, started_at=started, about=about)
-    taken_back = {one for branch in chat.branches.values() for one in branch}
-    yield from _records(chat, [one for one in chat.order if one not in taken_back])
+    yield from _records(chat, (one for one in chat.order if one not in chat.branch_of), log)
     for first, members in chat.branches.items():
         if members:
             yield SourceConversation(name, branch=first, live=False, started_at=started)
-            yield from _records(chat, members)
+            yield from _records(chat, sorted(members, key=lambda one: chat.messages[one].place), log)
 
 
-def _lines(path: Path) -> Iterator[Line]:
-    """The lines of a log; the object that a file of an older version is."""
-    if path.suffix == ".json":
-        yield from json_objects(path)
-        return
-    with LineFile(path) as lines:
-        yield from lines
-
-
-def _take(chat: _Chat, value: Mapping[str, Any]) -> None:
+def _take(chat: _Chat, value: Mapping[str, Any], offset: int) -> None:
     if isinstance(value.get("$rewindTo"), str):
         chat.rewind(value["$rewindTo"])
     elif isinstance(value.get("id"), str) and "type" in value:
-        chat.put(value)
+        chat.put(value, offset)
     elif isinstance(changes := value.get("$set", value), dict):
         if isinstance(messages := changes.get("messages"), list):
             if chat.messages:
@@ -162,11 +184,13 @@ def _take(chat: _Chat, value: Mapping[str, Any]) -> None:
         chat.about |= rest_of(changes, "messages")
 
 
-def _records(chat: _Chat, names: list[str]) -> Iterator[Record]:
+def _records(chat: _Chat, names: Iterable[str], log: LineFile | None) -> Iterator[Record]:
     ends: dict[str, str] = {}
     last = ""
     for name in names:
-        message = chat.messages[name]
+        held = chat.messages[name].held
+        message = log.at(held) if log is not None and isinstance(held, int) else held
+        assert not isinstance(message, int)
         through = ends.get(chat.replaced.get(name, ""))
         for entry in _entries(name, message, hidden=name in chat.beside):
             last = entry.host_id

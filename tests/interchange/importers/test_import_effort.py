@@ -1,0 +1,89 @@
+"""Reading takes work in proportion to what is read, and memory for a part of it, whatever the format."""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+import tracemalloc
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from any_talk import WRITERS, Kind
+from session_logs import Log
+
+from lcm_plugin.interchange.importers.importing import find_sources, look_over
+from lcm_plugin.interchange.importers.sources import gemini_cli
+
+_VM_STEPS = 10
+
+
+@contextmanager
+def counted_work(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """How often a function was called, and how many steps SQLite took, by tens."""
+    work = [0]
+    connect = sqlite3.connect
+
+    def one_more(*_: Any) -> None:
+        work[0] += 1
+
+    def counted(*arguments: Any, **named: Any) -> sqlite3.Connection:
+        connection = connect(*arguments, **named)
+        connection.set_progress_handler(one_more, _VM_STEPS)
+        return connection
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite3, "connect", counted)
+        before = sys.getprofile()
+        sys.setprofile(one_more)
+        try:
+            yield work
+        finally:
+            sys.setprofile(before)
+
+
+def work_of(path: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+    (source,), _ = find_sources([str(path)])
+    with counted_work(monkeypatch) as work:
+        look_over(source)
+    return work[0]
+
+
+@pytest.mark.parametrize("name", list(WRITERS))
+def test_four_times_the_talk_takes_four_times_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    write, _ = WRITERS[name]
+    turn: list[Kind] = ["user", "call", "answer"]
+    works = []
+    for turns in (40, 160):
+        folder = tmp_path / str(turns)
+        folder.mkdir()
+        works.append(work_of(write(folder, f"ses_{turns}", turn * turns), monkeypatch))
+    small, large = works
+    assert small > 40
+    assert large < 4.5 * small
+
+
+def gemini_log(path: Path, messages: int, text: str) -> Log:
+    log = Log(path)
+    log.add({"sessionId": "g1", "projectHash": "h"})
+    for number in range(messages):
+        for _ in range(2):
+            log.add({"id": f"m{number}", "type": "user", "content": f"{number} {text}"})
+    return log
+
+
+def test_a_chat_of_gemini_cli_is_not_held_while_it_is_read(tmp_path: Path) -> None:
+    log = gemini_log(tmp_path / "session-1.jsonl", 200, "the tide tables " * 1_000)
+    deque(gemini_cli.read(log.path), maxlen=0)
+    tracemalloc.start()
+    try:
+        deque(gemini_cli.read(log.path), maxlen=0)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < log.path.stat().st_size / 10
