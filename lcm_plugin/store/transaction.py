@@ -38,10 +38,9 @@ class Transaction(ABC):
         """Runs a statement and returns how many rows it changed."""
         return int(self._execute(statement, storable_values(values)).rowcount)
 
-    def run_many(self, statement: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Runs a statement once for each set of values."""
-        if rows:
-            self._execute_many(statement, [storable_values(row) for row in rows])
+    def run_many(self, statement: str, rows: Sequence[Mapping[str, Any]]) -> int:
+        """Runs a statement once for each set of values, and returns how many rows it changed in all."""
+        return self._execute_many(statement, [storable_values(row) for row in rows]) if rows else 0
 
     def batches(self, statement: str, size: int, /, **values: Any) -> Iterator[list[Any]]:
         """The rows of a statement, fetched as they are read, up to ``size`` at a time."""
@@ -52,8 +51,8 @@ class Transaction(ABC):
         """Runs a statement and returns its cursor."""
 
     @abstractmethod
-    def _execute_many(self, statement: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Runs a statement for some sets of values."""
+    def _execute_many(self, statement: str, rows: Sequence[Mapping[str, Any]]) -> int:
+        """Runs a statement for some sets of values, and returns how many rows it changed."""
 
     @abstractmethod
     def _fetch(self, statement: str, size: int, values: Mapping[str, Any]) -> Iterator[list[Any]]:

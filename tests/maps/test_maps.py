@@ -128,6 +128,31 @@ def test_equal_items_side_by_side_wait_for_one_answer(
     assert count(engines[0], done, "SELECT count(*) FROM answers WHERE animal = 'cat'") == [(100,)]
 
 
+@pytest.mark.sqlite_only
+def test_the_work_for_an_item_does_not_grow_with_the_map(engine: Engine, session: Session) -> None:
+    steps = 0
+
+    def step() -> int:
+        nonlocal steps
+        steps += 1
+        return 0
+
+    def work_for_20_items(of: int) -> int:
+        record = make(engine, session, [f"cat {number} of {of}" for number in range(of)])
+        before, done = steps, list[int]()
+        engine.maps.run(
+            record.map_id,
+            parallel=1,
+            stop=lambda: 20 in done,
+            progress=lambda one: done.append(one.done),
+        )
+        return steps - before
+
+    with engine.store.write() as writer:
+        writer.db.set_progress_handler(step, 10)  # type: ignore[attr-defined]
+    assert work_for_20_items(of=3_000) < 1.5 * work_for_20_items(of=30)
+
+
 def test_an_invalid_reply_is_corrected_and_a_stubborn_one_is_an_error_of_its_item(
     engine: Engine, session: Session, labeller: Labeller
 ) -> None:

@@ -18,6 +18,7 @@ from messages import assistant, call, result, user
 from plan_log import Plan, PlanLog, explaining
 
 from lcm_plugin import Engine, LcmConfig, Session
+from lcm_plugin.maps.source import MapSource
 from lcm_plugin.plugin import LcmPlugin
 from lcm_plugin.store.postgres.store import PostgresStore
 from lcm_plugin.store.postgres.watchdog import WatchedConnection
@@ -223,6 +224,28 @@ def test_a_search_reads_through_an_index_and_little(
     engine: Engine, log: PlanLog, large_tables: set[str], path: str
 ) -> None:
     _require_short(log.of(lambda: SEARCHES[path](engine)), large_tables)
+
+
+def test_a_map_is_worked_off_through_its_indexes(engine: Engine, log: PlanLog) -> None:
+    with Engine.open(engine.config, lambda request: "true", clock=lambda: NOW) as working:
+        items = MapSource(items=[("first", uuid.uuid4().hex), ("second", uuid.uuid4().hex)])
+        record = working.maps.create(MAIN, items, "Yes?", {"type": "boolean"})
+        with working.store.write() as writer:
+            # What nobody has asked about, beside two that will be.
+            writer.db.execute(
+                b"INSERT INTO map_items (map_id, place, conversation_id, ref, content, item_key, tokens, state) "
+                b"SELECT map_id, place + n, conversation_id, ref, content, item_key || n, tokens, state "
+                b"FROM map_items, generate_series(1, 5000) AS n WHERE map_id = %s AND place = 2",
+                [record.map_id],
+            )
+        done = list[int]()
+        plans = log.of(
+            lambda: working.maps.run(
+                record.map_id, stop=lambda: len(done) > 3, progress=lambda one: done.append(one.done)
+            )
+        )
+    assert max(done) > 1
+    _require_short(plans, {"map_items"})
 
 
 def _require_short(plans: list[Plan], large_tables: set[str]) -> None:

@@ -66,6 +66,13 @@ _ADD = (
     "(SELECT answer FROM map_items WHERE item_key = :item_key AND state = 'done' LIMIT 1), "
     "coalesce((SELECT model FROM map_items WHERE item_key = :item_key AND state = 'done' LIMIT 1), ''))"
 )
+# The joined texts are no columns of an index, so that the rows are found by their key: a planner without statistics
+# takes the index of states, and reads all open items of the map for each answer.
+_ANSWER_EQUAL = (
+    "UPDATE map_items SET state = 'done', error = '', answer = :answer, model = :model "
+    "WHERE item_key = (SELECT item_key FROM map_items WHERE map_id = :map AND place = :place) "
+    "AND map_id || '' = :map AND state || '' = 'open'"
+)
 # Open items are looked through for one that is not equal to any that is asked about, up to so many at a time.
 _WIDEST_LOOK = 2_000
 
@@ -212,16 +219,19 @@ class MapTable(Transaction):
 
     def settle_map_items(self, map_id: str, settled: Sequence[Settlement], now: int) -> None:
         self._lock(map_id)
-        places = [one.place for one in settled]
+        found = self.sql.looked_up(
+            self.sql.given("places"), "map_items i", "i.map_id = :map AND i.place = places.value"
+        )
         rows = self.all(
-            f"SELECT place, state FROM map_items WHERE map_id = :map AND place {self.sql.any_of('places')}",
+            f"SELECT i.place, i.state {found}",
             map=map_id,
-            places=self.sql.array(places),
+            places=self.sql.array([one.place for one in settled]),
         )
         before = {place: state for place, state in rows if state != "done"}
         changed = [one for one in settled if one.place in before]
         self._settle(map_id, changed)
-        done = sum(1 + self._settle_equal(map_id, one) for one in changed if one.state == "done")
+        answered = [one for one in changed if one.state == "done"]
+        done = len(answered) + self._settle_equal(map_id, answered)
         failed = sum((one.state == "failed") - (before[one.place] == "failed") for one in changed)
         self.run(
             "UPDATE maps SET done = done + :done, failed = failed + :failed, tokens_in = tokens_in + :tokens_in, "
@@ -257,15 +267,14 @@ class MapTable(Transaction):
             ],
         )
 
-    def _settle_equal(self, map_id: str, one: Settlement) -> int:
-        """An answer is that of every equal item that waits in the map."""
-        return self.run(
-            "UPDATE map_items SET state = 'done', error = '', answer = :answer, model = :model WHERE map_id = :map "
-            "AND state = 'open' AND item_key = (SELECT item_key FROM map_items WHERE map_id = :map AND place = :place)",
-            map=map_id,
-            place=one.place,
-            answer=one.answer,
-            model=one.model,
+    def _settle_equal(self, map_id: str, answered: Sequence[Settlement]) -> int:
+        """An answer is that of every equal item that waits in the map; returns how many there are."""
+        return self.run_many(
+            _ANSWER_EQUAL,
+            [
+                {"map": map_id, "place": one.place, "answer": one.answer, "model": one.model}
+                for one in answered
+            ],
         )
 
     def reopen_failed_items(self, map_id: str) -> int:

@@ -45,9 +45,10 @@ class PostgresStatements(Transaction):
     def _execute(self, statement: str, values: Mapping[str, Any]) -> Any:
         return self.db.execute(psycopg_statement(statement), values)
 
-    def _execute_many(self, statement: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    def _execute_many(self, statement: str, rows: Sequence[Mapping[str, Any]]) -> int:
         with self.db.cursor() as cursor:
             cursor.executemany(psycopg_statement(statement), rows)
+            return cursor.rowcount
 
     def _fetch(self, statement: str, size: int, values: Mapping[str, Any]) -> Iterator[list[Any]]:
         with self.db.cursor(name=f"lcm_{next(_cursor_names)}", binary=True) as cursor:

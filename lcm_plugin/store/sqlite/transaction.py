@@ -22,8 +22,8 @@ class SqliteStatements(Transaction):
     def _execute(self, statement: str, values: Mapping[str, Any]) -> sqlite3.Cursor:
         return self.db.execute(statement, values)
 
-    def _execute_many(self, statement: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        self.db.executemany(statement, rows)
+    def _execute_many(self, statement: str, rows: Sequence[Mapping[str, Any]]) -> int:
+        return self.db.executemany(statement, rows).rowcount
 
     def _fetch(self, statement: str, size: int, values: Mapping[str, Any]) -> Iterator[list[Any]]:
         cursor = self.db.execute(statement, values)
