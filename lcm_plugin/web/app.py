@@ -71,13 +71,20 @@ _POSTS: tuple[tuple[str, Endpoint], ...] = (
 )
 
 
+_STATIC = (
+    files("lcm_plugin.web").joinpath("static"),
+    # What the exported page has in common with these.
+    files("lcm_plugin.interchange.export").joinpath("shared"),
+)
+
+
 def create_app(site: Site, hosts: Sequence[str]) -> Starlette:
     """The application for one database, which answers under the given names (``127.0.0.1:8765``)."""
     routes = [
         *(Route(path, _on_a_thread(site, endpoint)) for path, endpoint in _READS),
         *(Route(path, _on_a_thread(site, endpoint), methods=["POST"]) for path, endpoint in _POSTS),
         Route("/api/events", partial(events, site)),
-        Mount("/static", StaticFiles(directory=str(files("lcm_plugin.web").joinpath("static")))),
+        *(Mount(f"/{path.name}", StaticFiles(directory=str(path))) for path in _STATIC),
     ]
     app = Starlette(
         routes=routes,

@@ -100,3 +100,18 @@ def test_the_page_draws_the_bar_and_answers_why(site: TestClient) -> None:
     assert "room" in text
     old = next(one["number"] for one in site.get("/api/sessions?state=archived").json()["sessions"])
     assert "This session is archived" in site.get(f"/context/{old}").text
+
+
+def test_the_line_of_compaction_stands_behind_what_the_host_adds_itself(
+    open_engine: Callable[..., Engine], visit: Visit
+) -> None:
+    engine = open_engine(**WHOLE, autocompact_disabled=True)
+    engine.ingest(MAIN, [user("hello"), assistant("yes")])
+    engine.schedule_compaction(MAIN, 40_000, overhead_tokens=30_000)
+    site = visit(engine)
+    found = call(site)
+    assert found["soft"] < found["overhead"] == 30_000
+    [line] = re.findall(r'<line x1="([\d.]+)" x2="([\d.]+)"', site.get("/context/1").text)
+    assert [float(place) for place in line] == pytest.approx(
+        [1000 * (30_000 + found["soft"]) / 40_000] * 2, abs=0.01
+    )

@@ -105,7 +105,7 @@ def test_what_a_message_says_is_text(site: TestClient) -> None:
         assert not any(name.startswith("on") for _, attributes in tags for name in attributes), path
         assert not any(tag == "svg" for tag, _ in tags), path
         sources = {attributes.get("src") for tag, attributes in tags if tag in ("img", "script")}
-        assert all(one and one.startswith(("/static/", "/file/")) for one in sources), path
+        assert all(one and one.startswith(("/static/", "/shared/", "/file/")) for one in sources), path
 
 
 def test_pictures_are_shown_and_other_files_are_saved(

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
@@ -140,13 +141,12 @@ def _write(
     if chosen is Format.HTML:
         from lcm_plugin.interchange.export.html import write_page
 
-        budget = engine.budgets.total(None, None)
         write_page(
             reader,
             file.write,
             rows,
             engine.config,
-            budget=budget,
+            limits=partial(engine.compaction.known_limits, reader),
             now=now,
             payloads=engine.payloads,
             progress=advance,

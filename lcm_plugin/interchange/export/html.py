@@ -1,8 +1,9 @@
-"""One HTML page with a conversation in it: no network, no library, no text of a message is run.
+"""One HTML page with conversations in it: no network, no text of a message is run.
 
 Texts stand in the page as JSON in which ``<`` is escaped, so none can end its element; the page's own script puts
-them into the document as text. A content security policy with the hashes of that script and of the style sheet
-forbids everything else. Messages are read and written one by one, so memory stays flat.
+them into the document as text, or as Markdown without elements of its own. A content security policy with the hashes
+of that script and of the style sheet forbids everything else. Messages are read and written one by one, so memory
+stays flat.
 """
 
 from __future__ import annotations
@@ -12,22 +13,34 @@ import hashlib
 import html
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
+from lcm_plugin.compaction.policy import Limits
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.files.externalise import PayloadStore
 from lcm_plugin.interchange.export.pictures import Pictures
 from lcm_plugin.interchange.export.views import is_record, message_data, summaries_of, summary_data
-from lcm_plugin.sessions.names import talk_count
+from lcm_plugin.sessions.names import NamedConversation, named
 from lcm_plugin.store.protocol import Reader, iterate_items, iterate_messages
 from lcm_plugin.store.records import Conversation
 from lcm_plugin.text import harmless
 
 _MARK = re.compile(r"\{\{(\w+)\}\}")
 # In the order in which they build on each other.
-_SCRIPTS = ("base.js", "history.js", "map.js", "list.js", "detail.js", "page.js")
+_SCRIPTS = (
+    *(
+        "shared/shared.js",
+        "page/markdown-it.min.js",
+        "page/base.js",
+        "page/prose.js",
+        "page/history.js",
+        "page/map.js",
+    ),
+    *("page/list.js", "page/detail.js", "page/search.js", "page/choose.js", "page/page.js"),
+)
+_STYLES = ("shared/shared.css", "page/page.css")
 
 Write = Callable[[bytes], object]
 
@@ -38,25 +51,20 @@ def write_page(
     conversations: Sequence[Conversation],
     config: LcmConfig,
     *,
-    budget: int,
+    limits: Callable[[Conversation], Limits],
     now: int,
     payloads: PayloadStore | None = None,
     progress: Callable[[int], None] = lambda messages: None,
 ) -> None:
-    """Writes the page. ``budget`` is compared with the context; ``progress`` is called with the number of messages.
+    """Writes the page. ``limits`` gives those of a conversation's newest call; ``progress`` is called with the number of
+    messages.
 
     Small pictures among the ``payloads`` are shown themselves.
     """
-    before, after = (_filled(part, conversations) for part in _resource("page.html").split("{{data}}"))
+    listed = [_about(one, limits(one.row), config) for one in named(reader, conversations)]
+    before, after = (_filled(part, listed) for part in _resource("page/page.html").split("{{data}}"))
     write(before.encode("utf-8", "replace"))
-    about = {
-        "exported": now,
-        "budget": budget,
-        "soft": config.context_threshold,
-        "hard": config.hard_threshold,
-        "timezone": config.timezone,
-        "conversations": [_about(reader, conversation) for conversation in conversations],
-    }
+    about = {"exported": now, "timezone": config.timezone, "conversations": listed}
     _write_data(write, "about", [json.dumps(about)])
     done = 0
     pictures = Pictures(reader, payloads)
@@ -65,18 +73,18 @@ def write_page(
     write(after.encode())
 
 
-def _filled(page: str, conversations: Sequence[Conversation]) -> str:
+def _filled(page: str, conversations: Sequence[Mapping[str, Any]]) -> str:
     """A part of the page, its script and style inside."""
-    style = _resource("page.css")
+    style = "".join(_resource(name) for name in _STYLES)
     script = "".join(_resource(name) for name in _SCRIPTS)
     policy = (
         f"default-src 'none'; script-src {_source(script)}; style-src {_source(style)}; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
-    title = conversations[0].session_key if len(conversations) == 1 else f"{len(conversations)} conversations"
+    title = conversations[0]["title"] if len(conversations) == 1 else f"{len(conversations)} conversations"
     values = {
         "policy": policy,
-        "title": html.escape(harmless(title or "Conversation")),
+        "title": html.escape(harmless(title)),
         "style": style,
         "script": script,
     }
@@ -84,7 +92,7 @@ def _filled(page: str, conversations: Sequence[Conversation]) -> str:
 
 
 def _resource(name: str) -> str:
-    return files("lcm_plugin.interchange.export").joinpath("page", name).read_text(encoding="utf-8")
+    return files("lcm_plugin.interchange.export").joinpath(*name.split("/")).read_text(encoding="utf-8")
 
 
 def _source(text: str) -> str:
@@ -138,15 +146,20 @@ def _compact(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
-def _about(reader: Reader, conversation: Conversation) -> dict[str, Any]:
+def _about(one: NamedConversation, limits: Limits, config: LcmConfig) -> dict[str, Any]:
+    row, call = one.row, limits.call
     return {
-        "id": conversation.conversation_id,
-        "key": conversation.session_key,
-        "run": conversation.session_id,
-        "active": conversation.active,
-        "ended": conversation.archive_cause,
-        "messages": talk_count(reader, conversation),
-        "from": conversation.created_at,
-        "to": conversation.updated_at,
-        "restart": conversation.restart_seq,
+        "id": row.conversation_id,
+        "key": row.session_key,
+        "title": one.title or row.session_key or f"Conversation {row.conversation_id}",
+        "project": row.project,
+        "source": row.source,
+        "active": row.active,
+        "ended": row.archive_cause,
+        "messages": one.messages,
+        "to": row.updated_at,
+        "budget": config.budget(call.budget),
+        "overhead": call.overhead,
+        "soft": limits.soft,
+        "hard": limits.hard,
     }

@@ -19,6 +19,9 @@ from small_talk import turns
 from lcm_plugin import Engine, LcmConfig, Session
 
 HOSTILE = "</script><img src=x onerror=\"alert('run')\"><svg onload=alert(1)>{{data}}<!--"
+OLD_ANSWER = (
+    "# Old\n\nAn **old** answer\n\n- one\n- two\n\n<b>no element</b> ![far](https://example.org/a.png)"
+)
 SETTINGS: dict[str, Any] = {
     "fresh_tail_count": 12,
     "leaf_chunk_tokens": 600,
@@ -48,7 +51,7 @@ def picture() -> str:
 
 
 def talk(engine: Engine) -> None:
-    engine.ingest(Session("agent:main:old"), [user("An old question"), assistant("An old answer")])
+    engine.ingest(Session("agent:main:old"), [user("An old question"), assistant(OLD_ANSWER)])
     for number in range(20):
         engine.ingest(MAIN, turns(4, start=4 * number))
         if number == 2:

@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable
+from functools import partial
 from html.parser import HTMLParser
 from typing import Any
 
@@ -59,7 +60,7 @@ def page_of(engine: Engine) -> str:
             pieces.append,
             rows,
             engine.config,
-            budget=8_000,
+            limits=partial(engine.compaction.known_limits, reader),
             now=engine.clock(),
             payloads=engine.payloads,
         )
@@ -102,7 +103,25 @@ def test_no_text_becomes_an_element(hostile: Engine) -> None:
     assert messages[0]["sender"] == HOSTILE
     assert data(page, "about")["conversations"][0]["key"] == f"agent:{HOSTILE}:x"
     [title] = [text for tag, text in found.texts if tag == "title" and text.strip()][:1]
-    assert title == harmless(f"agent:{HOSTILE}:x")
+    assert title == harmless(data(page, "about")["conversations"][0]["title"]).strip()
+
+
+def test_each_conversation_has_the_budget_of_its_own_newest_call(open_engine: Callable[..., Engine]) -> None:
+    engine = open_engine(**SETTINGS, autocompact_disabled=True)
+    for number, (budget, overhead) in enumerate([(40_000, 6_000), (9_000, 0)]):
+        session = Session(f"agent:main:{number}")
+        engine.ingest(session, [user("hello")])
+        engine.schedule_compaction(session, budget, overhead_tokens=overhead)
+    engine.ingest(Session("agent:main:silent"), [user("hello")])
+    about = {one["key"]: one for one in data(page_of(engine), "about")["conversations"]}
+    seen = {key: (one["budget"], one["overhead"]) for key, one in about.items()}
+    assert seen == {
+        "agent:main:0": (40_000, 6_000),
+        "agent:main:1": (9_000, 0),
+        "agent:main:silent": (engine.config.budget(None), 0),
+    }
+    for key, (budget, overhead) in seen.items():
+        assert 0 < about[key]["soft"] < about[key]["hard"] <= budget - overhead, key
 
 
 def test_the_policy_allows_the_pages_own_script_and_style_and_nothing_else(hostile: Engine) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -180,7 +181,8 @@ def test_records_are_counted_and_listed_as_talk_nowhere(
         write_markdown(reader, pieces.append, [row], zone="UTC", now=0)
         markdown = b"".join(pieces).decode()
         pieces.clear()
-        write_page(reader, pieces.append, [row], engine.config, budget=8_000, now=0)
+        limits = partial(engine.compaction.known_limits, reader)
+        write_page(reader, pieces.append, [row], engine.config, limits=limits, now=0)
         page = b"".join(pieces).decode()
     assert report.total("messages") == status["messages"] == engine.library.status().messages == 2
     assert "| messages | 2 |" in markdown

@@ -7,6 +7,7 @@ import signal
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -104,7 +105,8 @@ def pages(database: str) -> tuple[bytes, bytes]:
     markdown: list[bytes] = []
     with open_engine(database) as engine, engine.store.read() as reader:
         rows = list(engine.library.conversations())
-        write_page(reader, html.append, rows, engine.config, budget=9_000, now=7)
+        limits = partial(engine.compaction.known_limits, reader)
+        write_page(reader, html.append, rows, engine.config, limits=limits, now=7)
         write_markdown(reader, markdown.append, rows, zone="UTC", now=7)
     return b"".join(html), b"".join(markdown)
 

@@ -1,4 +1,3 @@
-"use strict";
 // Small things that every part of the page needs.
 
 const $ = (id) => document.getElementById(id);

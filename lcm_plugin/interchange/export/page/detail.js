@@ -2,7 +2,7 @@
 
 function redrawDetail() {
   const { chosen } = state;
-  const pieces = !chosen ? contextDetail() : chosen.isSummary ? summaryDetail(chosen) : messageDetail(chosen);
+  const pieces = !chosen ? contextDetail() : isSummary(chosen) ? summaryDetail(chosen) : messageDetail(chosen);
   $("node").replaceChildren(...pieces);
 }
 
@@ -15,7 +15,7 @@ function summaryDetail(summary) {
       ["Tokens", `${count(summary.covered)} in the messages, ${count(summary.tokens)} here`],
       ["Made", `${moment(summary.made)}, ${made}`],
     ]),
-    put(el("div", { class: "text prose" }), summary.text, state.words),
+    prose(summary.text, state.words, "card"),
     el("h3", { text: `Made from ${summary.depth ? plural(summary.sources.length, "summary", "summaries") : plural(summary.sources.length, "message")}` }),
     links(summary.sources.map((id) => state.history.node(id))),
   ];
@@ -44,7 +44,7 @@ function contextDetail() {
   for (const [id] of history.context) {
     const node = history.node(id);
     if (!node) continue;
-    if (node.isSummary) {
+    if (isSummary(node)) {
       close();
       rows.push(link(node));
     } else run.push(node);
@@ -71,9 +71,9 @@ function links(nodes) {
 }
 
 function link(node) {
-  const size = node.isSummary ? `${plural(node.messages, "message")} · ${plural(node.tokens, "token")}` : plural(node.tokens, "token");
+  const size = isSummary(node) ? `${plural(node.messages, "message")} · ${plural(node.tokens, "token")}` : plural(node.tokens, "token");
   return el("button", { type: "button", class: "link", "data-link": node.id, click: () => go(node) },
-    el("span", { class: `role role-${node.isSummary ? `summary depth-${Math.min(node.depth, 4)}` : node.role}`, text: nameOf(node) }),
+    el("span", { class: `role role-${isSummary(node) ? `summary depth-${Math.min(node.depth, 4)}` : node.role}`, text: nameOf(node) }),
     el("span", { class: "size", text: size }),
     put(el("span", { class: "snippet" }), gist(textOf(node), 140) || "No text.", state.words));
 }

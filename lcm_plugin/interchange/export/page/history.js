@@ -1,18 +1,36 @@
 // One conversation as the page knows it: messages, summaries, which is made of which, what the context holds.
 
-const state = { history: null, chosen: null, view: [0, 1], words: [] };
+// `landing`: the next message that is shown gets the focus, as after a hit of the search.
+const state = { history: null, chosen: null, view: [0, 1], words: [], landing: false };
+const data = new Map();
+const histories = new Map();
+
+/** The messages, summaries and context of a conversation, read when they are looked at for the first time. */
+function dataOf(facts) {
+  if (!data.has(facts)) {
+    const element = $(`conversation-${facts.id}`);
+    data.set(facts, JSON.parse(element.textContent));
+    for (const message of data.get(facts).messages) message.blocks ??= [];
+    element.remove();
+  }
+  return data.get(facts);
+}
+
+function historyOf(facts) {
+  if (!histories.has(facts)) histories.set(facts, new History(facts));
+  return histories.get(facts);
+}
 
 class History {
   constructor(facts) {
-    const data = JSON.parse($(`conversation-${facts.id}`).textContent);
+    const { messages, summaries, context } = dataOf(facts);
     this.facts = facts;
-    this.messages = data.messages;
-    this.summaries = data.summaries;
-    this.context = data.context;
+    this.messages = messages;
+    this.summaries = summaries;
+    this.context = context;
     this.nodes = new Map();
     this.messages.forEach((message, index) => {
       message.index = index;
-      message.blocks ??= [];
       this.nodes.set(message.id, message);
     });
     for (const summary of this.summaries) this.nodes.set(summary.id, summary);
@@ -24,7 +42,6 @@ class History {
 
   /** Notes for each source what was made from it, and which messages a summary spans. */
   link(summary) {
-    summary.isSummary = true;
     summary.sources = summary.sources.filter((id) => this.nodes.has(id));
     for (const id of summary.sources) this.nodes.get(id).derived ??= summary;
     summary.start = this.indexFrom(summary.first);
@@ -53,7 +70,7 @@ class History {
     while (open.length) {
       const next = open.pop();
       next.reached = true;
-      if (next.isSummary) open.push(...next.sources.map((one) => this.nodes.get(one)));
+      if (isSummary(next)) open.push(...next.sources.map((one) => this.nodes.get(one)));
     }
   }
 
@@ -70,12 +87,13 @@ class History {
 
   /** The messages that a node spans, as indexes: from, up to but without. */
   range(node) {
-    return node.isSummary ? [node.start, node.end] : [node.index, node.index + 1];
+    return isSummary(node) ? [node.start, node.end] : [node.index, node.index + 1];
   }
 }
 
-const textOf = (node) => (node.isSummary ? node.text : node.blocks.map((block) => block.text).join("\n"));
-const nameOf = (node) => (node.isSummary ? (node.depth ? `Summary of depth ${node.depth}` : "Leaf summary") : node.role);
+const isSummary = (node) => "depth" in node;
+const textOf = (node) => (isSummary(node) ? node.text : node.blocks.map((block) => block.text).join("\n"));
+const nameOf = (node) => (isSummary(node) ? (node.depth ? `Summary of depth ${node.depth}` : "Leaf summary") : node.role);
 
 function standing(node) {
   if (node.inContext) return "In the context";
@@ -94,7 +112,11 @@ function standingMark(node) {
 
 /** Shows a node, or the whole history for null, and remembers the way back. */
 function go(node) {
-  const place = `#${state.history.facts.id}${node ? `/${node.id}` : ""}`;
-  if (location.hash === place) show(node);
+  goTo(state.history.facts, node);
+}
+
+function goTo(facts, node) {
+  const place = `#${facts.id}${node ? `/${node.id}` : ""}`;
+  if (location.hash === place) show(node && state.history.node(node.id));
   else location.hash = place;
 }

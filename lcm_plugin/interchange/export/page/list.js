@@ -1,8 +1,7 @@
-// The messages as a list that is built where it is looked at, and the search over everything.
+// The messages as a list that is built where it is looked at.
 
 const CHUNK = 40;
 const LONG_TEXT = 1_500;
-const MOST_FOUND = 300;
 
 const watcher = new IntersectionObserver((entries) => {
   for (const entry of entries) if (entry.isIntersecting) fillChunk(entry.target);
@@ -64,8 +63,8 @@ function blockOf(block, whole) {
     return el("p", { class: "file" }, picture, put(el("span"), block.text, state.words));
   }
   const title = `${FOLDED[block.kind]} ${block.name ?? ""}`.trim();
-  const tag = block.kind === "call" || block.kind === "result" ? "pre" : "div";
-  const body = put(el(tag, { class: "text" }), pretty(block), state.words);
+  const body = block.kind === "reasoning" ? prose(block.text, state.words, "text")
+    : put(el("pre", { class: "text", tabindex: 0 }), pretty(block), state.words);
   const hit = state.words.some((word) => block.text.toLowerCase().includes(word));
   return el("details", { class: block.kind, open: hit }, el("summary", {}, el("b", { text: title || "Block" }),
     el("span", { class: "hint", text: gist(block.text, 70) })), body, cutNote(block));
@@ -82,7 +81,7 @@ function pretty(block) {
 }
 
 function textBlock(block, whole) {
-  const body = put(el("div", { class: "text" }), block.text, state.words);
+  const body = prose(block.text, state.words);
   const holder = el("div", {}, body, cutNote(block));
   if (!whole && block.text.length > LONG_TEXT) {
     body.classList.add("clamped");
@@ -115,7 +114,7 @@ function scrollToMessage(message, focus = false, block = "nearest") {
 
 function markChosen() {
   for (const one of $("messages").querySelectorAll("article.chosen")) one.classList.remove("chosen");
-  if (state.chosen && !state.chosen.isSummary) $(`list-${state.chosen.id}`)?.classList.add("chosen");
+  if (state.chosen && !isSummary(state.chosen)) $(`list-${state.chosen.id}`)?.classList.add("chosen");
 }
 
 function listKey(event) {
@@ -130,91 +129,5 @@ function listKey(event) {
   } else if (event.key === "Enter") {
     event.preventDefault();
     go(message);
-  }
-}
-
-// -- search
-
-/** The words looked for; what stands in quotes is one. */
-function wordsOf(query) {
-  return [...query.toLowerCase().matchAll(/"([^"]+)"|(\S+)/g)].map((match) => match[1] ?? match[2]);
-}
-
-function find(words) {
-  const holds = (node) => {
-    node.lower ??= textOf(node).toLowerCase();
-    return words.every((word) => node.lower.includes(word));
-  };
-  return [...state.history.summaries.filter(holds), ...state.history.messages.filter(holds)];
-}
-
-function search() {
-  const query = $("query").value.trim();
-  const words = wordsOf(query);
-  const changed = words.join("\n") !== state.words.join("\n");
-  state.words = words;
-  if (changed) drawList();
-  showResults(words.length > 0);
-  if (!words.length) {
-    $("status").textContent = "";
-    if (changed) redrawDetail();
-    return;
-  }
-  const found = find(words);
-  const summaries = found.filter((node) => node.isSummary).length;
-  const more = found.length > MOST_FOUND ? `, the first ${MOST_FOUND} shown` : "";
-  $("status").textContent = found.length
-    ? `${plural(found.length - summaries, "message")} and ${plural(summaries, "summary", "summaries")}${more}`
-    : "Nothing found.";
-  $("results").replaceChildren(...found.slice(0, MOST_FOUND).map(hit));
-  rove($("results"), "button", $("results").firstElementChild);
-}
-
-function hit(node) {
-  const text = textOf(node);
-  const at = text.toLowerCase().indexOf(state.words[0]);
-  const from = Math.max(0, at - 60);
-  const snippet = `${from ? "…" : ""}${gist(text.slice(from, from + 400), 200)}`;
-  return el("button", { type: "button", class: "hit", "data-hit": node.id, click: () => openHit(node) },
-    el("span", { class: `role role-${node.isSummary ? "summary" : node.role}`, text: nameOf(node) }),
-    el("span", { class: "when", text: node.isSummary ? span(node.from, node.to) : moment(node.at) }),
-    put(el("span", { class: "snippet" }), snippet, state.words));
-}
-
-function openHit(node) {
-  showResults(false);
-  go(node);
-  if (!node.isSummary) scrollToMessage(node, true);
-}
-
-function showResults(shown) {
-  document.body.dataset.searching = String(shown);
-  $("results").hidden = !shown;
-  $("messages").hidden = shown;
-  if (!shown) return;
-  chooseTab("list");
-  if (isNarrow()) window.scrollTo(0, 0);
-}
-
-function searchKey(event) {
-  if (event.key === "Escape") {
-    event.preventDefault();
-    $("query").value = "";
-    search();
-    $("query").blur();
-  } else if ((event.key === "ArrowDown" || event.key === "Enter") && !$("results").hidden) {
-    event.preventDefault();
-    $("results").firstElementChild?.focus();
-  }
-}
-
-function resultKey(event) {
-  const step = { ArrowDown: "nextElementSibling", ArrowUp: "previousElementSibling" }[event.key];
-  if (step) {
-    event.preventDefault();
-    (event.target[step] ?? (event.key === "ArrowUp" ? $("query") : event.target)).focus();
-  } else if (event.key === "Escape") {
-    event.stopPropagation();
-    $("query").focus();
   }
 }

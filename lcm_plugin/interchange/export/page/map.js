@@ -49,11 +49,12 @@ function drawSummary(frame, summary) {
   if (width <= 0) return;
   const depth = Math.min(summary.depth, 4);
   const kinds = ["summary", `depth-${depth}`, summary.inContext && "held", !summary.reached && "out"];
+  const label = gist(summary.text.replace(/^\s*\[[^\]]*\]\s*/, ""), 200);
   box(frame, {
     id: summary.id, x, width, row: frame.rows - 2 - summary.depth, kinds,
-    label: gist(summary.text.replace(/^\s*\[[^\]]*\]\s*/, ""), 200), level: frame.rows - 1 - summary.depth, selected: summary === state.chosen,
+    label, level: frame.rows - 1 - summary.depth, selected: summary === state.chosen,
     told: `${nameOf(summary)}, ${plural(summary.messages, "message")}, ${span(summary.from, summary.to)}. `
-      + `${standing(summary)}. ${gist(summary.text)}`,
+      + `${standing(summary)}. ${label}`,
     open: () => go(summary),
   });
 }
@@ -111,6 +112,16 @@ function drawBucket(frame, start, end) {
   });
 }
 
+// Scripts without spaces may end anywhere.
+const BROKEN_WORD = /[^\s\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}]+$/u;
+
+/** As many words of a label as have room: each stands in the name of the box, which a person may say aloud. */
+function wholeWords(label, room) {
+  if (label.length <= room) return label;
+  const cut = label.slice(0, Math.max(0, room - 1)).replace(BROKEN_WORD, "").trimEnd();
+  return cut && `${cut}…`;
+}
+
 function box({ svg }, { id, x, width, row, kinds, label, level, selected, told, open }) {
   const group = el("g", {
     class: kinds.filter(Boolean).join(" "), role: "treeitem", tabindex: -1, "data-id": id,
@@ -119,11 +130,8 @@ function box({ svg }, { id, x, width, row, kinds, label, level, selected, told, 
   const gap = width > 5 ? 1 : 0;
   const shape = { x: x + gap / 2, y: row * ROW + 2, width: Math.max(0.8, width - gap), height: ROW - 4 };
   group.append(el("rect", { ...shape, rx: width > 10 ? 4 : 1 }));
-  const fitting = Math.floor((width - 12) / 6.6);
-  if (fitting >= 3) {
-    const text = label.length > fitting ? `${label.slice(0, fitting - 1)}…` : label;
-    group.append(el("text", { x: x + 7, y: row * ROW + ROW / 2 + 4, text }));
-  }
+  const text = wholeWords(label, Math.floor((width - 12) / 6.6));
+  if (text) group.append(el("text", { x: x + 7, y: row * ROW + ROW / 2 + 4, text }));
   const tip = document.createElementNS("http://www.w3.org/2000/svg", "title");
   tip.textContent = told;
   group.append(tip);
@@ -143,7 +151,7 @@ function widened(start, end) {
 function frameNode(node) {
   const all = state.history.messages.length || 1;
   if (!node) state.view = [0, all];
-  else if (node.isSummary) state.view = widened(node.start, node.end);
+  else if (isSummary(node)) state.view = widened(node.start, node.end);
   else {
     const [low, high] = state.view;
     const most = Math.max(12, Math.floor(($("picture").clientWidth - 80) / (LEAST_WIDTH + 3)));
@@ -157,7 +165,7 @@ function drawPath() {
   const { history, chosen } = state;
   const way = chosen ? [...history.way(chosen), chosen] : [];
   const steps = way.map((node) => el("button", {
-    type: "button", class: "plain", text: node.isSummary ? (node.depth ? `depth ${node.depth}` : "leaf") : node.id,
+    type: "button", class: "plain", text: isSummary(node) ? (node.depth ? `depth ${node.depth}` : "leaf") : node.id,
     title: node.id, "aria-current": node === chosen ? "true" : null, click: () => go(node),
   }));
   $("path").replaceChildren(...steps.flatMap((step) => [el("span", { class: "sep", "aria-hidden": "true", text: "›" }), step]));
@@ -186,7 +194,7 @@ function mapKey(event) {
 }
 
 function mapTarget(key, node, item) {
-  if (key === "ArrowDown") return node.isSummary ? state.history.node(node.sources[0]) : null;
+  if (key === "ArrowDown") return isSummary(node) ? state.history.node(node.sources[0]) : null;
   if (key === "ArrowUp") return node.derived ?? null;
   if (key === "ArrowLeft" || key === "ArrowRight") return neighbour(item, key === "ArrowLeft" ? -1 : 1);
   if (key === "Home") return $("picture").querySelector("[data-id]");
@@ -206,7 +214,7 @@ function neighbour(item, step) {
   if (beside) return beside;
   const node = state.history.node(item.dataset.id);
   if (!node) return null;
-  if (!node.isSummary) return state.history.messages[node.index + step] ?? null;
+  if (!isSummary(node)) return state.history.messages[node.index + step] ?? null;
   const peers = state.history.summaries.filter((one) => one.depth === node.depth);
   return peers[peers.indexOf(node) + step] ?? null;
 }

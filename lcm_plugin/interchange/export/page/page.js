@@ -2,43 +2,58 @@
 
 function drawFacts() {
   const { facts, messages, summaries } = state.history;
-  $("title").textContent = facts.key || `Conversation ${facts.id}`;
-  const state_ = facts.active ? "" : ` · archived (${facts.ended ?? "ended"})`;
-  const when = messages.length ? ` · ${span(messages[0].at, messages[messages.length - 1].at)}` : "";
-  $("facts").textContent = `${plural(messages.length, "message")} · ${plural(summaries.length, "summary", "summaries")}${when}${state_}`;
+  const when = messages.length ? span(messages[0].at, messages[messages.length - 1].at) : "";
+  const sizes = [plural(messages.length, "message"), plural(summaries.length, "summary", "summaries")];
+  const [key, project, source] = [facts.title === facts.key ? "" : facts.key, facts.project, facts.source];
+  const ended = facts.active ? "" : `archived (${facts.ended ?? "ended"})`;
+  $("title").textContent = facts.title;
+  $("facts").textContent = [key, project, source, ...sizes, when, ended].filter(Boolean).join(" · ");
+  document.title = facts.title;
 }
 
-function drawBudget() {
+/** The tokens of the context by kind: summaries by depth, the deepest first, messages as -1. */
+function contextByKind() {
   const kinds = new Map();
-  let total = 0;
   for (const [id, tokens] of state.history.context) {
     const node = state.history.node(id);
     if (!node) continue;
-    const kind = node.isSummary ? node.depth : -1;
+    const kind = isSummary(node) ? node.depth : -1;
     const sum = kinds.get(kind) ?? { tokens: 0, items: 0 };
     kinds.set(kind, { tokens: sum.tokens + tokens, items: sum.items + 1 });
-    total += tokens;
   }
+  return [...kinds].sort(([one], [other]) => other - one);
+}
+
+/** The bar: the context by kind against the budget of the session's last call. */
+function drawBudget() {
+  const { budget, overhead, soft, hard } = state.history.facts;
+  const kinds = contextByKind();
+  const total = kinds.reduce((sum, [, { tokens }]) => sum + tokens, 0);
   const all = state.history.messages.reduce((sum, message) => sum + message.tokens, 0);
-  const whole = Math.max(about.budget, total, 1);
+  const whole = Math.max(budget, overhead + total, 1);
   $("spent").replaceChildren(
-    el("b", { text: `${count(total)} tokens` }), ` of ${count(about.budget)} in the context`,
+    el("b", { text: `${count(total)} tokens` }), ` of ${count(budget)} in the context`,
+    overhead ? ` beside ${count(overhead)} that the host adds itself` : "",
     el("span", { class: "quiet", text: ` · the whole history has ${count(all)}` }));
-  const parts = [...kinds].sort(([one], [other]) => other - one).map(([kind, { tokens, items }]) => {
-    const name = kind < 0 ? plural(items, "message") : `${plural(items, "summary", "summaries")} of depth ${kind}`;
-    const part = el("button", {
-      type: "button", class: `part ${kind < 0 ? "raw" : `depth-${Math.min(kind, 4)}`}`, role: "listitem",
-      title: `${name}: ${count(tokens)} tokens`, "aria-label": `${name}: ${count(tokens)} tokens`, click: () => go(null),
-    });
+  const piece = (name, kind, tokens) => {
+    const text = `${name}: ${count(tokens)} tokens`;
+    const part = el("div", { class: `part ${kind}`, role: "listitem" }, el("button", {
+      type: "button", title: text, "aria-label": text, click: () => go(null),
+    }));
     part.style.width = `${(100 * tokens) / whole}%`;
     return part;
-  });
-  const marks = [[about.soft, "compaction is owed"], [about.hard, "a turn waits for compaction"]].map(([share, text]) => {
-    const mark = el("span", { class: "mark", title: `${Math.round(100 * share)} %: ${text}` });
-    mark.style.left = `${(100 * share * about.budget) / whole}%`;
+  };
+  const parts = kinds.map(([kind, { tokens, items }]) => (kind < 0
+    ? piece(plural(items, "message"), "raw", tokens)
+    : piece(`${plural(items, "summary", "summaries")} of depth ${kind}`, `depth-${Math.min(kind, 4)}`, tokens)));
+  if (overhead) parts.unshift(piece("The host's own", "overhead", overhead));
+  const marks = [[soft, "compaction is owed"], [hard, "a turn waits for compaction"]].map(([tokens, text]) => {
+    const mark = el("span", { class: "mark", "aria-hidden": "true", title: `from ${count(tokens)} tokens on ${text}` });
+    mark.style.left = `${(100 * (overhead + tokens)) / whole}%`;
     return mark;
   });
-  $("bar").replaceChildren(...parts, ...marks);
+  $("bar").replaceChildren(...parts);
+  $("marks").replaceChildren(...marks);
 }
 
 function drawTimeline() {
@@ -126,72 +141,52 @@ function show(node) {
   if (!node) return;
   chooseTab(document.activeElement?.closest("#list-pane") ? "list" : "node");
   if (isNarrow()) bringIntoView(node);
-  else scrollToMessage(node.isSummary ? state.history.messages[node.start] : node);
+  else scrollToPlace();
+  if (state.landing && !isSummary(node)) scrollToMessage(node, true);
+  state.landing = false;
 }
 
 /** On a phone the page scrolls as a whole: the picture with what is told of the node below it. */
 function bringIntoView(node) {
-  if (document.body.dataset.tab === "list" && !node.isSummary) return scrollToMessage(node);
+  if (document.body.dataset.tab === "list" && !isSummary(node)) return scrollToMessage(node);
   const map = document.querySelector(".map");
   const { top } = map.getBoundingClientRect();
   if (top < 60 || top > 300) map.scrollIntoView({ block: "start" });
   return undefined;
 }
 
-/** The conversation that was used last, one in use before any other. */
-function newest() {
-  const inUse = about.conversations.filter((one) => one.active);
-  return (inUse.length ? inUse : about.conversations).reduce((best, one) => (one.to < best.to ? best : one));
-}
-
-/** Opens the place that the address names. */
+/** Opens the place that the address names, else the newest message of a conversation. */
 function arrive() {
   const [id, name] = location.hash.slice(1).split("/");
-  const wanted = about.conversations.find((one) => String(one.id) === id) ?? newest();
-  if (state.history?.facts !== wanted) {
-    state.history = new History(wanted);
-    $("choose").value = String(wanted.id);
+  const wanted = about.conversations.find((one) => String(one.id) === id) ?? newestFirst[0];
+  const other = state.history?.facts !== wanted;
+  if (other) {
+    state.history = historyOf(wanted);
     drawFacts();
     drawBudget();
     drawLegend();
     drawList();
-    if (state.words.length) search();
   }
   show(name ? state.history.node(name) : null);
+  if (!other || state.chosen) return;
+  if (isNarrow()) chooseTab("list");
+  scrollToPlace();
 }
 
-const THEMES = ["auto", "light", "dark"];
-
-function setTheme(theme) {
-  document.documentElement.dataset.theme = theme;
-  $("theme").textContent = { auto: "◐ Auto", light: "☀ Light", dark: "☾ Dark" }[theme];
-  $("theme").setAttribute("aria-label", `Colours: ${theme}. Change`);
-  try {
-    localStorage.setItem("lcm-theme", theme);
-  } catch { /* A page opened from a file may have no storage. */ }
-}
-
-function savedTheme() {
-  try {
-    const saved = localStorage.getItem("lcm-theme");
-    return THEMES.includes(saved) ? saved : "auto";
-  } catch {
-    return "auto";
-  }
+/** Brings what is chosen into view in the list, else the newest message. */
+function scrollToPlace() {
+  const { messages } = state.history;
+  const { chosen } = state;
+  const wanted = chosen ? (isSummary(chosen) ? messages[chosen.start] : chosen) : messages[messages.length - 1];
+  if (wanted) scrollToMessage(wanted, false, chosen ? "nearest" : "end");
 }
 
 function pageKey(event) {
-  const typing = event.target.matches?.("input, select, textarea");
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
-  if (event.key === "/" && !typing) {
-    event.preventDefault();
-    $("query").focus();
-    $("query").select();
-  } else if (event.key === "Escape" && !typing) {
-    if (!$("results").hidden) showResults(false);
-    else if (state.chosen) go(state.chosen.derived ?? null);
-    else frameAll();
-  }
+  const typing = event.target.matches?.("input, select, textarea") || $("conversations").open;
+  if (event.key !== "Escape" || typing || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (!$("results").hidden) showResults(false);
+  else if (state.chosen) go(state.chosen.derived ?? null);
+  else frameAll();
 }
 
 function frameAll() {
@@ -201,30 +196,14 @@ function frameAll() {
 }
 
 function start() {
-  setTheme(savedTheme());
   chooseTab("node");
-  const choose = $("choose");
-  choose.hidden = about.conversations.length < 2;
-  choose.append(...about.conversations.map((one) => el("option", {
-    value: one.id, text: `${one.key || one.id} · ${plural(one.messages, "message")}${one.active ? "" : " · archived"}`,
-  })));
-  choose.addEventListener("change", () => { location.hash = `#${choose.value}`; });
-  let wait = 0;
-  $("query").addEventListener("input", () => {
-    clearTimeout(wait);
-    wait = setTimeout(search, 150);
-  });
-  $("query").addEventListener("focus", () => { if (state.words.length) showResults(true); });
-  $("query").addEventListener("keydown", searchKey);
-  $("results").addEventListener("keydown", resultKey);
+  startChoosing();
+  startSearching();
   $("messages").addEventListener("keydown", listKey);
   $("picture").addEventListener("keydown", mapKey);
   $("timeline").addEventListener("keydown", timelineKey);
   document.querySelector(".tabs").addEventListener("keydown", tabKey);
   for (const one of ["list", "node"]) $(`tab-${one}`).addEventListener("click", () => chooseTab(one));
-  $("theme").addEventListener("click", () => {
-    setTheme(THEMES[(THEMES.indexOf(document.documentElement.dataset.theme) + 1) % THEMES.length]);
-  });
   $("out").addEventListener("click", () => (state.chosen ? go(null) : frameAll()));
   $("help").addEventListener("click", () => {
     $("keys").hidden = !$("keys").hidden;
