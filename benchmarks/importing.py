@@ -1,12 +1,14 @@
 """How fast histories come in, and in how much memory, at 10k, 50k and 100k messages.
 
     python benchmarks/importing.py [--sizes 10000,50000,100000] [--formats openai,claude-code,lossless-claw | all] [--json]
+    python benchmarks/importing.py --formats all --sizes 100000 --sessions 250
 
-Formats without a writer of their own here are written by the generators of the importers' tests, in short messages with
-every record of the tool that is no talk once in two thousand.
+Without ``--sessions`` all messages are one session. Formats without a writer of their own here, and all in several
+sessions, are written by the generators of the importers' tests, in short messages with every record of the tool that is no
+talk once in two thousand.
 
-Each size runs in a process of its own, so that its peak memory is its own. CPU seconds of the process, without the
-search index, which fills afterwards. The second run imports the same file again. *Linear* says that the rate at the
+Each size is read in a process of its own, so that its peak memory is its own. CPU seconds of the process, without the
+search index, which fills afterwards. The second run imports the same files again. *Linear* says that the rate at the
 largest size is at least 0.75 of that at the smallest; *flat* that the peak memory grows by less than 1.5 KB a message.
 """
 
@@ -31,7 +33,7 @@ import any_talk
 
 from lcm_plugin import Engine, LcmConfig
 from lcm_plugin.evaluation.corpus import Corpus, Message
-from lcm_plugin.interchange.importers.importing import find_sources, load, look_over
+from lcm_plugin.interchange.importers.importing import find_sources, load, survey_all
 from lcm_plugin.interchange.importers.report import FileReport
 
 LINEAR, FLAT_BYTES = 0.75, 1_500
@@ -40,14 +42,16 @@ START = 1_700_000_000
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One import: rates are messages a CPU second, memory is the process's peak."""
+    """One import: rates are messages a CPU second, memory is the process's peak, ``again_rows`` what the second stored."""
 
     format: str
     messages: int
+    sessions: int
     source_mb: float
     look_rate: float
     import_rate: float
     again_rate: float
+    again_rows: int
     start_mb: float
     peak_mb: float
 
@@ -60,30 +64,31 @@ def main() -> None:
     parser.add_argument("--sizes", default="10000,50000,100000")
     parser.add_argument("--formats", default="openai,claude-code,lossless-claw")
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--one", nargs=2, metavar=("FORMAT", "SIZE"), help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--sessions", type=int, default=1, help="into how many sessions the messages are split"
+    )
+    parser.add_argument("--read", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.one:
-        print(json.dumps(asdict(measure(options.one[0], int(options.one[1])))))
+    if options.read:
+        format_name, size, sessions, path = options.read
+        print(json.dumps(asdict(measure(format_name, int(size), int(sessions), Path(path)))))
         return
     if options.formats == "all":
-        options.formats = ",".join(WRITERS)
-    found = [
-        run(format_name, int(size))
-        for format_name in options.formats.split(",")
-        for size in options.sizes.split(",")
-    ]
+        options.formats = ",".join(any_talk.WRITERS if options.sessions > 1 else WRITERS)
+    found = []
+    for format_name in options.formats.split(","):
+        for size in options.sizes.split(","):
+            found.append(run(format_name, int(size), options.sessions))
+            if not options.json:
+                print_row(found[-1], head=len(found) == 1)
     if options.json:
         print(json.dumps([asdict(one) for one in found], indent=2))
         return
-    print("format\tmessages\tMB\tlook over/s\timport/s\tagain/s\tRSS before MB\tpeak RSS MB")
-    for one in found:
-        print(
-            f"{one.format}\t{one.messages:,}\t{one.source_mb:.1f}\t{one.look_rate:,.0f}\t{one.import_rate:,.0f}\t"
-            f"{one.again_rate:,.0f}\t{one.start_mb:.0f}\t{one.peak_mb:.0f}"
-        )
     for name in options.formats.split(","):
         sizes = [one for one in found if one.format == name]
         small, large = sizes[0], sizes[-1]
+        if small is large:
+            continue
         ratio = large.import_rate / small.import_rate
         grown = (large.peak_mb - small.peak_mb) * 1e6 / max(1, large.messages - small.messages)
         print(
@@ -92,41 +97,73 @@ def main() -> None:
         )
 
 
-def run(format_name: str, size: int) -> Measure:
-    """One measure in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, __file__, "--one", format_name, str(size)],
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
+def print_row(one: Measure, *, head: bool) -> None:
+    """A line of the table, below its head."""
+    if head:
+        print(
+            "format\tmessages\tsessions\tMB\tlook over/s\timport/s\tagain/s\tagain rows\tRSS before MB\tpeak RSS MB"
+        )
+    print(
+        f"{one.format}\t{one.messages:,}\t{one.sessions}\t{one.source_mb:.1f}\t{one.look_rate:,.0f}\t"
+        f"{one.import_rate:,.0f}\t{one.again_rate:,.0f}\t{one.again_rows}\t{one.start_mb:.0f}\t{one.peak_mb:.0f}",
+        flush=True,
     )
+
+
+def run(format_name: str, size: int, sessions: int) -> Measure:
+    """Writes a source of that size and measures it in a process of its own."""
+    with tempfile.TemporaryDirectory(prefix="lcm-importing-") as folder:
+        path = write(format_name, Path(folder), size, sessions)
+        arguments = (format_name, str(size), str(sessions), str(path))
+        done = subprocess.run(
+            [sys.executable, __file__, "--read", *arguments], check=True, stdout=subprocess.PIPE, text=True
+        )
     return Measure(**json.loads(done.stdout))
 
 
-def measure(format_name: str, size: int) -> Measure:
-    """Writes a source of that size, then looks it over, imports it and imports it again."""
-    with tempfile.TemporaryDirectory(prefix="lcm-importing-") as folder:
-        source_path = WRITERS[format_name](Path(folder), size)
-        (source,), _ = find_sources([str(source_path)])
-        with Engine.open(LcmConfig(database=str(Path(folder) / "lcm.db"))) as engine:
-            engine.count_tokens("load the encoding")
-            start = _peak_mb()
-            look, report = _timed(lambda: look_over(source))
-            first, done = _timed(lambda: load(engine, source))
-            again, repeated = _timed(lambda: load(engine, source))
-        assert done.total("new") >= size, done.total("new")
-        assert repeated.total("new") == 0, repeated.total("new")
-        assert report.total("new") == done.total("new")
-        return Measure(
-            format_name,
-            size,
-            source_path.stat().st_size / 1e6,
-            size / look,
-            size / first,
-            size / again,
-            start,
-            _peak_mb(),
-        )
+def write(format_name: str, folder: Path, size: int, sessions: int) -> Path:
+    """A file with one session, or a folder with several."""
+    if sessions == 1:
+        return WRITERS[format_name](folder, size)
+    for number in range(sessions):
+        place = folder / f"{number:04d}"
+        place.mkdir()
+        generated(format_name, f"session-{number:04d}")(place, size // sessions)
+    return folder
+
+
+def measure(format_name: str, size: int, sessions: int, path: Path) -> Measure:
+    """Looks the source over, imports it and imports it again."""
+    sources, unknown = find_sources([str(path)])
+    assert not unknown, unknown
+    files = [path] if path.is_file() else [one for one in path.rglob("*") if one.is_file()]
+    with (
+        tempfile.TemporaryDirectory(prefix="lcm-importing-") as folder,
+        Engine.open(LcmConfig(database=str(Path(folder) / "lcm.db"))) as engine,
+    ):
+        engine.count_tokens("load the encoding")
+        start = _peak_mb()
+        look, surveyed = _timed(lambda: [report for _, report in survey_all(sources)])
+        first, done = _timed(lambda: [load(engine, source) for source in sources])
+        again, repeated = _timed(lambda: [load(engine, source) for source in sources])
+    assert _new(done) >= size, _new(done)
+    assert _new(surveyed) == _new(done)
+    return Measure(
+        format_name,
+        size,
+        sessions,
+        sum(file.stat().st_size for file in files) / 1e6,
+        size / look,
+        size / first,
+        size / again,
+        _new(repeated),
+        start,
+        _peak_mb(),
+    )
+
+
+def _new(reports: list[FileReport]) -> int:
+    return sum(report.total("new") for report in reports)
 
 
 def write_openai(folder: Path, size: int) -> Path:
@@ -279,17 +316,17 @@ def _add_summary(db: sqlite3.Connection, summary_id: str, kind: str, text: str, 
     db.execute("INSERT INTO summaries VALUES (?,1,?,0,?,?)", (summary_id, kind, text, at))
 
 
-def generated(name: str) -> Callable[[Path, int], Path]:
+def generated(name: str, session: str = "session-bench") -> Callable[[Path, int], Path]:
     """A writer of short messages: questions, answers, calls with their results, and now and then all other records."""
-    write, keeps = any_talk.WRITERS[name]
+    write_talk, keeps = any_talk.WRITERS[name]
     calls = keeps.get("calls", True)
 
     def written(folder: Path, size: int) -> Path:
         turn: list[any_talk.Kind] = ["user", "call", "answer"] if calls else ["user", "answer"]
         talk = turn * (size // (4 if calls else 2) + 1)
-        for place in range(1_000, len(talk), 2_000):
+        for place in range(min(1_000, len(talk) // 2), len(talk), 2_000):
             talk[place:place] = ["record"]
-        return write(folder, "session-bench", talk)
+        return write_talk(folder, session, talk)
 
     return written
 
@@ -303,7 +340,7 @@ WRITERS: dict[str, Callable[[Path, int], Path]] = {name: generated(name) for nam
 }
 
 
-def _timed(work: Callable[[], FileReport]) -> tuple[float, FileReport]:
+def _timed(work: Callable[[], list[FileReport]]) -> tuple[float, list[FileReport]]:
     began = time.process_time()
     result = work()
     return time.process_time() - began, result

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lcm_plugin.cli.output import moment, print_pairs, print_table, print_text, say
@@ -48,6 +49,8 @@ def print_outcome(reports: Sequence[FileReport], unknown: Sequence[str], *, appl
 
 def print_details(reports: Sequence[FileReport], unknown: Sequence[str]) -> None:
     """Each file with its conversations and remarks, and the files that no format knows."""
+    from lcm_plugin.interchange.importers.formats import why_unknown
+
     rows = [
         (
             report.path,
@@ -71,7 +74,7 @@ def print_details(reports: Sequence[FileReport], unknown: Sequence[str]) -> None
     for report in reports:
         _print_remarks(report)
     for path in unknown:
-        print_text(f"left out, no format known: {path}")
+        print_text(f"left out, {why_unknown(Path(path)) or 'no format known'}: {path}")
 
 
 def print_native(report: NativeReport, *, applied: bool) -> None:
@@ -105,14 +108,14 @@ def _print_remarks(report: FileReport) -> None:
 
 def _left_out(reports: Sequence[FileReport], unknown: Sequence[str]) -> str:
     """What is not stored, by reason; -v names it."""
-    counts = {
-        "repeated record": _total(report.repeats for report in reports),
-        "record of requests and listings": _total(report.dropped for report in reports),
-        "unfinished last line": sum(bool(report.unfinished) for report in reports),
-        "file without a message": sum(not report.has_talk for report in reports),
-        "file of no known format": len(unknown),
-    }
-    said = ", ".join(plural(count, noun) for noun, count in counts.items() if count)
+    counts = (
+        ("repeated record", "", _total(report.repeats for report in reports)),
+        ("record", " of requests and listings", _total(report.dropped for report in reports)),
+        ("unfinished last line", "", sum(bool(report.unfinished) for report in reports)),
+        ("file", " without a message", sum(not report.has_talk for report in reports)),
+        ("file", " of no known format", len(unknown)),
+    )
+    said = ", ".join(f"{plural(count, noun)}{which}" for noun, which, count in counts if count)
     return f"{said} (-v names them)" if said else ""
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lcm_plugin.errors import InputError
 from lcm_plugin.interchange.importers.json_files import json_objects
-from lcm_plugin.interchange.importers.packed import unpacked
+from lcm_plugin.interchange.importers.packed import plain_name, unpacked
 from lcm_plugin.interchange.importers.records import Record
 from lcm_plugin.interchange.importers.sources import (
     claude_code,
@@ -120,7 +120,7 @@ def _recognised(path: Path) -> Format | None:
 
 
 def why_unknown(path: Path) -> str:
-    """Why a file of a tool that is known is not read; empty for any other file."""
+    """Why a file is not read: it holds nothing, no line of it can be read, or its tool has no shape to read; else empty."""
     if path.name.startswith(".aider.chat.history"):
         return "Aider's history is Markdown, in which a heading of an answer looks like words of a person"
     if is_sqlite(path):
@@ -128,8 +128,15 @@ def why_unknown(path: Path) -> str:
             if database.has("blobs", "id", "data") and database.has("meta", "key", "value"):
                 return "the store of Cursor's command line has no public shape; its agent-transcripts can be read"
         return ""
+    if Path(plain_name(path)).suffix not in (".json", ".jsonl"):
+        return ""
     with unpacked(path) as plain:
-        first = next((line.value for line in json_objects(plain) if not line.error), {})
+        lines = list(islice(json_objects(plain), _MOST_LINES))
+    if not lines:
+        return "it is empty"
+    first = next((line.value for line in lines if not line.error), None)
+    if first is None:
+        return lines[0].error.removeprefix(f"{path}: ")
     if ("requests" in first and "responderUsername" in first) or ("kind" in first and "v" in first):
         return "chats of Copilot in VS Code change their shape with its versions"
     if "source" in first and ("action" in first or "observation" in first or "llm_message" in first):

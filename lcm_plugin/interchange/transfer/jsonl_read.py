@@ -56,7 +56,7 @@ def is_export(first_line: bytes) -> bool:
     """Whether a file that begins with this line is an export of this package."""
     try:
         header = json.loads(first_line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return isinstance(header, dict) and header.get("lcm") == FORMAT
 

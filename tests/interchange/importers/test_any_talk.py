@@ -57,6 +57,7 @@ def test_an_import_holds_what_was_said(
     assert source.format.name == name
     before = look_over(source, "", imported.engine)
     report = imported.bring_source(source)
+    assert [one.kind for one in report.conversations] == ["session"]
     assert counted(talk, **keeps) == told(before) == told(report) == stored(imported, report)
     again = imported.bring_source(source)
     assert again.total("new") == 0

@@ -129,6 +129,50 @@ def test_a_file_in_which_no_row_speaks_is_refused(tmp_path: Path) -> None:
         assert [one.session_key for one in engine.library.conversations()] == ["agent:openai:talk"]
 
 
+def test_files_that_hold_no_talk_are_left_out_of_a_folder_with_the_reason(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "talk.jsonl").write_bytes(b'\xef\xbb\xbf{"role": "user", "content": "words"}\r\n')
+    odd: dict[str, tuple[bytes, str]] = {
+        "blank.jsonl": (b"\n \n", "it is empty"),
+        "latin.jsonl": (b'{"role": "user", "content": "caf\xe9"}\n', "not UTF-8 text at byte 32"),
+        "nested.jsonl": (b"[" * 100_000, "broken JSON on line 1"),
+        "package.json": (b'{"name": "app"}', "no format known"),
+        "chat.json": (b'{"requests": [], "responderUsername": "GitHub Copilot"}', "chats of Copilot"),
+        "0.json": (b'{"source": "user", "action": "message"}', "events of OpenHands"),
+        "broken.zip": (b"PK\x03\x04", "no format known"),
+    }
+    for name, (data, _) in odd.items():
+        (folder / name).write_bytes(data)
+    done = run_here("import", folder, "-v", "--apply", "-d", tmp_path / "lcm.db")
+    assert done.returncode == 0, done.stderr
+    assert "stored\t1 message" in done.stdout
+    assert "7 files of no known format" in done.stdout
+    lines = [line for line in done.stdout.splitlines() if line.startswith("left out, ")]
+    assert len(lines) == len(odd)
+    for name, (_, why) in odd.items():
+        (line,) = [line for line in lines if line.endswith(name)]
+        assert why in line
+
+
+def test_a_running_session_does_not_hold_back_its_folder(tmp_path: Path) -> None:
+    log = ClaudeLog(tmp_path / "in" / "s1.jsonl")
+    log.user("Move the tables")
+    half = log.path.with_name("s2.jsonl")
+    half.write_bytes(log.path.read_bytes() + b'{"type": "user", "uuid": "s1-2", "messa')
+    done = run_here("import", tmp_path / "in", "--apply", "-d", tmp_path / "lcm.db", "--json")
+    assert done.returncode == 0, done.stderr
+    files = json.loads(done.stdout)["files"]
+    assert [(one["messages"], one["broken_count"], one["unfinished_line"]) for one in files] == [
+        (1, 0, None),
+        (0, 0, 2),
+    ]
+    log.assistant("Moved.")
+    half.write_bytes(log.path.read_bytes())
+    again = run_here("import", half, "--apply", "-d", tmp_path / "lcm.db", "--json")
+    assert json.loads(again.stdout)["files"][0]["messages"] == 1
+
+
 def test_a_terminal_shows_rate_and_remaining_time(tmp_path: Path) -> None:
     path = tmp_path / "long.jsonl"
     path.write_text(

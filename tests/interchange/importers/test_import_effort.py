@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from any_talk import WRITERS, Kind
-from session_logs import Log
+from session_logs import CodexLog, Log
 
 from lcm_plugin.interchange.importers.importing import find_sources, look_over
 from lcm_plugin.interchange.importers.sources import gemini_cli
@@ -23,7 +23,7 @@ _VM_STEPS = 10
 
 @contextmanager
 def counted_work(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """How often a function was called, and how many steps SQLite took, by tens."""
+    """How often a function was called or left, and how many steps SQLite took, by tens."""
     work = [0]
     connect = sqlite3.connect
 
@@ -66,6 +66,36 @@ def test_four_times_the_talk_takes_four_times_the_work(
     small, large = works
     assert small > 40
     assert large < 4.5 * small
+
+
+def rolled_back(log: CodexLog, number: int) -> None:
+    log.item("user", f"turn {number}")
+    log.roll_back()
+
+
+def rewound(log: Log, number: int) -> None:
+    log.add({"id": f"m{number}", "type": "user", "content": f"turn {number}"})
+    log.add({"id": f"a{number}", "type": "gemini", "content": "Done."})
+    if number % 2:
+        log.add({"$rewindTo": f"m{number}"})
+
+
+def test_taking_back_many_turns_takes_work_for_each_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    works: dict[str, list[int]] = {"codex": [], "gemini": []}
+    for turns in (100, 400):
+        codex = CodexLog(tmp_path / str(turns) / "rollout-2026-11-02T00-00-00-019a-t.jsonl")
+        codex.meta("019a-t")
+        gemini = Log(tmp_path / str(turns) / "session-1.jsonl")
+        gemini.add({"sessionId": "g1", "projectHash": "h"})
+        for number in range(turns):
+            rolled_back(codex, number)
+            rewound(gemini, number)
+        works["codex"].append(work_of(codex.path, monkeypatch))
+        works["gemini"].append(work_of(gemini.path, monkeypatch))
+    for few, many in works.values():
+        assert many < 4.5 * few
 
 
 def gemini_log(path: Path, messages: int, text: str) -> Log:

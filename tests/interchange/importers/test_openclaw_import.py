@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import zstandard
 from imported_store import Imported, asides, words
 
@@ -155,22 +156,62 @@ def test_an_agents_database_is_read_as_its_files_were(imported: Imported, tmp_pa
     assert imported.bring(tmp_path / "openclaw-agent.sqlite").total("new") == 0
 
 
-def test_a_compaction_of_first_versions_names_a_place(imported: Imported, tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
+@pytest.mark.parametrize("kept", ["marked", "unmarked"])
+def test_what_a_compaction_kept_is_known_in_every_version(
+    imported: Imported, tmp_path: Path, version: int, kept: str
+) -> None:
     long = "the tide tables of the harbour " * 30
+    marks = {"firstKeptEntryIndex": 3} if version == 1 else {"firstKeptEntryId": "e3"}
+    compaction = {"type": "compaction", "summary": "Tides.", "tokensBefore": 900}
     lines = [
-        {"type": "session", "id": "v1", "timestamp": "2025-11-01T00:00:00Z"},
         {"type": "message", "message": {"role": "user", "content": long}},
         {"type": "message", "message": {"role": "assistant", "content": long}},
         {"type": "message", "message": {"role": "user", "content": "kept"}},
-        {"type": "compaction", "summary": "Tides.", "firstKeptEntryIndex": 3, "tokensBefore": 900},
+        {**compaction, **marks} if kept == "marked" else compaction,
         {"type": "message", "message": {"role": "assistant", "content": "Done."}},
     ]
-    path = tmp_path / "v1.jsonl"
+    header: dict[str, Any] = {"type": "session", "id": "old", "timestamp": "2025-11-01T00:00:00Z"}
+    if version > 1:
+        header["version"] = version
+        for number, line in enumerate(lines, 1):
+            line |= {"id": f"e{number}", "parentId": f"e{number - 1}" if number > 1 else None}
+    path = tmp_path / "old.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in (header, *lines)))
+    imported.bring_all(path)
+    summary_id, *rest = imported.context("agent:openclaw:old")
+    assert summary_id.startswith("sum_")
+    assert rest == (["kept", "Done."] if kept == "marked" else ["Done."])
+    assert imported.bring(path).total("new") == 0
+
+
+@pytest.mark.parametrize("role", ["hookMessage", "custom"])
+def test_what_an_extension_adds_is_shown_as_it_was(imported: Imported, tmp_path: Path, role: str) -> None:
+    lines = [
+        {"type": "session", "id": "s", "version": 2 if role == "hookMessage" else 3},
+        {**entry("a", None, "map the harbour")},
+        {**entry("b", "a", "The tide is high.", role)},
+    ]
+    path = tmp_path / "s.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     imported.bring_all(path)
-    summary_id, *rest = imported.context("agent:openclaw:v1")
-    assert summary_id.startswith("sum_")
-    assert rest == ["kept", "Done."]
+    assert imported.context("agent:openclaw:s") == ["map the harbour", "The tide is high."]
+
+
+def test_a_fork_of_first_versions_holds_what_is_new(imported: Imported, tmp_path: Path) -> None:
+    def write(name: str, *texts: str, **header: Any) -> None:
+        lines = [{"type": "session", "id": name, "timestamp": "2025-11-01T00:00:00Z", **header}]
+        for second, text in enumerate(texts):
+            message = {"role": "user", "content": text}
+            at = f"2025-11-01T00:00:{second:02d}Z"
+            lines.append({"type": "message", "timestamp": at, "message": message})
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
+
+    write("zz", "map the harbour", "mark the cranes")
+    write("aa", "map the harbour", "mark the ships", branchedFrom="/gone/zz.jsonl")
+    imported.bring_all(tmp_path)
+    assert words(imported.active("agent:openclaw:zz")) == ["map the harbour", "mark the cranes"]
+    assert words(imported.active("agent:openclaw:aa")) == ["mark the ships"]
 
 
 def test_a_fork_of_a_file_holds_what_is_new(imported: Imported, tmp_path: Path) -> None:

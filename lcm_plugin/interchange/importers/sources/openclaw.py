@@ -146,7 +146,7 @@ def _told(about: _About, header: Mapping[str, Any], name: str) -> _About:
 
 def _beside(path: Path, header: Mapping[str, Any], name: str) -> _About:
     """What the list of sessions and the header of a file say; a fork copies entries under their ids."""
-    origin = Path(str(header.get("parentSession") or ""))
+    origin = Path(str(header.get("parentSession") or header.get("branchedFrom") or ""))
     file = origin if origin.is_absolute() and origin.is_file() else path.with_name(f"{origin.stem}.jsonl")
     copied = frozenset(_entry_ids(file)) if origin.name and file.is_file() else frozenset[str]()
     return _About(_key_of(path, name), forked_from=origin.stem, copied=copied)
@@ -155,8 +155,8 @@ def _beside(path: Path, header: Mapping[str, Any], name: str) -> _About:
 def _entry_ids(path: Path) -> Iterator[str]:
     with LineFile(path) as lines:
         for line in lines:
-            if isinstance(line.value.get("id"), str) and line.value.get("type") != "session":
-                yield line.value["id"]
+            if not line.error and line.value.get("type") != "session":
+                yield _links(line.value, line.number, None)[0]
 
 
 def _session(

@@ -47,7 +47,7 @@ class Tree:
         written again behind it. Where most records name no parent the file has no tree, and all of it is one line.
         """
         without = [at for at in members[1:] if self.parent_of(at) is None]
-        flat = 2 * len(without) > len(members)
+        flat = 2 * len(without) > len(members) - 1
         for before, at in pairwise(members):
             parent = self.parent_of(at)
             lost = parent is None and (flat or self.parents[at] is not None)
