@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import typer
+from pydantic import ValidationError
 from typer.core import TyperGroup
 
 from lcm_plugin.errors import ConfigError, InputError, LcmError, NotFound, StoreError
@@ -30,6 +31,15 @@ _CODES: tuple[tuple[type[LcmError], int], ...] = (
 )
 # What typer raises for a wrong command line, under typer's own click as well as under the separate one.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+# Why typer refuses a value, by pydantic's names for it and in its place.
+_REFUSALS = {
+    "int_parsing": "must be a whole number",
+    "float_parsing": "must be a number",
+    "greater_than_equal": "must be at least {ge}",
+    "greater_than": "must be above {gt}",
+    "less_than_equal": "must be at most {le}",
+    "less_than": "must be below {lt}",
+}
 TRACEBACK_VARIABLE = "LCM_TRACEBACK"
 
 
@@ -80,8 +90,7 @@ class GuardedGroup(TyperGroup):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
                 raise typer.Exit(OK) from error
             except _UsageError as error:
-                # Typer puts pydantic's words before its own.
-                error.message = error.message.replace("Value error, ", "")  # type: ignore[attr-defined]
+                error.message = _refusal(error)  # type: ignore[attr-defined]
                 if ctx.parent is None:  # it passes through every group on its way out
                     _answer(ctx, error.format_message(), USAGE)  # type: ignore[attr-defined]
                 raise
@@ -94,6 +103,15 @@ class GuardedGroup(TyperGroup):
                 _answer(ctx, f"internal error: {name}: {error}", INTERNAL)
                 complain(f"internal error: {name}: {error} ({TRACEBACK_VARIABLE}=1 shows where)")
                 raise typer.Exit(INTERNAL) from error
+
+
+def _refusal(error: Any) -> str:
+    """The message of a wrong command line, in plain words where typer takes pydantic's."""
+    if isinstance(error.__cause__, ValidationError):
+        (first, *_) = error.__cause__.errors()
+        if words := _REFUSALS.get(first["type"]):
+            return f"{first['input']!r} {words.format(**first.get('ctx', {}))}"
+    return str(error.message.replace("Value error, ", ""))
 
 
 def _answer(ctx: Any, message: str, code: int) -> None:

@@ -102,6 +102,24 @@ def test_a_word_that_is_none_of_the_choices_is_named_in_plain_words() -> None:
     assert "Value error" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("replay", "talk.jsonl", "--budget", "abc"), "'abc' must be a whole number"),
+        (("worker", "--metrics-port", "99999"), "'99999' must be at most 65535"),
+        (("doctor", "--seconds", "soon"), "'soon' must be a number"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_a_number_that_is_none_or_out_of_range_is_named_in_plain_words(
+    words: tuple[str, ...], said: str
+) -> None:
+    done = run_here(*words)
+    assert done.returncode == 2
+    assert said in " ".join(done.stderr.replace("│", " ").split())
+    assert "Input should" not in done.stderr
+
+
 def test_a_search_for_nothing_is_told_once(database: Path) -> None:
     done = run_here("grep", "", "-d", database)
     assert (done.returncode, done.stdout) == (0, "")

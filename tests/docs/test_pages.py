@@ -39,6 +39,19 @@ def test_a_code_block_runs(tmp_path: Path, place: str, code: str) -> None:
     assert done.returncode == 0, f"{place}\n{done.stderr}"
 
 
+PRINTED = re.compile(
+    r"^```python\n(?P<code>.*?)^```\n+prints\n+```\n(?P<said>.*?)^```", re.MULTILINE | re.DOTALL
+)
+
+
+def test_what_a_page_says_that_a_block_prints_is_what_it_prints(tmp_path: Path) -> None:
+    shown = [match for page in PAGES for match in PRINTED.finditer(page.read_text(encoding="utf-8"))]
+    assert shown
+    for match in shown:
+        said = re.escape(match["said"]).replace("…", ".*")
+        assert re.fullmatch(said, run(match["code"], tmp_path).stdout)
+
+
 def test_the_host_of_one_page_is_20_lines_and_remembers(tmp_path: Path) -> None:
     [code] = BLOCK.findall((ROOT / "docs" / "hosting.md").read_text(encoding="utf-8"))[:1]
     assert len(code.splitlines()) <= 20
