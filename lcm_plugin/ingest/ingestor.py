@@ -33,7 +33,7 @@ from lcm_plugin.sessions.withdrawal import Withdrawals
 from lcm_plugin.store.protocol import Store, Writer
 from lcm_plugin.store.records import Conversation, FileRecord
 from lcm_plugin.store.retry import retry_lost
-from lcm_plugin.types import IngestMode, IngestReport, Message, Session
+from lcm_plugin.types import LIST_MODES, IngestMode, IngestReport, Message, Session
 
 _CYCLE = 4
 
@@ -92,7 +92,7 @@ class Ingestor:
     def _ingest(self, session: Session, messages: Sequence[Message], mode: IngestMode) -> IngestReport:
         if mode not in get_args(IngestMode):
             raise InputError(f"mode must be one of {', '.join(get_args(IngestMode))}, not {mode!r}")
-        batch = self._intake.take(messages)
+        batch = self._intake.take(messages, (session.key, session.id) if mode in LIST_MODES else None)
         if not batch.taken:
             why = "only host notes were handed over" if messages else "nothing was handed over"
             return IngestReport(0, len(messages), why)

@@ -6,7 +6,7 @@ No message holds up its neighbours: one that cannot be taken apart goes on as a 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from collections.abc import Set as AnySet
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -17,7 +17,7 @@ from lcm_plugin.ingest.matching import Incoming
 from lcm_plugin.ingest.redaction import Redactor
 from lcm_plugin.ingest.rows import incoming_of
 from lcm_plugin.messages.blocks import Call, calls_of
-from lcm_plugin.messages.conversions import Conversions
+from lcm_plugin.messages.conversions import Conversions, ListConversions
 from lcm_plugin.messages.convert import NoMessage, broken_record, to_message
 from lcm_plugin.messages.markup import own_ref
 from lcm_plugin.types import Message
@@ -85,16 +85,21 @@ class Intake:
         self._redactor = redactor
         self._standing = standing
         self._read = Conversions(self._read_anew)
+        self._lists: ListConversions[object, Taken] = ListConversions(exact=True)
 
-    def take(self, messages: Sequence[object]) -> Batch:
+    def take(self, messages: Sequence[object], grows: Hashable = None) -> Batch:
         """The messages without those that hold nothing but a host's notes.
 
-        Raises `InputError` naming what is no message at all.
+        ``grows`` names a list that comes again, longer. Raises `InputError` naming what is no message at all.
         """
-        found = [
-            self._one(messages[index], index) if one is None else one
-            for index, one in enumerate(self._read.known(messages))
-        ]
+
+        def one_at(place: int) -> Taken:
+            return self._one(messages[place], place)
+
+        if grows is None:
+            found = list(map(one_at, range(len(messages))))
+        else:
+            found = self._lists(grows, messages, one_at)
         places = [index for index, one in enumerate(found) if not one.only_notes]
         return Batch([found[index] for index in places], places)
 

@@ -23,6 +23,7 @@ from lcm_plugin.ingest.arrivals import Arrivals
 from lcm_plugin.ingest.host_noise import StandingTexts
 from lcm_plugin.ingest.intake import Intake
 from lcm_plugin.ingest.redaction import Redactor
+from lcm_plugin.messages.conversions import FixedMessages
 from lcm_plugin.messages.convert import NoMessage, as_message, rough_size
 from lcm_plugin.store.side_file import side_path
 from lcm_plugin.store.waiting import WaitingFile
@@ -160,7 +161,7 @@ class Recorder(forks.FreshLocks):
         if mode in LIST_MODES:
             if mode in _COMES_AGAIN:
                 lane.waiting = lane.deltas()
-            batch = _Batch(session, mode, list(messages))
+            batch = _Batch(session, mode, messages if isinstance(messages, FixedMessages) else list(messages))
         else:
             batch = _Batch(session, mode, lane.fresh(messages))
         if batch.messages:

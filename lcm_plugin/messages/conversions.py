@@ -1,14 +1,22 @@
 """Conversions that are made once: a host hands its whole list over at every call, and nearly all of it is as it was.
 
-A value is known by its bytes and not by its identity, so that one that somebody changed in place is another one.
+A value is known by its bytes, or by a copy of what it was, so that one that somebody changed in place is another one.
+Only the objects in `FixedMessages`, which nobody changes, are known by their identity.
 """
 
 from __future__ import annotations
 
 import json
 import marshal
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from operator import eq, is_
 from typing import Any, Generic, TypeVar
+
+from lcm_plugin.lru import LruCache
+from lcm_plugin.messages.convert import rough_size
+from lcm_plugin.types import Message
 
 _FORMAT = (
     2  # The newest one whose bytes depend on the values alone, not on which of them are shared or interned.
@@ -54,23 +62,6 @@ class Conversions(Generic[_S, _T]):
         self._keep(key, found)
         return found
 
-    def known(self, values: Iterable[_S]) -> list[_T | None]:
-        """What is known already of each value; None of those that are to be converted."""
-        newer, dumps = self._newer, marshal.dumps
-        essences: Iterable[Any] = map(self._essence, values) if self._essence else values
-        found: list[_T | None] = []
-        for essence in essences:
-            # As `_is_long`, but without a call for each message.
-            text = essence.get("content") if type(essence) is dict else None
-            if type(text) is str and len(text) > _LONGEST:
-                found.append(None)
-                continue
-            try:
-                found.append(newer.get(dumps(essence, _FORMAT)))
-            except ValueError:
-                found.append(None)
-        return found
-
     def _keep(self, key: bytes, result: _T) -> None:
         if len(key) > _LONGEST:
             return
@@ -92,3 +83,110 @@ def _is_json(value: Any) -> bool:
         return bool(json.loads(json.dumps(value)) == (list(value) if isinstance(value, tuple) else value))
     except (TypeError, ValueError, RecursionError):
         return False
+
+
+class FixedMessages(list[Message]):
+    """Messages of the caller's own that nobody changes: the same object is the same message."""
+
+
+@dataclass(frozen=True, slots=True)
+class _List(Generic[_T]):
+    """A list that was converted: copies of its values, about how many bytes each takes, and what came of it."""
+
+    copies: list[Any]
+    sizes: list[int]
+    results: list[_T]
+
+
+class ListConversions(Generic[_S, _T]):
+    """Converts lists that grow, at the cost of what is new in them: of each name the newest list is kept. Thread-safe.
+
+    The values are compared, place by place, with copies of those of the last list, from where this one begins in it.
+    With ``exact`` 1, 1.0 and True are different values, which costs more for each value with a number in it. Nobody may
+    change a result.
+    """
+
+    def __init__(self, essence: Callable[[_S], Any] | None = None, *, exact: bool) -> None:
+        self._essence = essence
+        self._exact = exact
+        self._lists: LruCache[Hashable, _List[_T]] = LruCache(_MOST_BYTES, lambda known: sum(known.sizes))
+
+    def __call__(self, name: Hashable, values: Sequence[_S], convert: Callable[[int], _T]) -> list[_T]:
+        """The results of a list's values; ``convert`` makes the one of a place."""
+        essences: list[Any] = list(map(self._essence, values)) if self._essence else list(values)
+        fixed = isinstance(values, FixedMessages)
+        last: _List[_T] = self._lists.get(name) or _List([], [], [])
+        start, same = _compared(last.copies, essences, fixed)
+        end = start + len(same)
+        copies, sizes, results = last.copies[start:end], last.sizes[start:end], last.results[start:end]
+        changed = [place for place, is_same in enumerate(same) if not is_same]
+        for place in changed:
+            results[place] = convert(place)
+        results += map(convert, range(len(same), len(essences)))
+        for place in changed:
+            copies[place], sizes[place] = self._kept(essences[place], fixed)
+        for essence in essences[len(same) :]:
+            copy, size = self._kept(essence, fixed)
+            copies.append(copy)
+            sizes.append(size)
+        if changed or len(same) < len(essences) or len(same) < len(last.copies):
+            self._lists.put(name, _List(copies, sizes, results))
+        return results[:]
+
+    def _kept(self, essence: Any, fixed: bool) -> tuple[Any, int]:
+        return essence if fixed else _copied(essence, self._exact), rough_size(essence)
+
+
+def _compared(copies: list[Any], essences: list[Any], fixed: bool) -> tuple[int, list[bool]]:
+    """Where a list begins in the last one, and which of its values are the same from there on, as far as that goes."""
+    try:
+        start = copies.index(essences[0]) if essences else 0
+    except Exception:  # noqa: BLE001 - it is not there, or it is of a foreign class, which may raise anything
+        start = 0
+    try:
+        return start, list(map(is_ if fixed else eq, islice(copies, start, None), essences))
+    except Exception:  # noqa: BLE001 - as above
+        return 0, []
+
+
+class _Exactly:
+    """Equals the values with these bytes; without any it equals none."""
+
+    __slots__ = ("_bytes",)
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, written: bytes = b"") -> None:
+        self._bytes = written
+
+    def __eq__(self, other: Any) -> bool:
+        try:
+            return bool(self._bytes) and marshal.dumps(other, _FORMAT) == self._bytes
+        except ValueError:
+            return False
+
+
+def _copied(essence: Any, exact: bool) -> Any:
+    """A copy that equals the same value and no other one; one that equals none of what is no JSON."""
+    try:
+        copy, has_numbers = _copy(essence)
+        return _Exactly(marshal.dumps(essence, _FORMAT)) if exact and has_numbers else copy
+    except (ValueError, RecursionError):
+        return _Exactly()
+
+
+def _copy(value: Any) -> tuple[Any, bool]:
+    """A copy of a JSON value or of a tuple of such values and classes, and whether there are numbers in it."""
+    kind = type(value)
+    if value is None or kind is str or kind is type or isinstance(value, type):
+        return value, False
+    if kind in (int, float, bool):
+        return value, True
+    if kind is dict:
+        if not all(type(key) is str for key in value):
+            raise ValueError("a key is no text")
+        items = [_copy(item) for item in value.values()]
+        return dict(zip(value, (copy for copy, _ in items), strict=True)), any(found for _, found in items)
+    if kind in (list, tuple):
+        items = [_copy(item) for item in value]
+        return kind(copy for copy, _ in items), any(found for _, found in items)
+    raise ValueError(f"a {kind.__name__} is no JSON")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from inspect import signature
@@ -36,7 +36,7 @@ from lcm_plugin.messages.blocks import (
     call_id,
     first_at,
 )
-from lcm_plugin.messages.conversions import Conversions
+from lcm_plugin.messages.conversions import Conversions, FixedMessages, ListConversions
 from lcm_plugin.messages.convert import broken_record, to_json
 from lcm_plugin.messages.presentable import presentable
 from lcm_plugin.messages.sendable import parse_json
@@ -70,10 +70,21 @@ class Converted:
     as_is: bool
 
 
-def converted(messages: Sequence[BaseMessage]) -> list[Converted]:
-    """Messages as the core stores them; each is converted once, and nobody may change what comes of it."""
-    known = _conversions.known(messages)
-    return [one or _conversions(message) for one, message in zip(known, messages, strict=True)]
+def converted(messages: Sequence[BaseMessage], lane: str | None = None) -> list[Converted]:
+    """Messages as the core stores them; each is converted once, and nobody may change what comes of it.
+
+    Of the state of a ``lane`` only what is new or changed since the last time is looked at closely. LangChain's messages
+    can be changed in place and are made anew from each checkpoint, so that not their identity counts, but whether they
+    equal what they were, as Python compares: a 1 in one that becomes True goes unnoticed there.
+    """
+    if lane is None:
+        return [_conversions(message) for message in messages]
+    return _states(lane, messages, lambda place: _conversions(messages[place]))
+
+
+def listing(held: Iterable[Converted]) -> FixedMessages:
+    """Converted messages as the core takes them."""
+    return FixedMessages([one.core for one in held])
 
 
 def _converted_anew(message: BaseMessage) -> Converted:
@@ -86,6 +97,9 @@ def _converted_anew(message: BaseMessage) -> Converted:
 
 _essence = attrgetter("__class__.__module__", "__class__.__qualname__", "__dict__", "__pydantic_extra__")
 _conversions: Conversions[BaseMessage, Converted] = Conversions(_converted_anew, _essence)
+_states: ListConversions[BaseMessage, Converted] = ListConversions(
+    attrgetter("__class__", "__dict__", "__pydantic_extra__"), exact=False
+)
 
 
 def to_core(message: BaseMessage) -> Message:

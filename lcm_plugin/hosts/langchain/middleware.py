@@ -20,7 +20,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from lcm_plugin.compaction.overflow import is_shorter, refusal_of
 from lcm_plugin.hosts.langchain.completer import ChatModelCompleter
 from lcm_plugin.hosts.langchain.lanes import KeyOf, keeps_its_state, running_session
-from lcm_plugin.hosts.langchain.messages import converted
+from lcm_plugin.hosts.langchain.messages import Converted, converted, listing
 from lcm_plugin.hosts.langchain.neighbours import warn_of_summariser
 from lcm_plugin.hosts.langchain.options import ContextSize, Trigger, configured
 from lcm_plugin.hosts.langchain.tools import compaction_tool, recall_tools
@@ -52,6 +52,7 @@ class _Call:
     window: int | None
     overhead: int
     prompt: str | None
+    held: Sequence[Converted]
     sent: Sent | None = None
 
     def turn(
@@ -150,7 +151,7 @@ class LcmMiddleware(AgentMiddleware):  # type: ignore[misc, unused-ignore]
                 if shorter is None:
                     raise
                 call = shorter
-        self._note(request, call, response)
+        self._note(call, response)
         return response
 
     async def awrap_model_call(
@@ -171,7 +172,7 @@ class LcmMiddleware(AgentMiddleware):  # type: ignore[misc, unused-ignore]
                 if shorter is None:
                     raise
                 call = shorter
-        await asyncio.to_thread(self._note, request, call, response)
+        await asyncio.to_thread(self._note, call, response)
         return response
 
     def after_agent(self, state: Mapping[str, Any], runtime: Runtime[Any]) -> None:
@@ -228,6 +229,7 @@ class LcmMiddleware(AgentMiddleware):  # type: ignore[misc, unused-ignore]
             system_message=with_note(request.system_message, self.engine.system_note(session))
         )
         beside = beside_state(request.messages, state)
+        held = converted(state, session.name)
         call = _Call(
             noted,
             session,
@@ -235,11 +237,11 @@ class LcmMiddleware(AgentMiddleware):  # type: ignore[misc, unused-ignore]
             self._window_of(request.model),
             self._overhead(noted, beside),
             _asked(state),
+            held,
             refused,
         )
         metadata = {} if overflow is None else {"overflow": overflow}
-        held = converted(state)
-        context = self.plugin.before_turn(call.turn([one.core for one in held], _mode(), metadata=metadata))
+        context = self.plugin.before_turn(call.turn(listing(held), _mode(), metadata=metadata))
         if context is None or context.sent is None:
             return None
         messages = seen_by_model(context.messages, request.messages, held, beside)
@@ -252,7 +254,7 @@ class LcmMiddleware(AgentMiddleware):  # type: ignore[misc, unused-ignore]
         shorter = self._prepare(request, call.session, error, call.sent)
         return shorter if shorter and is_shorter(shorter.sent, call.sent) else None
 
-    def _note(self, request: ModelRequest[Any], call: _Call, response: Any) -> None:
+    def _note(self, call: _Call, response: Any) -> None:
         """Stores the answer, takes what the provider counted, and lets due compaction start.
 
         A tool that raises ends the run, and without a checkpointer nothing would hand the answer over again.
@@ -263,7 +265,7 @@ class LcmMiddleware(AgentMiddleware):  # type: ignore[misc, unused-ignore]
         ]
         answer = next((message for message in reversed(answers) if isinstance(message, AIMessage)), None)
         usage = usage_of(answer.usage_metadata) if answer is not None else None
-        self.plugin.after_turn(call.turn(_listing([*_state(request), *answers]), _mode(), usage))
+        self.plugin.after_turn(call.turn(listing([*call.held, *converted(answers)]), _mode(), usage))
 
     def _end(self, messages: Sequence[BaseMessage], session: Session | None) -> None:
         if session is None:
@@ -271,7 +273,7 @@ class LcmMiddleware(AgentMiddleware):  # type: ignore[misc, unused-ignore]
 
         def record() -> None:
             if self.engine.config.enabled:
-                self.plugin.record(session, _listing(messages), _mode())
+                self.plugin.record(session, listing(converted(messages, session.name)), _mode())
 
         self.plugin.guard("after_agent", session, record, lambda: None)
 
@@ -323,11 +325,6 @@ def _state(request: ModelRequest[Any]) -> Sequence[BaseMessage]:
     """The graph's messages before the call."""
     messages: Sequence[BaseMessage] = request.state.get("messages") or request.messages
     return messages
-
-
-def _listing(messages: Sequence[BaseMessage]) -> list[Message]:
-    """A state's messages as the core takes them."""
-    return [one.core for one in converted(messages)]
 
 
 def _mode() -> IngestMode:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AnySet
 from dataclasses import dataclass
-from typing import Any
+from operator import is_
+from typing import Any, TypeVar
 
 from langchain_core.messages import BaseMessage, SystemMessage
 
 from lcm_plugin.hosts.langchain.messages import Converted, from_core
 from lcm_plugin.types import Message
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +26,8 @@ class Beside:
 
 def beside_state(request: Sequence[BaseMessage], state: Sequence[BaseMessage]) -> list[Beside]:
     """What a request holds that the graph's state does not."""
+    if len(request) == len(state) and all(map(is_, request, state)):
+        return []
     held = {message.id for message in state if message.id}
     nameless = [message for message in state if not message.id]
     found: list[Beside] = []
@@ -45,8 +51,9 @@ def seen_by_model(
     Another middleware may have changed a message for this call, so its copy counts. What it put in goes
     before the message that it stood before, or to the end.
     """
-    asked = {message.id: message for message in request if message.id}
-    held = {known.core["id"]: known for known in state if "id" in known.core}
+    shown = {str(message["id"]) for message in context if "id" in message}
+    asked = {message.id: message for message in _newest(shown, request, lambda one: one.id)}
+    held = {known.core["id"]: known for known in _newest(shown, state, lambda one: one.core.get("id"))}
     seen: list[BaseMessage] = []
     for message in context:
         name = str(message.get("id"))
@@ -57,6 +64,17 @@ def seen_by_model(
     for one in beside:
         seen.insert(_position(seen, one.before), one.message)
     return seen
+
+
+def _newest(names: AnySet[str], listing: Sequence[_T], name_of: Callable[[_T], str | None]) -> Iterator[_T]:
+    """What has one of some names, from a list's end until each was found."""
+    missing = set(names)
+    for one in reversed(listing):
+        if not missing:
+            return
+        if (name := name_of(one)) in missing:
+            missing.discard(str(name))
+            yield one
 
 
 def with_note(system: SystemMessage | None, note: str) -> SystemMessage | None:
