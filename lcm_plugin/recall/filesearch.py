@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from lcm_plugin.errors import LcmError
-from lcm_plugin.recall.match import Matcher, Span
+from lcm_plugin.recall.match import NO_MATCH, Matcher, Matches
 from lcm_plugin.recall.query import ParsedQuery
 from lcm_plugin.recall.regex import RegexSearch
 from lcm_plugin.store.protocol import Reader
@@ -27,7 +27,7 @@ class LineHit:
     record: FileRecord
     line: int
     text: str
-    spans: tuple[Span, ...]
+    matches: Matches
     score: int
 
 
@@ -114,34 +114,34 @@ def _text_of(reader: Reader, record: FileRecord, read_file: ReadFile, found: Fil
 
 
 def _matching_lines(
-    record: FileRecord, text: str, find: Callable[[str], tuple[tuple[Span, ...], int]]
+    record: FileRecord, text: str, find: Callable[[str], tuple[Matches, int]]
 ) -> list[LineHit]:
     hits: list[LineHit] = []
     if not find(text)[1]:
         return hits
     for number, line in enumerate(text.splitlines(), 1):
-        spans, score = find(line)
+        matches, score = find(line)
         if score:
-            hits.append(LineHit(record, number, line, spans, score))
+            hits.append(LineHit(record, number, line, matches, score))
     hits.sort(key=lambda hit: -hit.score)
     return hits[:MAX_LINES_PER_FILE]
 
 
-def _regex_finder(search: RegexSearch) -> Callable[[str], tuple[tuple[Span, ...], int]]:
-    def find(line: str) -> tuple[tuple[Span, ...], int]:
+def _regex_finder(search: RegexSearch) -> Callable[[str], tuple[Matches, int]]:
+    def find(line: str) -> tuple[Matches, int]:
         spans = search.spans(line)
-        return spans, int(bool(spans))
+        return Matches((spans,)), int(bool(spans))
 
     return find
 
 
-def _query_finder(query: ParsedQuery) -> Callable[[str], tuple[tuple[Span, ...], int]]:
+def _query_finder(query: ParsedQuery) -> Callable[[str], tuple[Matches, int]]:
     matcher = Matcher(query)
 
-    def find(line: str) -> tuple[tuple[Span, ...], int]:
+    def find(line: str) -> tuple[Matches, int]:
         matches = matcher.find(line)
         if not matcher.accepts(matches):
-            return (), 0
-        return tuple(matches.sorted_spans), sum(bool(spans) for spans in matches.spans)
+            return NO_MATCH, 0
+        return matches, sum(bool(spans) for spans in matches.spans)
 
     return find

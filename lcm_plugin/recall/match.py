@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from lcm_plugin.recall.query import CJK_RUN, ParsedQuery, Unit, fold, stem
@@ -13,6 +13,7 @@ Span = tuple[int, int]
 OPEN, CLOSE = "**", "**"
 ELLIPSIS = "…"
 _WORD_END = re.compile(r"[^\W_]*")
+_ONE = 1_000  # what a unit weighs, as a whole number so that sums are exact
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,9 @@ class Matches:
             else:
                 merged.append((start, end))
         return merged
+
+
+NO_MATCH = Matches(())
 
 
 class Matcher:
@@ -122,14 +126,14 @@ def _prefixes(stems: Iterable[str]) -> list[str]:
     return [one for one in prefixes if not any(one != other and one.startswith(other) for other in prefixes)]
 
 
-def make_snippet(text: str, spans: Sequence[Span], width: int = 240) -> str:
-    """Up to ``width`` characters of a text, chosen to hold most matches, each between ``**``.
+def make_snippet(text: str, matches: Matches, width: int = 240) -> str:
+    """Up to ``width`` characters of a text, chosen to hold most of what is looked for, each match between ``**``.
 
     Blanks and line ends become single blanks. Without a match it is the beginning of the text.
     """
-    start, end = _window(text, spans, width)
+    start, end = window(text, matches, width)
     pieces, position = [], start
-    for low, high in spans:
+    for low, high in matches.sorted_spans:
         low, high = max(low, start), min(high, end)
         if low >= high or low < position:
             continue
@@ -142,33 +146,48 @@ def make_snippet(text: str, spans: Sequence[Span], width: int = 240) -> str:
 
 def shorten(text: str, width: int) -> str:
     """The beginning of a text on one line."""
-    return make_snippet(text, (), width)
+    return make_snippet(text, NO_MATCH, width)
 
 
-def cut_around(text: str, spans: Sequence[Span], width: int) -> str:
+def cut_around(text: str, matches: Matches, width: int) -> str:
     """The same piece with nothing marked and its lines as they are."""
-    start, end = _window(text, spans, width)
+    start, end = window(text, matches, width)
     return f"{ELLIPSIS if start > 0 else ''}{text[start:end]}{ELLIPSIS if end < len(text) else ''}"
 
 
-def _window(text: str, spans: Sequence[Span], width: int) -> Span:
+def window(text: str, matches: Matches, width: int) -> Span:
+    """The piece of a text of at most this width, but for a longer match, that holds most of what is looked for."""
     if len(text) <= width:
         return 0, len(text)
-    if not spans:
+    densest = _densest(matches, width * 3 // 4)
+    if densest is None:
         return 0, _word_end(text, width)
-    first = _densest(spans, width * 3 // 4)
-    start = _word_start(text, max(0, spans[first][0] - width // 4))
-    return start, _word_end(text, min(len(text), max(start + width, spans[first][1])))
+    start = _word_start(text, max(0, densest[0] - width // 4))
+    return start, _word_end(text, min(len(text), max(start + width, densest[1])))
 
 
-def _densest(spans: Sequence[Span], width: int) -> int:
-    """The span from which a window of this width holds the most matches; the earliest of equals."""
-    best, most, last = 0, 0, 0
-    for index, (start, _) in enumerate(spans):
-        while last < len(spans) and spans[last][1] <= start + width:
+def _densest(matches: Matches, width: int) -> Span | None:
+    """The match from which a window of this width holds most of what is looked for; the earliest of equals.
+
+    Each unit counts once, and up to twice the rarer it is in the text: where all words stand together beats where one of
+    them is repeated. Between windows with the same units the number of matches decides.
+    """
+    placed = sorted(
+        (span, unit) for unit, spans in enumerate(matches.spans) for span in spans if span[0] < span[1]
+    )
+    weights = [_ONE + _ONE // max(1, len(spans)) for spans in matches.spans]
+    held = [0] * len(weights)
+    best, most, weight, last = None, (0, 0), 0, 0
+    for index, ((start, end), unit) in enumerate(placed):
+        while last < len(placed) and (last == index or placed[last][0][1] <= start + width):
+            entering = placed[last][1]
+            weight += weights[entering] if not held[entering] else 0
+            held[entering] += 1
             last += 1
-        if last - index > most:
-            best, most = index, last - index
+        if (weight, last - index) > most:
+            best, most = (start, end), (weight, last - index)
+        held[unit] -= 1
+        weight -= weights[unit] if not held[unit] else 0
     return best
 
 

@@ -103,7 +103,7 @@ class Page:
 
     def _hit(self, kind: RowKind, ranked: Ranked, width: int) -> dict[str, Any]:
         row = ranked.row
-        snippet = make_snippet(row.text, ranked.matches.sorted_spans, width)
+        snippet = make_snippet(row.text, ranked.matches, width)
         when = format_instant(row.at, self.zone)
         hit: dict[str, Any] = {"id": row.ref, "kind": kind, "role": row.role, "time": when}
         if row.sender:
@@ -202,7 +202,7 @@ def file_hit(hit: LineHit, zone: str) -> dict[str, Any]:
         "time": format_instant(hit.record.created_at, zone),
         "name": hit.record.name,
         "line": hit.line,
-        "snippet": make_snippet(hit.text, hit.spans, LINE_CHARS),
+        "snippet": make_snippet(hit.text, hit.matches, LINE_CHARS),
     }
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from fakes.speech import turn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from messages import assistant, call, result, user
@@ -470,3 +471,26 @@ def test_an_old_value_is_not_quoted_behind_the_new_one_that_is_in_view(
     assert any(
         "1111" in block for block in blocks(ask(engine, session, "Was the boathouse's door code 1111?"))
     )
+
+
+def test_a_fact_at_the_end_of_a_long_message_is_quoted_though_its_other_sentences_resemble_the_view(
+    engine: Engine, session: Session
+) -> None:
+    fact = "The wine cellar is inspected on 1 March 2027 (slot 1003)."
+    engine.ingest(session, [user(f"{turn(1, 1_500)} {fact}"), assistant("Noted.")])
+    tell_and_compact(engine, session)
+    for number in range(2, 9):
+        engine.ingest(session, [user(turn(number, 1_500)), assistant("Noted.")])
+    [block] = blocks(ask(engine, session, "When is the wine cellar inspected?"))
+    assert fact in block
+
+
+def test_an_old_value_at_the_end_of_a_long_message_is_not_quoted_behind_the_new_one(
+    engine: Engine, session: Session
+) -> None:
+    old, new = "The door code of the boathouse is 1111.", "The door code of the boathouse is 2222."
+    tell_and_compact(engine, session, fact=f"{turn(1, 1_500)} {old}")
+    engine.ingest(session, [user(f"{turn(2, 1_500)} Correction: {new}"), assistant("Noted.")])
+    context = ask(engine, session, "What is the door code of the boathouse?")
+    assert any(new in str(one["content"]) for one in context.messages)
+    assert not any("1111" in block for block in blocks(context))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lcm_plugin.recall.highlight import pieces
-from lcm_plugin.recall.match import make_snippet
+from lcm_plugin.recall.match import Matches, make_snippet
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ from lcm_plugin.recall.match import make_snippet
 def test_matches_are_told_apart_from_the_texts_own_asterisks(
     text: str, spans: list[tuple[int, int]], expected: list[tuple[str, bool]]
 ) -> None:
-    assert pieces(make_snippet(text, spans), text) == expected
+    assert pieces(make_snippet(text, Matches((tuple(spans),))), text) == expected
 
 
 def test_without_the_text_marks_are_taken_as_they_come() -> None:
@@ -37,6 +37,6 @@ def test_the_pieces_are_the_snippet_without_its_marks(text: str, data: st.DataOb
     words = [(at, at + 1) for at, one in enumerate(text) if one in "ab"]
     spans = data.draw(st.lists(st.sampled_from(words), unique=True).map(sorted)) if words else []
     merged = [span for at, span in enumerate(spans) if at == 0 or spans[at - 1][1] < span[0]]
-    snippet = make_snippet(text, merged)
+    snippet = make_snippet(text, Matches((tuple(merged),)))
     told = "".join(part for part, _ in pieces(snippet, text))
     assert told == " ".join(text.split()) or not merged

@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
 from lcm_plugin.messages.blocks import is_instruction
+from lcm_plugin.recall.match import cut_around, window
 from lcm_plugin.recall.query import CJK_RUN, WORD, ParsedQuery, fold
 from lcm_plugin.recall.rank import Ranked
 from lcm_plugin.recall.textsearch import Found
@@ -64,7 +65,9 @@ class Later:
     """What newer messages say, to find out whether an older one is said again in them with another value."""
 
     def __init__(self, newer: Sequence[Ranked]) -> None:
-        self._newer = [(_place(one), set(_words(one.row.text[:LOOKED_AT]))) for one in newer]
+        self._newer = [
+            (_place(one), set(_words(cut_around(one.row.text, one.matches, LOOKED_AT)))) for one in newer
+        ]
 
     def says_again(self, old: Ranked) -> bool:
         """Whether one of them has the sentence that a message was found by, but for a value."""
@@ -90,16 +93,19 @@ def _is_nearly(said: set[str], other: set[str]) -> bool:
 
 
 def _sentence_found(one: Ranked) -> str:
-    """The sentence with most of what was looked for."""
-    sentences = list(_SENTENCE.finditer(one.row.text[:LOOKED_AT]))
+    """The sentence that holds most of what was looked for: most units, then most matches."""
+    low, high = window(one.row.text, one.matches, LOOKED_AT)
+    sentences = list(_SENTENCE.finditer(one.row.text, low, high))
     if not sentences:
         return ""
     begins = [found.start() for found in sentences]
-    held = [0] * len(sentences)
-    for start, _ in one.matches.sorted_spans:
-        if (at := bisect_right(begins, start) - 1) >= 0 and start < sentences[at].end():
-            held[at] += 1
-    return sentences[held.index(max(held))][0]
+    held: list[list[int]] = [[] for _ in sentences]
+    for unit, spans in enumerate(one.matches.spans):
+        for start, _ in spans:
+            if (at := bisect_right(begins, start) - 1) >= 0 and start < sentences[at].end():
+                held[at].append(unit)
+    best = max(range(len(sentences)), key=lambda at: (len(set(held[at])), len(held[at])))
+    return sentences[best][0]
 
 
 def _words(text: str) -> Iterator[str]:

@@ -307,7 +307,7 @@ class ActiveRecall:
             row = rows.get(row_id)
             if row is None or row_id in gone or not row.text.strip():
                 continue
-            text = cut_around(row.text, matcher.find(row.text).sorted_spans, PASSAGE_CHARS)
+            text = cut_around(row.text, matcher.find(row.text), PASSAGE_CHARS)
             line = recalled_line(row.ref, row.at, self._config.timezone, _who(row), text)
             cost = self._counter.text(f"\n{line}")
             if cost <= left:
