@@ -116,6 +116,11 @@ class LineFile:
                 whole = data.endswith(b"\n")
                 yield Line(number, start, value, error, bool(error) and not whole, offset if whole else -1)
 
+    def first_char(self) -> bytes:
+        """The first character that is not blank, of the first 4,096."""
+        self._file.seek(0)
+        return self._file.read(4_096).removeprefix(_BOM).lstrip()[:1]
+
     def at(self, offset: int) -> dict[str, Any]:
         """The object of the line that begins at an offset which a pass over the file gave; also during a pass."""
         here = self._file.tell()
@@ -162,16 +167,14 @@ def decode_object(data: bytes) -> tuple[dict[str, Any], str]:
 def json_objects(path: Path) -> Iterator[Line]:
     """The objects of a file: of its lines, of its array, or the one that spans all of it."""
     with LineFile(path) as lines:
+        sign = lines.first_char()
+        if sign == b"[":
+            yield from _elements(path)
+            return
         first = next(iter(lines), None)
-        if first is not None and first.error:
-            with path.open("rb") as file:
-                sign = file.read(4_096).removeprefix(_BOM).lstrip()[:1]
-            if sign == b"[":
-                yield from _elements(path)
-                return
-            if sign == b"{" and (whole := _whole_object(path)):
-                yield Line(1, -1, whole)
-                return
+        if first is not None and first.error and sign == b"{" and (whole := _whole_object(path)):
+            yield Line(1, -1, whole)
+            return
         yield from lines
 
 

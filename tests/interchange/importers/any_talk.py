@@ -202,7 +202,7 @@ def cursor(folder: Path, name: str, talk: list[Kind]) -> Path:
     listed = [{"bubbleId": f"b{number}"} for number in range(len(talk))]
     rows[f"composerData:{name}"] = {"composerId": name, "name": name, "fullConversationHeadersOnly": listed}
     with sqlite3.connect(path) as db:
-        db.execute("CREATE TABLE cursorDiskKV (key TEXT, value BLOB)")
+        db.execute("CREATE TABLE cursorDiskKV (key TEXT UNIQUE ON CONFLICT REPLACE, value BLOB)")
         db.executemany(
             "INSERT INTO cursorDiskKV VALUES (?, ?)", [(key, json.dumps(one)) for key, one in rows.items()]
         )

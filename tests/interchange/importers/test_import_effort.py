@@ -11,14 +11,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import any_talk
 import pytest
 from any_talk import WRITERS, Kind
 from session_logs import CodexLog, Log
 
 from lcm_plugin.interchange.importers.importing import find_sources, look_over
-from lcm_plugin.interchange.importers.sources import gemini_cli
 
 _VM_STEPS = 10
+# A conversation is one JSON value here, and its newest message says which branch is live.
+WHOLE = {"librechat", "claude-ai", "chatgpt", "sharegpt"}
 
 
 @contextmanager
@@ -98,22 +100,19 @@ def test_taking_back_many_turns_takes_work_for_each_of_them(
         assert many < 4.5 * few
 
 
-def gemini_log(path: Path, messages: int, text: str) -> Log:
-    log = Log(path)
-    log.add({"sessionId": "g1", "projectHash": "h"})
-    for number in range(messages):
-        for _ in range(2):
-            log.add({"id": f"m{number}", "type": "user", "content": f"{number} {text}"})
-    return log
-
-
-def test_a_chat_of_gemini_cli_is_not_held_while_it_is_read(tmp_path: Path) -> None:
-    log = gemini_log(tmp_path / "session-1.jsonl", 200, "the tide tables " * 1_000)
-    deque(gemini_cli.read(log.path), maxlen=0)
+@pytest.mark.parametrize("name", [name for name in WRITERS if name not in WHOLE])
+def test_a_session_is_not_held_while_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    write, _ = WRITERS[name]
+    monkeypatch.setattr(any_talk, "words", lambda number: f"{number} " + "the tide tables " * 2_500)
+    talk: list[Kind] = ["user", "answer"]
+    path = write(tmp_path, "ses_1", talk * 150)
+    (source,), _ = find_sources([str(path)])
     tracemalloc.start()
     try:
-        deque(gemini_cli.read(log.path), maxlen=0)
+        deque(source.records(), maxlen=0)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert peak < log.path.stat().st_size / 10
+    assert peak < path.stat().st_size / 2

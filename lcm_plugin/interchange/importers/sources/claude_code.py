@@ -85,8 +85,8 @@ class _Index:
     speaks: set[int] = field(default_factory=set)
     loose: list[tuple[int, int]] = field(default_factory=list)
     answers_of: dict[int, int] = field(default_factory=dict)
-    calls: dict[int, frozenset[str]] = field(default_factory=dict)
-    results: dict[int, frozenset[str]] = field(default_factory=dict)
+    calls: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    results: dict[int, tuple[str, ...]] = field(default_factory=dict)
     titles: dict[str, str] = field(default_factory=dict)
     named: dict[str, str] = field(default_factory=dict)
     said: set[int] = field(default_factory=set)
@@ -196,9 +196,9 @@ def _index_record(index: _Index, at: int, record: Mapping[str, Any]) -> None:
         index.said.add(hash(_plain(message.get("content"))))
     if record["type"] == "assistant" and isinstance(message.get("id"), str):
         index.answers_of[at] = hash(message["id"])
-    if calls := frozenset(_ids(message, "tool_use", "id")):
+    if calls := tuple(_ids(message, "tool_use", "id")):
         index.calls[at] = calls
-    if results := frozenset(_ids(message, "tool_result", "tool_use_id")):
+    if results := tuple(_ids(message, "tool_result", "tool_use_id")):
         index.results[at] = results
 
 
@@ -226,10 +226,12 @@ def _live(index: _Index) -> set[int]:
             continue
         if at in index.answers_of and index.answers_of[at] in answers:
             live.add(at)
-            calls |= index.calls.get(at, frozenset())
-        elif at in index.results and index.results[at] <= calls - answered:
+            calls.update(index.calls.get(at, ()))
+        elif at in index.results and all(
+            call in calls and call not in answered for call in index.results[at]
+        ):
             live.add(at)
-            answered |= index.results[at]
+            answered.update(index.results[at])
     return live
 
 

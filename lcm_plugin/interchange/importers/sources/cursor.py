@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -72,15 +73,13 @@ def _chat(database: ForeignDatabase, name: str, chat: Mapping[str, Any]) -> Iter
     listed = chat.get("fullConversationHeadersOnly")
     inline = chat.get("conversation")
     if isinstance(listed, list) and listed:
-        prefix = ("key", f"{_MESSAGES}{name}:")
-        rows = database.rows(_TABLE, ("key", "value"), order=("key",), prefix=prefix)
-        stored = {str(row["key"]).removeprefix(prefix[1]): row["value"] for row in rows}
         names = [str(one.get("bubbleId")) for one in listed if isinstance(one, dict)]
-        messages = [(one, _decoded(stored[one])) for one in names if one in stored]
+        messages = _stored(database, name, names)
     else:
         found = [one for one in inline if isinstance(one, dict)] if isinstance(inline, list) else []
-        messages = [(str(one.get("bubbleId") or content_id(at, one)), one) for at, one in enumerate(found)]
-    if not messages:
+        messages = ((str(one.get("bubbleId") or content_id(at, one)), one) for at, one in enumerate(found))
+    first = next(messages, None)
+    if first is None:
         return
     yield SourceConversation(
         name,
@@ -90,8 +89,18 @@ def _chat(database: ForeignDatabase, name: str, chat: Mapping[str, Any]) -> Iter
             {key: chat.get(key) for key in ("modelConfig", "unifiedMode", "workspaceIdentifier", "_v")}
         ),
     )
-    for own, message in messages:
+    for own, message in chain([first], messages):
         yield from _entries(own, message)
+
+
+def _stored(
+    database: ForeignDatabase, chat: str, names: list[str]
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The messages of a chat that are rows of their own."""
+    for own in names:
+        where = {"key": f"{_MESSAGES}{chat}:{own}"}
+        for row in database.rows(_TABLE, ("value",), order=("key",), where=where):
+            yield own, _decoded(row["value"])
 
 
 def _entries(own: str, message: Mapping[str, Any]) -> Iterator[Entry]:

@@ -30,7 +30,9 @@ class Tree:
             return False
         self.index[record_id] = len(self.ids)
         self.ids.append(record_id)
-        self.parents.append(parent)
+        # The parent's own text, so that each id is held once.
+        known = None if parent is None else self.index.get(parent)
+        self.parents.append(parent if known is None else self.ids[known])
         self.offsets.append(offset)
         self.numbers.append(number)
         return True
