@@ -17,6 +17,7 @@ from lcm_plugin.evaluation.answering import Answerer
 from lcm_plugin.evaluation.loaders.files import data_hash
 from lcm_plugin.evaluation.loaders.formats import FORMATS, GENERATED
 from lcm_plugin.evaluation.records import Question, Talk, words_of
+from lcm_plugin.evaluation.resume import ResumeFile
 from lcm_plugin.evaluation.retrieval import found_by, judge_hits
 from lcm_plugin.evaluation.systems import (
     SYSTEMS,
@@ -113,33 +114,17 @@ class Row:
 
 
 class Progress:
-    """A file of what is measured already, one line each. A run with other options or data refuses it."""
+    """What is measured already, by key."""
 
     def __init__(self, path: Path | None, provenance: dict[str, Any]) -> None:
-        self._path = path
-        self._done: dict[str, Tally] = {}
-        if path is None:
-            return
-        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-        if not lines:
-            path.write_text(json.dumps(provenance) + "\n", encoding="utf-8")
-            return
-        if json.loads(lines[0]) != provenance:
-            raise InputError(f"{path} belongs to another run: {lines[0]}")
-        for line in lines[1:]:
-            try:
-                entry = json.loads(line)
-            except ValueError:  # the run ended within this line
-                continue
-            self._done[entry["key"]] = Tally.from_dict(entry["tally"])
+        self._file = ResumeFile(path, provenance)
+        self._done = {entry["key"]: Tally.from_dict(entry["tally"]) for entry in self._file.entries}
 
     def measured(self, key: str, measure: Callable[[], Tally]) -> Tally:
         """What the file has under a key, or else what is measured now."""
         if key not in self._done:
             self._done[key] = measure()
-            if self._path is not None:
-                with self._path.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps({"key": key, "tally": self._done[key].as_dict()}) + "\n")
+            self._file.add({"key": key, "tally": self._done[key].as_dict()})
         return self._done[key]
 
 

@@ -11,6 +11,7 @@ import pytest
 from fakes.shell import run_here
 
 from lcm_plugin import Engine, LcmConfig, Session
+from lcm_plugin.errors import InputError
 from lcm_plugin.evaluation.haul.host import Options, play
 from lcm_plugin.evaluation.haul.run import Result, _compare, haul
 from lcm_plugin.evaluation.haul.talk import SHAPES, HostList, key_of, shape_of, steps
@@ -20,14 +21,31 @@ HELD = Result(
 )
 
 
-def test_a_killed_host_loses_and_doubles_nothing() -> None:
-    done = haul(24_000, 3, 2, seed=3)
+class Broken(Exception):
+    """The haul's own end, before it is through."""
+
+
+def test_a_killed_host_and_a_haul_that_was_broken_off_lose_and_double_nothing(tmp_path: Path) -> None:
+    def break_off(remark: str) -> None:
+        if remark == "checking":
+            raise Broken
+
+    with pytest.raises(Broken):
+        haul(24_000, 3, 2, seed=3, told=break_off, kept=tmp_path)
+    # Of the steps the last three are forgotten, the third to last within its line.
+    file = tmp_path / "progress.jsonl"
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text("".join(lines[:-3]) + lines[-3][:20])
+    done = haul(24_000, 3, 2, seed=3, kept=tmp_path)
     assert (done.lost, done.doubled, done.misplaced, done.kills) == (0, 0, 0, 2)
     assert (done.faults, done.findings) == (0, 0)
     assert done.found == done.searched > 0
     assert 0 < done.largest_context <= done.window
     assert done.messages > 30
-    assert len(done.memory) == 3
+    assert len(done.memory) == 4
+    assert done.cpu_minutes > 0
+    with pytest.raises(InputError, match="another run"):
+        haul(24_000, 3, 2, seed=4, kept=tmp_path)
 
 
 def test_talk_is_the_same_for_a_seed_and_every_message_can_be_told_apart() -> None:

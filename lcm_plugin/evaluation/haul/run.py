@@ -8,7 +8,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from random import Random
@@ -19,9 +20,12 @@ from lcm_plugin.config import LcmConfig
 from lcm_plugin.engine import Engine
 from lcm_plugin.errors import StoreError
 from lcm_plugin.evaluation.haul.host import Options
+from lcm_plugin.evaluation.haul.progress import Progress
 from lcm_plugin.evaluation.haul.talk import Step, key_of, steps
+from lcm_plugin.evaluation.resume import ResumeFile
 from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.types import Message, Session
+from lcm_plugin.version import VERSION
 
 SEARCHES, MARK_MS = 60, 250.0
 LINEAR, FLAT = 1.25, 1.5
@@ -32,7 +36,8 @@ _SAMPLE = 60
 @dataclass(slots=True)
 class Result:
     """What a haul showed. ``bytes_per_token`` has the first half's, then the whole's; memory is in MiB
-    and of each host in turn; searches are in CPU milliseconds."""
+    and of each host in turn; searches are in CPU milliseconds. ``seconds`` are those since the haul was begun or went
+    on; ``cpu_minutes`` of all hosts, and of the checks, on one core."""
 
     tokens: int = 0
     messages: int = 0
@@ -51,6 +56,7 @@ class Result:
     bytes_per_token: list[float] = field(default_factory=list)
     memory: list[float] = field(default_factory=list)
     seconds: float = 0.0
+    cpu_minutes: float = 0.0
 
     @property
     def missed(self) -> list[str]:
@@ -83,23 +89,40 @@ def haul(
     seed: int = 1,
     window: int = 32_000,
     told: Callable[[str], None] = lambda remark: None,
+    kept: Path | None = None,
 ) -> Result:
-    """Plays about so many tokens in so many sessions, with so many kills of the host, and checks everything."""
-    started = time.perf_counter()
+    """Plays about so many tokens in so many sessions, with so many kills of the host, and checks everything.
+
+    ``kept``: a folder for the database and for how far it is; a haul that was broken off goes on from it. Raises
+    `InputError` for the folder of another haul.
+    """
+    started, own_cpu = time.perf_counter(), time.process_time()
     counts = steps_for(seed, tokens, sessions)
     result = Result(sessions=sessions, kills=kills, window=window)
-    with TemporaryDirectory(prefix="lcm-haul-") as folder:
-        database = Path(folder) / "haul.db"
-        _play(result, Options(str(database), seed, window, counts, [0] * sessions), kills, told)
+    plan = {"tokens": tokens, "sessions": sessions, "kills": kills, "seed": seed, "window": window}
+    with ExitStack() as stack:
+        folder = kept or Path(stack.enter_context(TemporaryDirectory(prefix="lcm-haul-")))
+        folder.mkdir(parents=True, exist_ok=True)
+        database = folder / "haul.db"
+        file = ResumeFile(folder / "progress.jsonl", {**plan, "version": VERSION})
+        progress = Progress(file, [0] * sessions)
+        _play(progress, Options(str(database), seed, window, counts, list(progress.done)), kills, told)
         told("checking")
+        result.largest_context, result.faults = progress.largest, progress.faults
+        result.memory = progress.memory
+        whole_bytes = _size(str(database))
         with Engine.open(LcmConfig(database=str(database))) as engine:
             _compare(result, engine, seed, counts)
             result.findings = sum(1 for one in engine.check().findings if one.severity == "error")
             _search(result, engine, seed, counts)
-    whole = result.bytes_per_token.pop() / max(1, result.tokens)
-    half = result.bytes_per_token.pop() / max(1, result.tokens / 2)
-    result.bytes_per_token = [round(half, 2), round(whole, 2)]
+    tokens_said = max(1, result.tokens)
+    result.bytes_per_token = [
+        round(2 * progress.half_bytes / tokens_said, 2),
+        round(whole_bytes / tokens_said, 2),
+    ]
     result.seconds = round(time.perf_counter() - started, 1)
+    own = time.process_time() - own_cpu
+    result.cpu_minutes = round((progress.cpu_seconds + own) / 60, 2)
     return result
 
 
@@ -111,49 +134,33 @@ def steps_for(seed: int, tokens: int, sessions: int) -> list[int]:
     return [max(1, round(tokens / sessions / each))] * sessions
 
 
-def _play(result: Result, options: Options, kills: int, told: Callable[[str], None]) -> None:
-    """Starts a host as often as it is killed, and once more. Notes size and memory half way and at the end."""
+def _play(progress: Progress, options: Options, kills: int, told: Callable[[str], None]) -> None:
+    """Starts a host as often as it is killed, and once more."""
     total, random = sum(options.counts), Random(options.seed)
     # Not before the first session has something to lose, and not when all is said.
     ends = sorted(random.sample(range(total // 20 + 1, total - 1), kills))
-    at, half = 0, False
     for end in [*ends, total]:
+        if progress.at >= end:
+            continue
+        told(f"{progress.at:,} of {total:,} turns")
         command = [sys.executable, "-m", "lcm_plugin.evaluation.haul.host", json.dumps(asdict(options))]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as host:
             assert host.stdout is not None
             for line in host.stdout:
-                number, step, largest, faults = json.loads(line)
-                at += step - options.done[number]
-                options.done[number] = step
-                result.largest_context = max(result.largest_context, largest)
-                result.faults += faults
-                if at == total // 2 and not half:
-                    half = True
-                    result.bytes_per_token.append(_size(options.database))
-                if at >= end:
+                progress.note(json.loads(line))
+                if not progress.half_bytes and progress.at >= total // 2:
+                    progress.note({"half_bytes": _size(options.database)})
+                if progress.at >= end:
                     break
-            result.memory.append(_memory(host.pid))
-            if at < total:
+            if progress.at < total:
                 host.kill()
-        told(f"{at:,} of {total:,} turns")
-    if at < total:
-        raise StoreError(f"the host of the haul ended after {at} of {total} turns")
-    result.bytes_per_token.append(_size(options.database))
+        options = replace(options, done=list(progress.done))
+    if progress.at < total:
+        raise StoreError(f"the host of the haul ended after {progress.at} of {total} turns")
 
 
 def _size(database: str) -> int:
     return sum(os.path.getsize(name) for ending in ("", "-wal") if os.path.exists(name := database + ending))
-
-
-def _memory(pid: int) -> float:
-    """MiB of a process that runs; what it took last when it has ended."""
-    try:
-        status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
-    except OSError:
-        return 0.0
-    return next(
-        (int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmRSS")), 0.0
-    )
 
 
 def _said(seed: int, session: int, count: int) -> Iterator[Message]:

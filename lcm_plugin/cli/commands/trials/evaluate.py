@@ -200,6 +200,10 @@ def haul(
     kills: Annotated[int, typer.Option(min=0, help="How often the host is killed.")] = 30,
     window: Annotated[int, typer.Option(min=4_000, help="Tokens of the model's window.")] = 32_000,
     seed: _Seed = 1,
+    resume: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Keep the database here, and go on from it after a break."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Play weeks of generated talk with resets, branches and killed hosts, and check that all of it is there.
@@ -215,7 +219,7 @@ def haul(
 
     command = f"lcm eval haul --tokens {tokens} --sessions {sessions} --kills {kills} --window {window} --seed {seed}"
     with working("lcm eval haul") as told:
-        result = run_haul(tokens, sessions, kills, seed, window, told)
+        result = run_haul(tokens, sessions, kills, seed, window, told, resume)
     if as_json:
         print_json({"command": command, "version": VERSION, **result.as_dict()})
     else:
