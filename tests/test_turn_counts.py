@@ -118,9 +118,9 @@ def test_a_turn_asks_the_same_however_long_the_talk_is(
     assert after["reads"] <= 2
     assert before["statements"] <= 23
     assert after["statements"] <= 28
-    # One of the request; five contents, and of each of two calls its id, its type, its name and its arguments.
+    # One of the request; five contents, and of each of two calls its id and its arguments. Names are counted once.
     assert before["token counts"] <= 1
-    assert after["token counts"] <= 15
+    assert after["token counts"] <= 11
     assert before["wake-ups"] + after["wake-ups"] <= 2
 
 

@@ -20,6 +20,7 @@ from lcm_plugin.store.records import Conversation, Item, MessageHead
 PAGE = 96
 _END = 1 << 62
 _REMEMBERED = 64
+_MOST_KEPT = 8 * PAGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +54,13 @@ def fresh_tail(
     bounds: TailBounds,
     *,
     yields: bool = False,
-    newest: Sequence[Item] = (),
+    newest: list[Item] | None = None,
 ) -> Tail:
     """The tail of a conversation, found by walking back from its newest item.
 
     Without ``yields`` the newest user message and all after it belong to it whatever they cost; with ``yields``
     only the newest group does. ``newest`` are the newest items, oldest first, as far as they are known; what is
-    older is read.
+    older is read, and put in front of them.
     """
     user = reader.newest_user(conversation_id)
     must = _END
@@ -67,7 +68,8 @@ def fresh_tail(
         bounds = replace(bounds, tokens=bounds.tokens - user.tokens)
     elif user is not None and _stands_raw(reader, conversation_id, user):
         must = user.seq
-    return tail_of(_newest_first(reader, conversation_id, newest), bounds, must)
+    known = [] if newest is None else newest
+    return tail_of(_newest_first(reader, conversation_id, known), bounds, must)
 
 
 def tail_of(newest_first: Iterable[Item], bounds: TailBounds, must: int = _END) -> Tail:
@@ -145,11 +147,15 @@ def _stands_raw(reader: Reader, conversation_id: int, message: MessageHead) -> b
     return bool(found) and found[0].ordinal == message.seq and found[0].message is not None
 
 
-def _newest_first(reader: Reader, conversation_id: int, newest: Sequence[Item]) -> Iterator[Item]:
-    page = newest or reader.newest_items(conversation_id, limit=PAGE)
+def _newest_first(reader: Reader, conversation_id: int, known: list[Item]) -> Iterator[Item]:
+    if not known:
+        known += reader.newest_items(conversation_id, limit=PAGE)
+    page = known.copy()
     while page:
         yield from reversed(page)
         page = reader.newest_items(conversation_id, before=page[0].ordinal, limit=PAGE)
+        if len(known) < _MOST_KEPT:
+            known[:0] = page
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,20 +191,16 @@ class RecentTails:
         if tail is None:
             newest = self._newest_of(reader, conversation)
             tail = fresh_tail(reader, conversation_id, bounds, newest=newest)
+            self._newest.put(conversation_id, _Newest(conversation, newest))
             self._tails.put(key, tail)
         return tail
 
-    def _newest_of(self, reader: Reader, conversation: Conversation) -> Sequence[Item]:
-        conversation_id = conversation.conversation_id
-        known = self._newest.get(conversation_id)
-        items = _continued(reader, conversation, known) if known else None
-        if items is None:
-            items = reader.newest_items(conversation_id, limit=PAGE)
-        self._newest.put(conversation_id, _Newest(conversation, items))
-        return items
+    def _newest_of(self, reader: Reader, conversation: Conversation) -> list[Item]:
+        known = self._newest.get(conversation.conversation_id)
+        return (_continued(reader, conversation, known) if known else None) or []
 
 
-def _continued(reader: Reader, conversation: Conversation, known: _Newest) -> Sequence[Item] | None:
+def _continued(reader: Reader, conversation: Conversation, known: _Newest) -> list[Item] | None:
     """The items with those that were appended since; None when more than that has happened."""
     before = known.conversation
     added = conversation.next_seq - before.next_seq
@@ -208,4 +210,4 @@ def _continued(reader: Reader, conversation: Conversation, known: _Newest) -> Se
     fresh = [item for item in read if item.ordinal >= before.next_seq]
     if before.raw_tokens + sum(item.tokens for item in fresh) != conversation.raw_tokens:
         return None
-    return [*known.items, *fresh][-PAGE:]
+    return [*known.items, *fresh][-_MOST_KEPT:]

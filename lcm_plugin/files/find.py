@@ -127,7 +127,7 @@ def _in_string(
     if blob is not None:
         return [blob]
     embedded = _embedded_blobs(steps, value)
-    rest = replace_slices(value, [(item.start, item.end, "") for item in embedded])
+    rest = replace_slices(value, [(item.start, item.end, "") for item in embedded]) if embedded else value
     if threshold is not None and _is_large(rest, count, threshold) and reference_id(value) is None:
         mime = _holder_mime(holder) or ("application/json" if key == "arguments" else "")
         name = _holder_name(holder)
@@ -261,16 +261,23 @@ def _to_base64(data: bytes, name: str, wrap: str) -> str:
 
 def _strings(message: Message) -> Iterator[tuple[Steps, str, str, Mapping[str, Any]]]:
     """Every string value: the steps to it, its key, the string, and the mapping that holds it."""
-    stack: list[tuple[Steps, str, Any, Mapping[str, Any]]] = [((), "", message, message)]
-    while stack:
-        path, key, value, holder = stack.pop()
-        if isinstance(value, str):
-            if key not in _IDENTITY_KEYS:
-                yield path, key, value, holder
-        elif isinstance(value, Mapping):
-            stack += [((*path, name), name, item, value) for name, item in reversed(list(value.items()))]
-        elif isinstance(value, (list, tuple)):
-            stack += [((*path, index), key, item, holder) for index, item in reversed(list(enumerate(value)))]
+    opened: list[tuple[Steps, str | None, Mapping[str, Any], Iterator[tuple[Any, Any]]]]
+    opened = [((), None, message, iter(message.items()))]
+    while opened:
+        path, list_key, holder, waiting = opened[-1]
+        for step, value in waiting:
+            key = step if list_key is None else list_key
+            if isinstance(value, str):
+                if key not in _IDENTITY_KEYS:
+                    yield (*path, step), key, value, holder
+            elif isinstance(value, Mapping):
+                opened.append(((*path, step), None, value, iter(value.items())))
+                break
+            elif isinstance(value, (list, tuple)):
+                opened.append(((*path, step), key, holder, iter(enumerate(value))))
+                break
+        else:
+            opened.pop()
 
 
 def _holder_mime(holder: Mapping[str, Any]) -> str:

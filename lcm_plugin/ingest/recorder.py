@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from typing import Any, Protocol
 
 from lcm_plugin import forks
@@ -66,15 +67,18 @@ class _Lane:
     """One lane of talk. Its lock is held while something of it is stored, so that its order is kept."""
 
     lock: threading.RLock = field(default_factory=threading.RLock)
-    handed_over: deque[Any] = field(default_factory=lambda: deque(maxlen=_MESSAGES))
+    handed_over: dict[int, Any] = field(default_factory=dict)
     waiting: list[_Batch] = field(default_factory=list)
     in_file: bool = False
 
     def fresh(self, messages: Iterable[Any]) -> list[Any]:
         """The messages of a delta that were not handed over before, told by the objects themselves."""
-        known = {id(message) for message in self.handed_over}
-        found = [message for message in messages if id(message) not in known]
-        self.handed_over.extend(found)
+        handed_over = self.handed_over
+        found = [message for message in messages if id(message) not in handed_over]
+        # The objects are kept, too: while they live, no other one gets their ids.
+        handed_over.update((id(message), message) for message in found)
+        for oldest in list(islice(handed_over, max(0, len(handed_over) - _MESSAGES))):
+            del handed_over[oldest]
         return found
 
     def deltas(self) -> list[_Batch]:
@@ -83,10 +87,8 @@ class _Lane:
 
     def drop(self, batch: _Batch) -> None:
         """A batch does not wait any longer and is not stored: its messages are new when they come again."""
-        dropped = {id(message) for message in batch.messages}
-        kept = [message for message in self.handed_over if id(message) not in dropped]
-        self.handed_over.clear()
-        self.handed_over.extend(kept)
+        for message in batch.messages:
+            self.handed_over.pop(id(message), None)
         self.waiting = [one for one in self.waiting if one is not batch]
 
 

@@ -124,8 +124,8 @@ def append_rows(
         return
     rows = [item.row for item in prepared]
     rows[0] = replace(rows[0], follows=follows)
-    if any(row.calls or row.answers for row in rows):
-        recent = writer.call_rows(conversation.conversation_id, limit=_RECENT_CALLS)
+    if ids := {given for row in rows for given in (*row.calls, *row.answers)}:
+        recent = writer.call_rows(conversation.conversation_id, ids, limit=_RECENT_CALLS)
         rows = name_results(writer, conversation.conversation_id, rows, recent)
         linker = GroupLinker(recent)
         rows = [

@@ -25,6 +25,7 @@ from lcm_plugin.messages.table import RESULT_ROLES, type_of
 from lcm_plugin.types import HOST_DATA, Message
 
 _TIME_KEYS = ("created_at", "createdAt", "timestamp", "time", "ts", "date")
+_TIME_KEY_SET = frozenset(_TIME_KEYS)
 _SENDER_KEYS = ("sender", "name", "author", "user")
 _CHANNEL_KEYS = ("channel", "channel_id", "chat_id")
 _MARKS = frozenset({"cache_control"})
@@ -86,6 +87,8 @@ def time_of(message: Message, default: int) -> int:
 
 def told_time(record: Mapping[str, Any]) -> int | None:
     """The time that a record has under one of the usual keys, in ms; None when it has none."""
+    if _TIME_KEY_SET.isdisjoint(record):
+        return None
     for key in _TIME_KEYS:
         value = record.get(key)
         if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < 1e15:

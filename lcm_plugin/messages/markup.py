@@ -48,6 +48,7 @@ _ADDED = re.compile(
 _RECALLED = re.compile(rf"\s*<recalled>\n{re.escape(RECALLED_LABEL)}\n(.*)\n</recalled>\s*", re.DOTALL)
 _RECALLED_LINE = re.compile(r"(?m)^(msg_\d+) · ")
 _IMITATED_LINE = re.compile(r"(msg_\d+) ·")
+_MARK = "[LCM"
 _STUB = re.compile(r"\[LCM cut (msg_\d+): \d+ of \d+ tokens left out here; read all with lcm_describe\]")
 _NEARLY_FULL = (
     "[LCM: this context is nearly full of what cannot be compacted: the instructions, and what was called since the "
@@ -200,6 +201,8 @@ def is_own(text: str) -> bool:
 
 def stub_id_of(text: str) -> str | None:
     """The message id of a text in which our lines for one message stand, one of a kind, each on a line of its own."""
+    if _MARK not in text:
+        return None
     lines = text.splitlines()
     stubs, warnings = (
         [match.group(1) for line in lines if (match := kind.fullmatch(line))] for kind in (_STUB, _WARNING)

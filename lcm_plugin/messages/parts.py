@@ -8,7 +8,7 @@ keys, block structure) is the *skeleton*. A part's path says where its text belo
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -182,11 +182,13 @@ def make_parts(
     return tuple(parts)
 
 
-def lift_deeper(message: Message, lifted: Sequence[Lifted], paths: Iterable[str]) -> list[Lifted]:
+def lift_deeper(message: Message, lifted: list[Lifted], paths: Collection[str]) -> list[Lifted]:
     """The parts, and one more for every path that none of them stands at.
 
     A path may lead into a part's own JSON value; that part then keeps null where the deeper one stood.
     """
+    if not paths:
+        return lifted
     known = {join_path(part.path) for part in lifted}
     deeper = [_lifted_at(message, path) for path in paths if path not in known]
     outer = {part.path for part in lifted}

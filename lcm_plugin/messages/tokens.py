@@ -25,6 +25,8 @@ from lcm_plugin.types import HOST_DATA
 IMAGE_TOKENS = 1_600
 MESSAGE_OVERHEAD = 4
 _SLICE = 4_096
+_NAMED = frozenset({"type", "name"})
+_LONGEST_NAME = 64
 _DATA_URL = re.compile(r"data:[\w.+-]+/[\w.+-]+(?:;[\w=.+-]+)*;base64,")
 _BINARY_KEYS = frozenset({"data", "image", "base64", "bytes", "file_data", "image_url", "url", "source"})
 _BINARY_MIN_CHARS = 4_096
@@ -75,6 +77,8 @@ class TokenCounter:
         if value is None or isinstance(value, bool):
             return 0
         if isinstance(value, str):
+            if key in _NAMED and len(value) <= _LONGEST_NAME:
+                return _of_name(value)
             return self._binary(value) if _is_binary(key, value) else self.text(value)
         if isinstance(value, Mapping):
             return sum(1 + _of_name(str(name)) + self.value(item, str(name)) for name, item in value.items())
@@ -134,9 +138,9 @@ def _is_binary(key: str, value: str) -> bool:
     return key in _BINARY_KEYS and len(value) >= _BINARY_MIN_CHARS and " " not in value[:_BINARY_MIN_CHARS]
 
 
-@lru_cache(maxsize=1_000)
+@lru_cache(maxsize=4_096)
 def _of_name(name: str) -> int:
-    """Tokens of a name in a message, of which there are few."""
+    """Tokens of a name in a message: a key, a type, a tool, of which there are few."""
     return _tokens(name, _slices(name))
 
 

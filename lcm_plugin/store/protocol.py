@@ -103,8 +103,8 @@ class Reader(
     def withdrawn_among(self, message_ids: Sequence[int]) -> set[int]:
         """Which of some messages were taken back."""
 
-    def call_rows(self, conversation_id: int, *, limit: int) -> list[CallRow]:
-        """The newest ``limit`` messages that make or answer tool calls, in order."""
+    def call_rows(self, conversation_id: int, ids: set[str], *, limit: int) -> list[CallRow]:
+        """Of the newest ``limit`` messages that make or answer tool calls those with one of the ids, in order."""
 
     def newest_tool_calls(
         self, conversation_id: int, *, after: int, limit: int

@@ -183,12 +183,24 @@ def test_a_host_id_that_is_taken_costs_no_row(store: Store) -> None:
         assert reader.known_host_ids([conversation.conversation_id], ["user:1", "user:2"]) == {"user:1"}
 
 
-def test_call_rows_are_only_messages_with_calls_or_answers(store: Store) -> None:
+def test_call_rows_are_only_messages_that_make_or_answer_one_of_the_calls(store: Store) -> None:
     with store.write() as writer:
         conversation = writer.open_conversation(KEY, 1)
-        rows = [message(1), message(2, calls=("a",)), message(3, answers=("a",)), message(4)]
+        rows = [
+            message(1),
+            message(2, calls=("a", "b")),
+            message(3, answers=("a",)),
+            message(4, calls=("c",)),
+        ]
         writer.append(conversation, rows, 1)
-        assert [head.seq for head in writer.call_rows(conversation.conversation_id, limit=9)] == [2, 3]
+
+        def seqs(ids: set[str], limit: int = 9) -> list[int]:
+            return [row.seq for row in writer.call_rows(conversation.conversation_id, ids, limit=limit)]
+
+        assert seqs({"a"}) == [2, 3]
+        assert seqs({"b", "c"}) == [2, 4]
+        assert seqs({"a", "d"}, limit=2) == [3]
+        assert seqs({"d"}) == []
 
 
 def test_instructions_are_found_with_whether_they_stand_raw(store: Store) -> None:

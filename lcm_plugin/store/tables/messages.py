@@ -132,14 +132,15 @@ class MessageTable(Transaction):
         rows = self.all(f"SELECT m.message_id {found}", ids=self.sql.array(list(message_ids)))
         return {row[0] for row in rows}
 
-    def call_rows(self, conversation_id: int, *, limit: int) -> list[CallRow]:
+    def call_rows(self, conversation_id: int, ids: set[str], *, limit: int) -> list[CallRow]:
         rows = self.all(
             "SELECT seq, group_seq, calls, answers FROM messages WHERE conversation_id = :here "
             "AND (calls IS NOT NULL OR answers IS NOT NULL) ORDER BY seq DESC LIMIT :limit",
             here=conversation_id,
             limit=limit,
         )
-        return [CallRow(row[0], row[1], _split_ids(row[2]), _split_ids(row[3])) for row in reversed(rows)]
+        found = ((row[0], row[1], _split_ids(row[2]), _split_ids(row[3])) for row in reversed(rows))
+        return [CallRow(*row) for row in found if not (ids.isdisjoint(row[2]) and ids.isdisjoint(row[3]))]
 
     def newest_tool_calls(
         self, conversation_id: int, *, after: int, limit: int
