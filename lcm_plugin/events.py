@@ -68,6 +68,8 @@ MEANINGS: Mapping[str, str] = {
     "recall.decided": "old messages were quoted before the model answers, or there was a reason not to",
     "map.created": "a map was created",
     "map.ended": "a map is done, or was stopped",
+    "pin.added": "something was pinned into every context",
+    "pin.removed": "something was unpinned",
     "session.pruned": "/new took items out of the context",
     "session.restored": "what /new took out is back",
     "session.reset": "/reset archived the conversation",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 from lcm_plugin.events import LOG_FIELDS, MEANINGS
@@ -12,14 +13,23 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "observability.md").read_text(encoding="utf-8")
 AREAS = "|".join(sorted({name.partition(".")[0] for name in MEANINGS}))
 NO_EVENTS = {"map.js", "model.onnx", "file.filename", "tokens.input", "tokens.output"}
+SENDERS = re.compile(r"emit|Event|_emit|_say|_tell(?:_host)?")
 NAME = re.compile(rf"(?:{AREAS})\.[a-z_]+")
+
+
+@cache
+def modules() -> dict[Path, ast.Module]:
+    """Every module of the package, parsed."""
+    return {
+        path: ast.parse(path.read_text(encoding="utf-8"))
+        for path in sorted((ROOT / "lcm_plugin").rglob("*.py"))
+    }
 
 
 def emitted() -> set[str]:
     """Every text in the source, but for the table itself, that is an event's name as a whole."""
     found: set[str] = set()
-    for path in sorted((ROOT / "lcm_plugin").rglob("*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+    for path, tree in modules().items():
         docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
         if path.name == "events.py":
             tables = [node.value for node in tree.body if isinstance(node, ast.AnnAssign)]
@@ -45,6 +55,24 @@ def test_the_page_lists_the_events_that_there_are() -> None:
 
 def test_every_event_of_the_table_is_emitted_and_no_other() -> None:
     assert emitted() == set(MEANINGS)
+
+
+def test_no_area_of_events_is_missing_from_the_table() -> None:
+    """What looks like an event and is handed to something that sends events, whatever it begins with."""
+    calls = [
+        node
+        for tree in modules().values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and SENDERS.fullmatch(getattr(node.func, "attr", getattr(node.func, "id", "")))
+    ]
+    words = {
+        word.value for call in calls for argument in call.args for word in ast.walk(argument)
+        if isinstance(word, ast.Constant) and isinstance(word.value, str)
+    }  # fmt: skip
+    sent = {word for word in words if re.fullmatch(r"[a-z]+\.[a-z_]+", word)}
+    assert sent - set(MEANINGS) == set()
+    assert len(sent) > 50
 
 
 def test_the_page_lists_the_log_fields() -> None:
