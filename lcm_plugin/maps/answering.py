@@ -6,12 +6,17 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from lcm_plugin.errors import ModelError, ModelRateLimited, ModelTimeout, ModelUnavailable
+from lcm_plugin.errors import (
+    ModelError,
+    ModelRateLimited,
+    ModelTimeout,
+    ModelUnavailable,
+)
 from lcm_plugin.maps.contract import Contract
 from lcm_plugin.maps.options import MapOptions
 from lcm_plugin.maps.prompts import as_data, correction, rules
 from lcm_plugin.store.maps.records import ItemState, MapItem, MapRecord, Settlement
-from lcm_plugin.summarize.completers import Completions, Paused
+from lcm_plugin.summarize.completers import Completions, Paused, is_refusal
 from lcm_plugin.types import CompletionRequest, CompletionResult, Message
 
 REPLIES = 3
@@ -22,10 +27,14 @@ Delegated = Callable[["Meter", list[Message], MapOptions], str]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of an attempt. ``wait`` asks for a pause (seconds) before the next call of anybody."""
+    """What came of an attempt. ``wait`` asks for a pause (seconds) before the next call of anybody.
+
+    ``refused`` is an item that the provider does not take, which says nothing of the others.
+    """
 
     settled: Settlement
     wait: float = 0.0
+    refused: bool = False
 
 
 class Meter:
@@ -116,7 +125,8 @@ class Answerer:
         except (ModelTimeout, ModelUnavailable) as error:
             return Outcome(self._tried(meter, item, error))
         except ModelError as error:
-            return Outcome(self._settled(meter, item, "failed", error=str(error)))
+            settled = self._settled(meter, item, "failed", error=str(error))
+            return Outcome(settled, refused=is_refusal(error))
         if answer is None:
             return Outcome(self._settled(meter, item, "failed", error=f"no valid reply: {problem}"))
         return Outcome(self._settled(meter, item, "done", answer=answer))

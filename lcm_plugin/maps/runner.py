@@ -39,6 +39,7 @@ class _Work:
     finished: list[Settlement] = field(default_factory=list)
     not_before: float = 0.0
     failures: int = 0
+    refusals: int = 0
     last_error: str = ""
     out_of_budget: bool = False
 
@@ -124,9 +125,11 @@ class MapRunner:
         if pause:
             work.not_before = max(work.not_before, time.monotonic() + min(pause, LONGEST_PAUSE))
         if any(outcome.settled.state == "done" for outcome in outcomes):
-            work.failures = 0
+            work.failures = work.refusals = 0
         elif not pause:
-            work.failures += 1
+            refused = all(outcome.refused for outcome in outcomes)
+            work.refusals += refused
+            work.failures += not refused
             work.last_error = outcomes[-1].settled.error
 
     def _step(self, map_id: str, work: _Work, *, claim: bool) -> tuple[MapRecord, list[MapItem]]:
@@ -201,8 +204,9 @@ class MapRunner:
             writer.set_map_state(record.map_id, "done", "", record.options, now)
         elif work.out_of_budget and not work.asked and not items:
             writer.set_map_state(record.map_id, "stopped", BUDGET, record.options, now)
-        elif work.failures >= FAILURES_TO_STOP:
-            reason = f"{work.failures} calls in a row failed, the last with: {work.last_error}"
+        elif max(work.failures, 0 if record.done else work.refusals) >= FAILURES_TO_STOP:
+            # Where items were answered, refused ones are no fault of the model, the prompt or the schema.
+            reason = f"{FAILURES_TO_STOP} calls in a row failed, the last with: {work.last_error}"
             writer.set_map_state(record.map_id, "stopped", reason, record.options, now)
         else:
             return False

@@ -214,6 +214,7 @@ class Maps:
         ``tools`` are the helpers' tools of a map that another process made. Raises `InputError` without them, and when
         no model is set.
         """
+        refuse_recursion()
         record = self.get(map_id)
         if tools:
             self._tools[map_id] = HelperTools(tools)

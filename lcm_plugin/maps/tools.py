@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -15,6 +15,7 @@ from lcm_plugin.maps.options import MapOptions
 from lcm_plugin.maps.schemas import MAP_TOOL, REDUCE_TOOL
 from lcm_plugin.maps.service import Maps
 from lcm_plugin.maps.source import MapSource
+from lcm_plugin.recall.fitting import cost_of, fitting_head, take
 from lcm_plugin.recall.tools import MAX_IDS, Names, Roles, check
 from lcm_plugin.store.maps.records import ItemState, MapItem, MapRecord
 from lcm_plugin.types import Session
@@ -24,8 +25,11 @@ MAP_TOKENS = 300
 REDUCE_TOKENS = 1_000
 _SAMPLE = 5
 _ERRORS = 3
-_SHOWN_CHARACTERS = 200
 _MOST_ROWS = 200
+# Tokens of one value that is shown; of one of a map's sample; of one of a first row that would not fit otherwise.
+_SHOWN, _SAMPLED, _NARROW = 60, 24, 8
+_REASON = 60
+_MORE = 30
 
 
 class MapArguments(BaseModel):
@@ -77,16 +81,16 @@ class MapTools:
     def describe(self, session: Session, map_id: str, offset: int, cap: int) -> dict[str, Any]:
         """A map and its rows behind a place, as many as ``cap`` tokens hold."""
         record = self._maps.find(session, map_id)
-        answer: dict[str, Any] = _sums(record) | {
-            "id": record.map_id,
+        head: dict[str, Any] = {"id": record.map_id} | self._sums(record)
+        about = {
             "prompt": record.prompt,
             "source": record.source,
             "schema": json.loads(record.answer_schema),
-            "rows": [],
         }
+        answer = fitting_head(head | about, head, cap, self._count) | {"rows": list[Any]()}
         used = self._tokens(answer)
         for item in self._maps.items(record.map_id, after=offset):
-            row = _row(item)
+            row = self._row(item, _SHOWN)
             used += self._tokens(row) + 1
             if used > cap and answer["rows"]:
                 return answer | {"read_on": {"id": record.map_id, "offset": item.place - 1}}
@@ -128,22 +132,26 @@ class MapTools:
 
     def _shown(self, record: MapRecord) -> dict[str, Any]:
         """Handle, sums, a sample and errors, in at most `MAP_TOKENS`."""
-        answer = {"handle": record.map_id} | _sums(record)
+        answer = {"handle": record.map_id} | self._sums(record)
         if record.state == "running":
             here = self._maps.is_answerable(record)
             waits = "Still running." if here else "It waits for a worker: no model answers maps here."
             answer["note"] = f"{waits} Call {MAP_TOOL} with this handle to see how far it is."
         elif record.done:
-            answer["note"] = f"Count with {REDUCE_TOOL}; read rows with lcm_describe."
+            answer["note"] = (
+                f"Count with {REDUCE_TOOL}; read rows with lcm_describe, search them with lcm_grep, file_ids: the handle."
+            )
         kinds: tuple[tuple[str, ItemState, int], ...] = (
-            ("sample", "done", _SAMPLE),
             ("errors", "failed", _ERRORS),
+            ("sample", "done", _SAMPLE),
         )
         for name, state, most in kinds:
             rows: list[dict[str, Any]] = []
+            # Errors leave room for a sample.
+            room = MAP_TOKENS if name == "sample" else (MAP_TOKENS + self._tokens(answer)) // 2
             for item in self._maps.first_items(record.map_id, state, most):
-                rows.append(_row(item))
-                if self._tokens(answer | {name: rows}) > MAP_TOKENS:
+                rows.append(self._row(item, _SAMPLED))
+                if self._tokens(answer | {name: rows}) > room:
                     rows.pop()
                     break
             if rows:
@@ -153,7 +161,12 @@ class MapTools:
     def _reduce(self, records: list[MapRecord], sql: str) -> dict[str, Any]:
         result = self._maps.reduce(records, sql, _MOST_ROWS)
         unfinished = [one.map_id for one in records if one.left or one.failed]
-        answer: dict[str, Any] = {"columns": list(result.columns), "rows": []}
+        answer: dict[str, Any] = {
+            "columns": [self._short(name, _SHOWN) for name in result.columns],
+            "rows": [],
+        }
+        if self._tokens(answer) > REDUCE_TOKENS // 2:
+            raise InputError(f"sql gives {len(result.columns)} columns, too many to show: name fewer")
         if unfinished:
             answer["notices"] = [
                 f"{one.map_id}: {one.left:,} items without an answer, {one.failed:,} failed"
@@ -162,40 +175,48 @@ class MapTools:
             ]
         used = self._tokens(answer)
         for number, row in enumerate(result.rows):
-            shown = [_short(value) for value in row]
-            used += self._tokens(shown) + 1
-            if used > REDUCE_TOKENS - 30:
+            shown = self._fitting(
+                row, REDUCE_TOKENS - _MORE - used, (_SHOWN,) if number else (_SHOWN, _NARROW)
+            )
+            if shown is None:
                 answer["more"] = f"rows from {number + 1} on are left out: use LIMIT and OFFSET, or group"
                 break
+            used += self._tokens(shown) + 1
             answer["rows"].append(shown)
         else:
             if result.more:
                 answer["more"] = f"only the first {_MOST_ROWS} rows were read"
         return answer
 
+    def _fitting(self, row: Sequence[Any], room: int, widths: Sequence[int]) -> list[Any] | None:
+        """A row, its values cut to the first width with which it fits; None where it does not."""
+        for most in widths:
+            shown = [self._short(value, most) for value in row]
+            if self._tokens(shown) < room:
+                return shown
+        return None
+
+    def _sums(self, record: MapRecord) -> dict[str, Any]:
+        sums: dict[str, Any] = {
+            "state": record.state,
+            "items": record.items,
+            "done": record.done,
+            "failed": record.failed,
+            "tokens_spent": record.spent,
+        }
+        return sums | ({"reason": self._short(record.reason, _REASON)} if record.reason else {})
+
+    def _row(self, item: MapItem, most: int) -> dict[str, Any]:
+        row: dict[str, Any] = {"place": item.place, "ref": self._short(item.ref, most)}
+        if item.answer is not None:
+            return row | {"answer": self._short(json.loads(item.answer), most)}
+        return row | ({"error": self._short(item.error, most)} if item.error else {"state": item.state})
+
+    def _short(self, value: Any, most: int) -> Any:
+        """A value as it is, or the first tokens of a long one."""
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        piece = take(text, 0, most, self._count).text
+        return value if len(piece) == len(text) else f"{piece}…"
+
     def _tokens(self, value: Any) -> int:
-        return self._count(json.dumps(value, ensure_ascii=False))
-
-
-def _sums(record: MapRecord) -> dict[str, Any]:
-    sums: dict[str, Any] = {
-        "state": record.state,
-        "items": record.items,
-        "done": record.done,
-        "failed": record.failed,
-        "tokens_spent": record.spent,
-    }
-    return sums | ({"reason": record.reason} if record.reason else {})
-
-
-def _row(item: MapItem) -> dict[str, Any]:
-    row: dict[str, Any] = {"place": item.place, "ref": item.ref}
-    if item.answer is not None:
-        return row | {"answer": _short(json.loads(item.answer))}
-    return row | ({"error": _short(item.error)} if item.error else {"state": item.state})
-
-
-def _short(value: Any) -> Any:
-    """Values as they are, long ones cut."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return value if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
+        return cost_of(value, self._count)

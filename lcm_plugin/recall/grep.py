@@ -9,6 +9,7 @@ from typing import Any
 from lcm_plugin.errors import InputError
 from lcm_plugin.recall.filesearch import FilesFound, ReadFile, files_in, search_files
 from lcm_plugin.recall.fitting import Items, View, cost_of
+from lcm_plugin.recall.mapsearch import is_map, map_as_file, with_maps
 from lcm_plugin.recall.match import Matcher
 from lcm_plugin.recall.query import WORD, ParsedQuery, any_of, fold, parse_query
 from lcm_plugin.recall.rank import Ranked
@@ -361,7 +362,8 @@ class Grep:
             return self._answer([], 0, True, None)
         start = cursor.position.get("file", 0) if cursor else 0
         end = start + self._limit
-        found = search_files(self.reader, self._file_records(), self.read_file, what, end + 1)
+        read_file = with_maps(self.read_file)
+        found = search_files(self.reader, self._file_records(), read_file, what, end + 1)
         self._note_files(found)
         self._shorten_notices()
         self.best_share = 1.0 if found.hits else 0.0
@@ -383,6 +385,9 @@ class Grep:
             return files_in(self.reader, self.scope.conversation_ids)
         records = []
         for text in self.arguments.file_ids:
+            if is_map(text):
+                records.append(map_as_file(self.reader, self.scope, text))
+                continue
             for ref in parse_refs(text):
                 record = self.reader.file(ref.text) if ref.kind == "file" else None
                 if record is None or record.conversation_id not in self.scope:

@@ -194,10 +194,10 @@ class Page:
 
 
 def file_hit(hit: LineHit, zone: str) -> dict[str, Any]:
-    """A line of a file as a hit."""
+    """A line of a file, or a row of a map, as a hit."""
     return {
         "id": hit.record.file_id,
-        "kind": "file",
+        "kind": hit.record.file_id.partition("_")[0],
         "conversation_id": hit.record.conversation_id,
         "time": format_instant(hit.record.created_at, zone),
         "name": hit.record.name,

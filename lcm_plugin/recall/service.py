@@ -19,6 +19,7 @@ from lcm_plugin.recall.describe import Describer
 from lcm_plugin.recall.expand import Expander
 from lcm_plugin.recall.filesearch import decode_text
 from lcm_plugin.recall.grep import Clockwork, Grep
+from lcm_plugin.recall.mapsearch import is_map
 from lcm_plugin.recall.results import is_of_others
 from lcm_plugin.recall.scope import Grant, Scope, scope_of
 from lcm_plugin.recall.semantic.meaning import Semantics
@@ -208,12 +209,7 @@ class Recall:
         return others if others.conversation_ids != scope.conversation_ids else None
 
     def _describe(self, session: Session, asked: DescribeArguments, grant: Grant | None) -> dict[str, Any]:
-        if (
-            self._describe_map
-            and grant is None
-            and isinstance(asked.id, str)
-            and asked.id.strip().startswith("map_")
-        ):
+        if self._describe_map and grant is None and isinstance(asked.id, str) and is_map(asked.id):
             cap = asked.token_cap or self._config.max_expand_tokens
             return self._describe_map(session, asked.id, asked.offset, cap)
         with self._store.read() as reader:

@@ -19,7 +19,13 @@ from typing import TypeVar, cast
 
 from lcm_plugin.background import CallThreads
 from lcm_plugin.config import LcmConfig
-from lcm_plugin.errors import ModelError, ModelRateLimited, ModelTimeout, ModelUnavailable
+from lcm_plugin.errors import (
+    ModelAuthError,
+    ModelError,
+    ModelRateLimited,
+    ModelTimeout,
+    ModelUnavailable,
+)
 from lcm_plugin.events import EventBus
 from lcm_plugin.summarize.answers import read_answer
 from lcm_plugin.summarize.base import GuardStore
@@ -225,7 +231,9 @@ class Completions:
         except (ContextTooLong, NotAsked):
             raise
         except ModelError as error:
-            self._failed(route, request, error)
+            # A map's requests have nothing to do with each other: one that is refused says nothing of the model.
+            if not (request.purpose == "map" and is_refusal(error)):
+                self._failed(route, request, error)
             raise
         self.breaker.succeeded(route.provider, route.model)
         return answer
@@ -276,6 +284,11 @@ class Completions:
         summary = config.summary_provider or config.summary_model.partition("/")[0]
         base_url = config.summary_base_url if named == summary else ""
         return Route(named, model, LitellmModel(provider, model, base_url))
+
+
+def is_refusal(error: ModelError) -> bool:
+    """Whether the provider does not take this one request; others it may."""
+    return not isinstance(error, (*_TRANSIENT, ModelAuthError, NotAsked))
 
 
 def _as_model_error(ask: Callable[[_A], _T], asked: _A) -> _T:

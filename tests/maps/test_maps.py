@@ -36,6 +36,7 @@ class Labeller:
         self.calls: list[str] = []
         self.raises: list[Exception] = []
         self.says: list[str] = []
+        self.refuses = ""
         self.hold: threading.Event | None = None
         self._lock = threading.Lock()
 
@@ -47,6 +48,8 @@ class Labeller:
             said = self.says.pop(0) if self.says else None
         if self.hold is not None:
             self.hold.wait(10)
+        if self.refuses and self.refuses in text:
+            raise ModelError("not this one")
         if error is not None:
             raise error
         animal = next((name for name in ("cat", "dog") if name in text), "none")
@@ -173,6 +176,26 @@ def test_one_refused_item_does_not_stop_the_others(
     record = engine.map(session, given(["a", "b", "c", "d"]), "Which animal?", SCHEMA, parallel=1)
     assert (record.state, record.done, record.failed) == ("done", 3, 1)
     assert answers(engine, record)[0] == "content policy"
+
+
+def test_refused_items_in_a_row_neither_stop_nor_pause_a_map_that_has_answers(
+    engine: Engine, session: Session, labeller: Labeller
+) -> None:
+    texts = ["a cat", *(f"cursed {number}" for number in range(25)), "a dog"]
+    labeller.refuses = "cursed"
+    record = engine.map(session, given(texts), "Which animal?", SCHEMA, parallel=1)
+    assert (record.state, record.done, record.failed) == ("done", 2, 25)
+    assert len(labeller.calls) == 27
+
+
+def test_a_map_of_which_nothing_is_taken_stops_after_twenty_items(
+    engine: Engine, session: Session, labeller: Labeller
+) -> None:
+    labeller.refuses = "cursed"
+    record = make(engine, session, [f"cursed {number}" for number in range(200)])
+    stopped = engine.maps.run(record.map_id, parallel=1)
+    assert (stopped.state, stopped.failed) == ("stopped", 20)
+    assert stopped.reason == "20 calls in a row failed, the last with: not this one"
 
 
 def test_a_rate_limit_waits_and_costs_no_attempt(
