@@ -17,3 +17,9 @@ def examples(whole: int, here: int | None = None) -> int:
 def seed() -> int:
     """For random tests: the same one under CI, where what failed must fail again; elsewhere always another."""
     return 1 if FULL else int.from_bytes(os.urandom(3))
+
+
+def canaries() -> tuple[int, int]:
+    """How many facts to plant in a real host, and after how many compactions to ask; ``LCM_CANARIES=30,30`` sets both."""
+    planted, after = os.environ.get("LCM_CANARIES", "12,3").split(",")
+    return int(planted), int(after)

@@ -115,6 +115,45 @@ def loop(
     }
 
 
+def canaries(
+    url: str,
+    turns: list[str],
+    taken_back: list[int],
+    planted: int,
+    after: int,
+    results: list[str],
+    questions: list[str],
+) -> dict[str, Any]:
+    """Says turns until ``after`` compactions came behind the first ``planted`` ones, then asks the questions.
+
+    The tool ``look_up`` returns the result with the number that the model calls it with. Of the turns whose numbers are in
+    ``taken_back`` the host's list loses what they added.
+    """
+    from tools.registry import registry
+
+    number_schema = {"type": "object", "properties": {"number": {"type": "integer"}}, "required": ["number"]}
+    schema = {"name": "look_up", "description": "Looks something up.", "parameters": number_schema}
+    registry.register("look_up", "canaries", schema, lambda given, **_: results[given["number"]])
+    agent = make_agent(url, enabled_toolsets=[*SMALL_TOOLSETS, "canaries"])
+    messages: list[dict[str, Any]] = []
+    said, first = 0, 0
+    for text in turns:
+        compactions = agent.context_compressor.compactions
+        if said == planted:
+            first = compactions
+        if said >= planted and compactions - first >= after:
+            break
+        before = [dict(message) for message in messages]
+        messages = agent.run_conversation(text, conversation_history=messages)["messages"]
+        if said in taken_back:
+            messages = before
+        said += 1
+    compactions = agent.context_compressor.compactions - first
+    for question in questions:
+        messages = agent.run_conversation(question, conversation_history=messages)["messages"]
+    return {"said": said, "compactions": compactions}
+
+
 def slash(arguments: str) -> str:
     """What ``/lcm`` answers in a chat."""
     from hermes_cli.plugins import get_plugin_manager

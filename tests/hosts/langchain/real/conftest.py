@@ -8,8 +8,11 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from figures import figure, pytest_terminal_summary
 
 from lcm_plugin import Engine, LcmConfig
+
+__all__ = ["figure", "pytest_terminal_summary"]
 
 os.environ["LCM_CONFIG"] = str(Path(__file__).with_name("no-settings.json"))
 os.environ["LANGSMITH_TRACING"] = "false"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from effort import canaries
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage, RemoveMessage
 from langchain_core.tools import BaseTool, tool
@@ -18,7 +20,6 @@ from lcm_plugin.evaluation.canaries.planting import SYSTEM, Call, Exchange, scri
 from lcm_plugin.events import Event
 
 NAMES = ("read", "search", "shell", "query")
-FACTS = 12
 
 
 class Agent:
@@ -97,14 +98,15 @@ class Agent:
         self.passes += event.name == "compaction.pass"
 
 
-def test_what_was_planted_reaches_the_model_word_for_word_after_three_compactions(tmp_path: Path) -> None:
+def test_what_was_planted_reaches_the_model_word_for_word_after_compactions(
+    tmp_path: Path, figure: Callable[[str], None]
+) -> None:
+    planted, after = canaries()
     agent = Agent(tmp_path)
     try:
-        sightings = measure(agent, script(1, FACTS), (3,))
+        sightings = measure(agent, script(1, planted), (after,))
     finally:
         agent.close()
     assert missed(sightings) == []
-    [facts] = [row for row in counts(sightings) if row["kind"] == "fact"]
-    assert facts["found"] == FACTS
-    assert facts["in_view"] >= FACTS - 1
+    figure(f"canaries: {counts(sightings)}")
     assert agent.model.problems == []
