@@ -49,6 +49,7 @@ from lcm_plugin.recall.semantic.meaning import Semantics
 from lcm_plugin.recall.service import Recall
 from lcm_plugin.recall.tools import PIN_TOOL
 from lcm_plugin.sessions.access import SessionGate
+from lcm_plugin.sessions.context_log import ContextLog
 from lcm_plugin.sessions.conversations import SessionDirectory
 from lcm_plugin.sessions.library import Library
 from lcm_plugin.sessions.lifecycle import Lifecycle
@@ -133,6 +134,7 @@ class ServiceHolder:
             services.contexts.beside_own_list,
             services.contexts.quoted_beside,
         )
+        self.look_ahead = services.contexts.look_ahead
         self.compaction = services.compaction
         self.retention = services.retention
         self.redaction = services.redaction
@@ -259,6 +261,7 @@ class _Base:
         self.notices = notices
         self.counter = TokenCounter()
         self.standing = StandingTexts(config.host_note_patterns, config.control_message_patterns)
+        self.context_log = ContextLog(config.context_log_turns)
         self.gate = SessionGate(config)
         self.sessions = SessionDirectory(store, self.gate)
         self.payloads = PayloadStore(config, self.counter.text, payload_folder(config, store))
@@ -289,6 +292,7 @@ def _ingestor(base: _Base, summarizer: Summarizer, intake: Intake, withdrawals: 
         base.events,
         base.clock,
         withdrawals,
+        base.context_log,
         prune_heartbeats=base.config.prune_heartbeat_ok,
         standing=base.standing,
         files_stored=writer.stored,
@@ -333,6 +337,8 @@ def _contexts(
         calibration,
         compaction,
         base.notices,
+        base.context_log,
+        base.clock,
         events,
         partial(index_all, base.store, events, INDEX_SECONDS),
         base.counter.message,

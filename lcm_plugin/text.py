@@ -7,6 +7,7 @@ Everything that people see of what somebody else wrote goes through `harmless`; 
 from __future__ import annotations
 
 import re
+from itertools import islice
 
 # Control characters but tab and line feed; other line ends; what overrides the direction of text; tags, which hide it.
 _STEERING = re.compile(
@@ -73,3 +74,9 @@ def size(count: int) -> str:
             return f"{amount:.0f} B" if unit == "B" else f"{amount:.1f} {unit}"
         amount /= 1024
     return f"{amount:.1f} GiB"
+
+
+def first_line(text: str, length: int = 80) -> str:
+    """How a text begins, on one line."""
+    words = " ".join(islice(text[: 4 * length].split(), length))
+    return words if len(words) <= length else f"{words[: length - 1]}…"

@@ -162,7 +162,8 @@ class Context:
     least form, does not fit. ``notices`` are sentences for a person. ``prefix_epoch`` changes exactly when
     earlier output stopped being a prefix of this one; ``cache_hint`` is the index of the last message worth
     a cache breakpoint. ``sent`` goes back to `Turn.sent` with the usage of the call. ``recalled`` are the messages
-    from outside the view that are quoted before the newest request, ``shown`` is what stands in it, in order.
+    from outside the view that are quoted before the newest request, ``shown`` is what stands in it, in order, and
+    ``request`` the newest message in which a user speaks; empty when there is none.
     """
 
     messages: list[Message]
@@ -175,6 +176,7 @@ class Context:
     recalled: tuple[str, ...] = ()
     sent: Sent | None = field(default=None, compare=False, repr=False)
     shown: tuple[InContext, ...] = field(default=(), compare=False, repr=False)
+    request: str = field(default="", compare=False, repr=False)
 
 
 class InContext(Protocol):

@@ -50,6 +50,7 @@ _EMPTYING = (
     "maps",
     "map_items",
     "session_runs",
+    "sent_contexts",
     "conversations",
     "guards",
     "actions",

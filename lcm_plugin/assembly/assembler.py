@@ -41,6 +41,7 @@ from lcm_plugin.assembly.view import (
     older_summaries,
     own_turn_spans,
     placed_before,
+    plan_grain,
     plan_step,
     seen_by,
     tail_start,
@@ -57,7 +58,6 @@ from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Conversation
 from lcm_plugin.types import Context, Message, Pin
 
-_GRAINS = 16
 _ATTEMPTS = 8
 _CONTEXTS = 16
 _FAR = 1_024
@@ -211,7 +211,7 @@ class _Assembly:
         beside = self._standing.layer(request.limit - needed, self._standing.raw).tokens
         step = 0 if request.by_relevance else plan_step(request.budget, request.room - beside)
         if step:
-            grain = _grain(step)
+            grain = plan_grain(step)
             budget = (request.room - beside) // grain * grain - step
             draft = self._fitting(newest, needed, step, budget, budget + beside)
             if draft is not None and draft.tokens <= request.room:
@@ -270,7 +270,7 @@ class _Assembly:
             if one is not None and not any(item.ref == one.ref for item in (*items, *newer)):
                 items = sorted([*items, one], key=lambda item: item.ordinal)
         relevance = scorer(request.prompt) if request.by_relevance and request.prompt else None
-        wanted = Wanted(budget, tail_start(view, horizon, request.tail, _grain(step), asked), relevance)
+        wanted = Wanted(budget, tail_start(view, horizon, request.tail, plan_grain(step), asked), relevance)
         selection = self._selection(items, wanted)
         last = next((item for item in reversed(items) if item.is_request), None)
         silent = budget - (self._words(last).tokens if last else 0) < 2 * OPENING_TOKENS
@@ -408,6 +408,7 @@ class _Assembly:
             recalled=recalled.refs if recalled else (),
             shown=(*layer.shown, *draft.choice.chosen),
             cache_hint=worth_caching(draft.messages, settled, recalled),
+            request=newest.ref if newest else "",
         )
 
     def _least(self, newest: Rendered | None) -> Context:
@@ -427,6 +428,7 @@ class _Assembly:
             notices=(TOO_LARGE if over else ALONE, *filter(None, left_out)),
             prefix_epoch=epoch(self._view.conversation.conversation_id, "least", draft.messages),
             cache_hint=len(draft.messages) - 1,
+            request=newest.ref if newest else "",
             shown=(*layer.shown, *needed),
         )
 
@@ -443,8 +445,3 @@ class _Assembly:
         alone = newest is not None and all(item.ref != newest.ref for item in due)
         words = [self._renderer.cut(self._words(newest), LEAST_TOKENS)] if newest and alone else []
         return [*words, *due]
-
-
-def _grain(step: int) -> int:
-    """By how many tokens a plan's bounds move, so that a small change of the room changes no plan."""
-    return max(1, step // _GRAINS)

@@ -9,7 +9,7 @@ from typing import Any
 
 from lcm_plugin.assembly.assembler import Assembler
 from lcm_plugin.assembly.notices import IGNORED
-from lcm_plugin.assembly.recalled import InView, Recaller
+from lcm_plugin.assembly.recalled import InView
 from lcm_plugin.assembly.request import Request
 from lcm_plugin.compaction.calibration import Calibration
 from lcm_plugin.compaction.service import Compaction
@@ -22,9 +22,12 @@ from lcm_plugin.messages.blocks import text_of, user_speaks
 from lcm_plugin.messages.convert import as_message, rough_size
 from lcm_plugin.messages.markup import recalled_ids_of
 from lcm_plugin.messages.tokens import files_in
+from lcm_plugin.recall.active.service import ActiveRecall
 from lcm_plugin.sessions.access import Access
+from lcm_plugin.sessions.context_log import ContextLog
 from lcm_plugin.sessions.conversations import SessionDirectory
 from lcm_plugin.sessions.notices import SessionNotices
+from lcm_plugin.store.insight.contexts import SentContext
 from lcm_plugin.store.protocol import Store
 from lcm_plugin.store.records import Conversation, message_ref
 from lcm_plugin.turns import newest_request, turn_budget
@@ -42,11 +45,13 @@ class Contexts:
         store: Store,
         sessions: SessionDirectory,
         assembler: Assembler,
-        active_recall: Recaller,
+        active_recall: ActiveRecall,
         budgets: Budgets,
         calibration: Calibration,
         compaction: Compaction,
         notices: SessionNotices,
+        context_log: ContextLog,
+        clock: Callable[[], int],
         events: EventBus,
         index: Callable[[], int],
         count: Callable[[Message], int],
@@ -61,6 +66,8 @@ class Contexts:
         self._calibration = calibration
         self._compaction = compaction
         self._notices = notices
+        self._context_log = context_log
+        self._clock = clock
         self._events = events
         self._index = index
         self._count = count
@@ -78,14 +85,46 @@ class Contexts:
     ) -> Context:
         """The context within ``budget`` tokens less the overhead, with what the session was not told yet.
 
-        It is noted as sent: the provider's next count is compared with it.
+        It is noted as sent: the provider's next count is compared with it, and the turn's record is written with the
+        answer.
         """
+        conversation, request, context = self._assembled(
+            session, budget, overhead, prompt, model, run, recall
+        )
+        if conversation is not None and request is not None:
+            self._context_log.note(self._call(conversation, request, overhead, context), context.shown)
+        news = self._notices.take(session) if conversation or not context.notices else ()
+        if news:
+            context = replace(context, notices=(*context.notices, *news))
+        if conversation is None:
+            return context
+        sent = Sent(context.tokens, overhead, conversation.next_seq, files_in(context.messages))
+        self._calibration.sent(conversation.conversation_id, sent)
+        self._report(conversation, context)
+        return replace(context, sent=sent)
+
+    def look_ahead(
+        self, session: Session, budget: int | None, overhead: int, model: str | None, recall: bool
+    ) -> Context:
+        """The context that the next call would be given; nothing is noted as sent."""
+        return self._assembled(session, budget, overhead, None, model, None, recall)[2]
+
+    def _assembled(
+        self,
+        session: Session,
+        budget: int | None,
+        overhead: int,
+        prompt: str | None,
+        model: str | None,
+        run: RunPosition | None,
+        recall: bool,
+    ) -> tuple[Conversation | None, Request | None, Context]:
         total, limit = self._budgets.total(budget, model), self._budgets.room(budget, overhead, model)
         with self._store.read() as reader:
             conversation = self._sessions.conversation(reader, session)
             if conversation is None:
                 ignored = self._sessions.access(session) is Access.NONE
-                return Context([], 0, notices=(IGNORED,) if ignored else self._notices.take(session))
+                return None, None, Context([], 0, notices=(IGNORED,) if ignored else ())
             number = conversation.conversation_id
             call = self._budgets.call(budget, overhead, model, budget)
             limits = self._compaction.limits(reader, conversation, call)
@@ -106,12 +145,29 @@ class Contexts:
         if self._active_recall.lags(number) and self._index():
             with self._store.read() as reader:
                 context = self._assembler.assemble(reader, conversation, request)
-        if news := self._notices.take(session):
-            context = replace(context, notices=(*context.notices, *news))
-        sent = Sent(context.tokens, overhead, conversation.next_seq, files_in(context.messages))
-        self._calibration.sent(number, sent)
-        self._report(conversation, context)
-        return replace(context, sent=sent)
+        return conversation, request, context
+
+    def _call(
+        self, conversation: Conversation, request: Request, overhead: int, context: Context
+    ) -> SentContext:
+        """What a context was made for."""
+        number, asked = conversation.conversation_id, context.request
+        decision = None if context.recalled else self._active_recall.decided_for(number, asked)
+        return SentContext(
+            conversation_id=number,
+            request_id=int(asked[4:]) if asked else 0,
+            sent_at=self._clock(),
+            tokens=context.tokens,
+            budget=request.budget,
+            overhead=overhead,
+            room=request.room,
+            over_budget=context.over_budget,
+            model=request.model or "",
+            policy=self._config.context_policy,
+            quotes=context.recalled,
+            no_quotes=decision.reason if decision else "",
+            notices=context.notices,
+        )
 
     def beside_own_list(self, turn: Turn) -> Context:
         """The list of a host that compacts itself, as it is, with what recall quotes for its newest request."""

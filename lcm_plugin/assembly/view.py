@@ -29,6 +29,7 @@ _STUB_COST = STUB_TOKENS + 64
 _COARSE = 8
 _STEPS = 13
 _LEAST_STEPPED = 2_048
+_GRAINS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +268,11 @@ def plan_step(budget: int, room: int) -> int:
     while _STEPS * step > max(room, 0) * 17 // 16:
         step //= 2
     return step
+
+
+def plan_grain(step: int) -> int:
+    """By how many tokens a plan's bounds move, so that a small change of the room changes no plan."""
+    return max(1, step // _GRAINS)
 
 
 def _plan_end(views: Views, reader: Reader, view: View, step: int) -> int:

@@ -24,7 +24,7 @@ from lcm_plugin.cli.commands import (
     serve,
     worker,
 )
-from lcm_plugin.cli.commands.look import browse, recall, status, talk, web
+from lcm_plugin.cli.commands.look import browse, context, recall, status, talk, web
 from lcm_plugin.cli.commands.trials import chat, evaluate, replay
 from lcm_plugin.cli.errors import GuardedGroup
 
@@ -68,7 +68,7 @@ _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
             talk.talk,
             browse.messages,
             browse.summaries,
-            browse.context,
+            context.context,
             browse.tree,
             browse.show,
         ),

@@ -10,10 +10,10 @@ from rich.padding import Padding
 from rich.text import Text
 
 from lcm_plugin.cli.output import moment
-from lcm_plugin.interchange.export.views import Block, blocks_of, first_line, indented_json
+from lcm_plugin.interchange.export.views import Block, blocks_of, indented_json
 from lcm_plugin.messages.blocks import text_of
 from lcm_plugin.store.records import StoredMessage
-from lcm_plugin.text import harmless
+from lcm_plugin.text import first_line, harmless
 from lcm_plugin.types import Message
 
 _COLOURS = {"user": "bold blue", "assistant": "bold green", "tool": "bold yellow"}

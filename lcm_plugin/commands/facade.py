@@ -25,7 +25,7 @@ from lcm_plugin.sessions.pins import Pins
 from lcm_plugin.store.protocol import Store
 from lcm_plugin.store.records import Conversation
 from lcm_plugin.summarize.summarizer import Summarizer
-from lcm_plugin.types import CompactionResult, CompactionUndo, IntegrityReport, Pin, Session
+from lcm_plugin.types import CompactionResult, CompactionUndo, Context, IntegrityReport, Pin, Session
 
 
 class EngineFacade(Protocol):
@@ -65,4 +65,7 @@ class EngineFacade(Protocol):
     def pins(self, session: Session) -> list[Pin]: ...
     def unpin(self, session: Session, *names: str) -> list[Pin]: ...
     def check(self, session: Session | None = None) -> IntegrityReport: ...
+    def look_ahead(
+        self, session: Session, budget: int | None, overhead: int, model: str | None, recall: bool
+    ) -> Context: ...
     def backup(self, target: str | None = None) -> str: ...

@@ -204,6 +204,12 @@ class LcmConfig(BaseSettings):
     recall_tokens: int = Field(
         default=750, ge=100, le=20_000, description="Most tokens of the quotes; at most a tenth of the room."
     )
+    context_log_turns: int = Field(
+        default=50,
+        ge=0,
+        le=10_000,
+        description="Newest turns of a conversation of which is kept what their last call was given; 0 keeps nothing.",
+    )
     recall_scope: Literal["session", "agent", "all"] = Field(
         default="agent",
         description="The widest a search may reach: with allConversations, and by itself where a session holds nothing.",

@@ -27,6 +27,7 @@ from lcm_plugin.messages.blocks import Call
 from lcm_plugin.messages.parts import rebuild
 from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.sessions.access import Access
+from lcm_plugin.sessions.context_log import ContextLog
 from lcm_plugin.sessions.conversations import SessionDirectory
 from lcm_plugin.sessions.kinds import open_conversation
 from lcm_plugin.sessions.withdrawal import Withdrawals
@@ -55,6 +56,7 @@ class Ingestor:
         events: EventBus,
         clock: Callable[[], int],
         withdrawals: Withdrawals,
+        context_log: ContextLog,
         *,
         prune_heartbeats: bool = False,
         standing: StandingTexts | None = None,
@@ -73,6 +75,7 @@ class Ingestor:
         self._rows = RowMaker(counter, payloads)
         self._planner = Planner(payloads)
         self._withdrawals = withdrawals
+        self._context_log = context_log
 
     def ingest(self, session: Session, messages: Sequence[Message], mode: IngestMode) -> IngestReport:
         """Stores what is new of ``messages``; all of it or, on any error but `OutcomeUnknown`, nothing.
@@ -135,6 +138,7 @@ class Ingestor:
                 writer.name_messages(here, branch.names)
                 append_rows(writer, conversation, rows, now, follows=branch.follows)
                 put_in_force(writer, conversation, plan.in_force(conversation), now)
+                sent = self._context_log.write(writer, here)
                 self._insert(writer, session, plan.insertions, prepared, now)
                 self._edit(writer, session, plan.edits, prepared, now)
                 # A removal that ran since then may have taken bytes away that nobody referred to yet.
@@ -145,6 +149,7 @@ class Ingestor:
         except OutcomeUnknown:
             planner.unsure(session, conversation, [incoming[index] for index in plan.new])
             raise
+        self._context_log.written(here, sent)
         planner.settled(session, plan, conversation)
         self._files_stored([record for index in plan.added for record in prepared[index].files])
         report = self._stored(session, conversation, batch, plan, count)

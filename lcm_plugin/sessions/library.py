@@ -240,6 +240,18 @@ class Library:
         return reader.conversation(int(selector)) if selector.isascii() and selector.isdigit() else None
 
 
+def place_of(reader: Reader, ref: str) -> tuple[int, int] | None:
+    """The conversation and the place of ``msg_…`` or ``sum_…``; None when it is not there."""
+    if ref.startswith("sum_"):
+        summary = reader.summaries([ref]).get(ref)
+        return (summary.conversation_id, summary.first_seq) if summary else None
+    digits = ref.removeprefix("msg_")
+    if not ref.startswith("msg_") or not (digits.isascii() and digits.isdigit()) or len(digits) > 18:
+        return None
+    stored = reader.messages_by_id([int(digits)]).get(int(digits))
+    return (stored.head.conversation_id, stored.head.seq) if stored else None
+
+
 def _newest(lane: Sequence[Conversation]) -> Conversation | None:
     active = [conversation for conversation in lane if conversation.active]
     candidates = active or lane

@@ -166,6 +166,14 @@ PINS = _table(
     integers="conversation_id tokens created_at message_id",
     texts="pin_id text pinned_by speaker",
 )
+SENT_CONTEXTS = _table(
+    "sent_contexts",
+    "turn",
+    integers="conversation_id turn request_id calls sent_at tokens budget overhead room",
+    texts="model policy items quotes no_quotes notices",
+    booleans="over_budget",
+    page=50,
+)
 MAPS = _table(
     "maps",
     "map_id",
@@ -219,6 +227,7 @@ TABLES = (
     CONTEXT_SNAPSHOTS,
     LARGE_FILES,
     PINS,
+    SENT_CONTEXTS,
     MAPS,
     MAP_ITEMS,
     COMPACTION_DEBT,

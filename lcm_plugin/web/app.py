@@ -53,6 +53,8 @@ _READS: tuple[tuple[str, Endpoint], ...] = (
     ("/api/sessions/{number}/actions", steer_pages.actions),
     ("/context/{number}", context_pages.context),
     ("/api/sessions/{number}/next-call", context_pages.context_data),
+    ("/api/sessions/{number}/turns", context_pages.turns_data),
+    ("/api/sessions/{number}/turns/{turn}", context_pages.turn_data),
     ("/tree/{number}", tree_pages.tree),
     ("/tree/below/{ref}", tree_pages.below),
     ("/api/sessions/{number}/tree", tree_pages.tree_data),

@@ -53,6 +53,7 @@ ELSEWHERE = {
     "capture_only": "compaction/test_capture_only.py",
     "capture_only_session_patterns": "compaction/test_capture_only.py",
     "recall_tokens": "recall/test_active.py",
+    "context_log_turns": "sessions/test_context_log.py",
     "maps": "maps/test_map_tools.py",
     "map_max_items": "maps/test_map_tools.py",
     "map_max_tokens": "maps/test_map_settings.py",

@@ -115,3 +115,46 @@ def test_the_line_of_compaction_stands_behind_what_the_host_adds_itself(
     assert [float(place) for place in line] == pytest.approx(
         [1000 * (30_000 + found["soft"]) / 40_000] * 2, abs=0.01
     )
+
+
+def two_turns(engine: Engine) -> None:
+    for text in ("What of the lantern?", "And the harbour?"):
+        engine.ingest(MAIN, [user(text)])
+        engine.assemble(MAIN, 3_000)
+        engine.ingest(MAIN, [assistant("Noted.")])
+
+
+def test_turns_are_listed_shown_and_compared(filled: Engine, visit: Visit) -> None:
+    two_turns(filled)
+    site = visit(filled)
+    listed = site.get("/api/sessions/1/turns?limit=1").json()["turns"]
+    assert [(one["turn"], one["text"]) for one in listed] == [(2, "And the harbour?")]
+    turn = site.get("/api/sessions/1/turns/2?why=msg_2").json()
+    assert turn["difference"]["from"] == 1
+    assert turn["difference"]["same"]["tokens"] == listed[0]["same"]
+    assert "it was summarised" in turn["why"]["why"]
+    assert site.get("/api/sessions/1/turns/2?against=2").json()["difference"]["left"] == []
+    page = site.get("/context/1?turn=2&why=msg_2").text
+    assert "What turn 2 was given" in page
+    assert "Since turn 1" in page
+    assert "is not in view: it was summarised" in page
+    assert page.count('aria-current="true"') == 1
+    assert 'href="/context/1?turn=1"' in site.get("/context/1").text
+
+
+def test_a_turn_that_is_not_on_record_is_named(filled: Engine, visit: Visit) -> None:
+    site = visit(filled)
+    answer = site.get("/api/sessions/1/turns/9")
+    assert (answer.status_code, "no call of this conversation" in answer.text) == (404, True)
+    two_turns(filled)
+    answer = site.get("/api/sessions/1/turns/9")
+    assert (answer.status_code, "there are 1 to 2" in answer.text) == (404, True)
+    assert site.get("/api/sessions/1/turns/x").status_code == 404
+
+
+def test_an_archived_session_still_shows_its_turns(filled: Engine, visit: Visit) -> None:
+    two_turns(filled)
+    filled.reset_session(MAIN)
+    site = visit(filled)
+    assert "This session is archived" in site.get("/context/1").text
+    assert "What turn 1 was given" in site.get("/context/1?turn=1").text

@@ -15,7 +15,6 @@ from lcm_plugin.interchange.export.views import (
     Block,
     SummaryView,
     blocks_of,
-    first_line,
     indented_json,
     is_record,
     summaries_of,
@@ -23,7 +22,7 @@ from lcm_plugin.interchange.export.views import (
 from lcm_plugin.sessions.names import talk_count
 from lcm_plugin.store.protocol import Reader, iterate_items, iterate_messages
 from lcm_plugin.store.records import Conversation, Item, StoredMessage
-from lcm_plugin.text import fenced, harmless, inline
+from lcm_plugin.text import fenced, first_line, harmless, inline
 
 _HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 # A fence that stands at the margin is none of a list's, so it ends only where it is closed.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, Literal
 
 from lcm_plugin.messages.sendable import parse_json
@@ -52,12 +51,6 @@ def summaries_of(reader: Reader, conversation_id: int) -> Iterator[SummaryView]:
         for row in rows:
             yield SummaryView(row, tuple(sources.get(row.summary_id, ())))
         after = rows[-1].summary_id
-
-
-def first_line(text: str, length: int = 80) -> str:
-    """How a text begins, on one line."""
-    words = " ".join(islice(text[: 4 * length].split(), length))
-    return words if len(words) <= length else f"{words[: length - 1]}…"
 
 
 def indented_json(text: str) -> str:

@@ -8,10 +8,12 @@ from typing import Any
 
 from lcm_plugin.errors import InputError
 from lcm_plugin.interchange.transfer.format import NUMBERED
+from lcm_plugin.store.insight.contexts import with_other_ids
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.transfer import (
     CONTEXT_SNAPSHOTS,
     MESSAGE_PARTS,
+    SENT_CONTEXTS,
     Counter,
     Row,
     Table,
@@ -21,6 +23,7 @@ from lcm_plugin.store.transfer import (
 
 _COUNTER_OF = {column: counter for counter, column in NUMBERED.items()}
 _LOOSE = {("pins", "message_id"), ("conversations", "plan_id")}
+_REQUEST = ("sent_contexts", "request_id")
 _NAMED = ("summary_id", "parent_summary_id", "map_id")
 
 
@@ -75,12 +78,17 @@ class Renumbering:
             if (table.name, column) in _LOOSE:
                 # What was pinned may have been said in a conversation that is not in the file.
                 changed[column] = self.number("messages", value) if self._holds("messages", value) else None
+            elif (table.name, column) == _REQUEST:
+                changed[column] = self.number("messages", value) if self._holds("messages", value) else 0
             elif column in _COUNTER_OF:
                 changed[column] = self.number(_COUNTER_OF[column], value)
             elif column in _NAMED and isinstance(value, str):
                 changed[column] = self.name(value)
         if table is CONTEXT_SNAPSHOTS:
             changed["items"] = self._items(str(row[table.position("items")]))
+        elif table is SENT_CONTEXTS:
+            items, quotes = (str(row[table.position(name)]) for name in ("items", "quotes"))
+            changed["items"], changed["quotes"] = with_other_ids(items, quotes, self._ref)
         elif table is MESSAGE_PARTS and row[table.position("type")] == "compaction":
             changed["metadata"] = self._metadata(row[table.position("metadata")])
         return table.replaced(row, **changed)
@@ -90,6 +98,15 @@ class Renumbering:
         for item in items:
             item[2] = self.number("messages", item[2]) if item[1] == "message" else self.name(str(item[2]))
         return canonical_json(items)
+
+    def _ref(self, ref: str) -> str:
+        """The new id of what stood in a context; empty for a message that is not in the file."""
+        if ref.startswith("sum_"):
+            return self.name(ref)
+        if not ref.startswith("msg_"):
+            return ref
+        number = int(ref[4:])
+        return f"msg_{self.number('messages', number)}" if self._holds("messages", number) else ""
 
     def _metadata(self, text: Value) -> Value:
         """Renames the summary that a compaction part names."""

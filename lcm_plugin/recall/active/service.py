@@ -103,6 +103,7 @@ class _Conversation:
     def __init__(self) -> None:
         self.decisions: LruCache[tuple[str, int, int], Decision] = LruCache(_TURNS_EACH)
         self.newest: Decision | None = None
+        self.newest_request = ""
         self.shown_at: list[int] = []
 
 
@@ -191,6 +192,12 @@ class ActiveRecall:
         with self._lock:
             known = self._known.get(conversation_id)
             return known.newest if known else None
+
+    def decided_for(self, conversation_id: int, ref: str) -> Decision | None:
+        """The last decision, when it was for the request with this id."""
+        with self._lock:
+            known = self._known.get(conversation_id)
+            return known.newest if known and known.newest_request == ref else None
 
     def _reach(self, reader: Reader, conversation: Conversation, view: InView) -> Scope | None:
         """Where a conversation's session may look; None when nothing of it is out of view."""
@@ -336,7 +343,7 @@ class ActiveRecall:
             self._known.put(conversation_id, known)
             if decision.reason != LAGS:
                 known.decisions.put(key, decision)
-            known.newest = decision
+            known.newest, known.newest_request = decision, key[0]
             if shown_at:
                 known.shown_at = [*known.shown_at[-_TURNS_EACH:], shown_at]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from lcm_plugin.store.insight.contexts import SentContext
 from lcm_plugin.store.records import Conversation, StoreStatus
 
 
@@ -57,9 +58,20 @@ class InsightReader(Protocol):
     def actions(self, conversation_id: int | None, *, limit: int) -> list[Action]:
         """The newest actions on a conversation (None: on any), newest first."""
 
+    def sent_contexts(
+        self, conversation_id: int, *, turn: int | None = None, limit: int
+    ) -> list[SentContext]:
+        """What the calls of the newest turns were given, newest first; with ``turn`` only of that one."""
+
 
 class InsightWriter(InsightReader, Protocol):
     """Changes."""
 
     def add_action(self, action: Action) -> None:
         """Records what a person did."""
+
+    def keep_sent_context(self, context: SentContext, keep: int) -> None:
+        """Keeps what a call was given as that of its turn, and forgets all but the newest ``keep`` turns.
+
+        A turn is known by its request; its number is given here, and its calls are counted.
+        """

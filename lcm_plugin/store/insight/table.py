@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
+from lcm_plugin.store.insight.contexts import SentContextTable
 from lcm_plugin.store.insight.records import Action, SummaryBill
 from lcm_plugin.store.records import Conversation
 from lcm_plugin.store.tables.conversations import SELECT, conversation_of
-from lcm_plugin.store.transaction import Transaction
 
 # Types that both databases know. An action outlives what it was done to.
 ACTIONS_SCHEMA = """
@@ -26,7 +26,7 @@ CREATE INDEX actions_conversation ON actions (conversation_id, created_at);
 _ACTION = "action_id, conversation_id, created_at, requested_by, action, about, outcome"
 
 
-class InsightTable(Transaction):
+class InsightTable(SentContextTable):
     """Reads for people, and what people did."""
 
     def conversations_used_since(self, since: int, *, limit: int) -> list[Conversation]:

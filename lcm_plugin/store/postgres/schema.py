@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from lcm_plugin.errors import SchemaError, StoreUnavailable
 from lcm_plugin.store.dialect import PostgresDialect
+from lcm_plugin.store.insight.contexts import SENT_CONTEXTS_SCHEMA
 from lcm_plugin.store.insight.table import ACTIONS_SCHEMA
 from lcm_plugin.store.maps.table import MAPS_SCHEMA
 from lcm_plugin.store.postgres.connection import Connection
@@ -388,6 +389,7 @@ MIGRATIONS: tuple[str, ...] = (
     ACTIONS_SCHEMA,
     CLEARED_SCHEMA,
     SPANS_SCHEMA,
+    SENT_CONTEXTS_SCHEMA,
 )
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from lcm_plugin.errors import SchemaError
 from lcm_plugin.store.dialect import SqliteDialect
+from lcm_plugin.store.insight.contexts import SENT_CONTEXTS_SCHEMA
 from lcm_plugin.store.insight.table import ACTIONS_SCHEMA
 from lcm_plugin.store.maps.table import MAPS_SCHEMA
 from lcm_plugin.store.tables.conversations import NAMES_SCHEMA, resets_schema
@@ -341,6 +342,7 @@ _STEPS = {
     "actions": ACTIONS_SCHEMA,
     "cleared_results": CLEARED_SCHEMA,
     "summary_spans": SPANS_SCHEMA,
+    "sent_contexts": SENT_CONTEXTS_SCHEMA,
 }
 SCHEMA_VERSION = len(_STEPS)
 

@@ -10,11 +10,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from lcm_plugin.errors import NotFound
 from lcm_plugin.files.externalise import PayloadStore
 from lcm_plugin.interchange.export.pictures import KINDS
-from lcm_plugin.interchange.export.views import Block, first_line, message_data, summary_data
+from lcm_plugin.interchange.export.views import Block, message_data, summary_data
 from lcm_plugin.messages.parts import rebuild
 from lcm_plugin.sessions.names import named
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Conversation, FileRecord, StoredMessage, Summary, message_ref
+from lcm_plugin.text import first_line
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
@@ -118,18 +119,6 @@ def summaries(reader: Reader, conversation: Conversation, query: SummaryQuery) -
         "summaries": [summary_data(one, sources.get(one.summary_id, ())) for one in page],
         "next": page[-1].summary_id if len(found) > query.limit else None,
     }
-
-
-def place_of(reader: Reader, ref: str) -> tuple[int, int] | None:
-    """The conversation and the place of ``msg_…`` or ``sum_…``; None when it is not there."""
-    if ref.startswith("sum_"):
-        summary = reader.summaries([ref]).get(ref)
-        return (summary.conversation_id, summary.first_seq) if summary else None
-    digits = ref.removeprefix("msg_")
-    if not ref.startswith("msg_") or not (digits.isascii() and digits.isdigit()) or len(digits) > 18:
-        return None
-    stored = reader.messages_by_id([int(digits)]).get(int(digits))
-    return (stored.head.conversation_id, stored.head.seq) if stored else None
 
 
 def file_of(engine: Engine, reader: Reader, file_id: str) -> tuple[FileRecord, bytes]:

@@ -7,9 +7,9 @@ from dataclasses import asdict
 from itertools import groupby, islice
 from typing import Any
 
-from lcm_plugin.interchange.export.views import first_line
 from lcm_plugin.store.protocol import Reader, iterate_items
 from lcm_plugin.store.records import Conversation, Item, Summary, message_ref
+from lcm_plugin.text import first_line
 
 MOST_ITEMS = 2_000
 _LINE = 140

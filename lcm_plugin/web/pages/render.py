@@ -13,8 +13,8 @@ from jinja2 import Environment, PackageLoader
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from lcm_plugin.interchange.export.views import first_line, indented_json
-from lcm_plugin.text import harmless, plural, size
+from lcm_plugin.interchange.export.views import indented_json
+from lcm_plugin.text import first_line, harmless, plural, size
 from lcm_plugin.version import VERSION
 from lcm_plugin.web.markdown import coloured, rendered, rendered_inline
 from lcm_plugin.web.site import Site

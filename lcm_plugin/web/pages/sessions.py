@@ -6,9 +6,9 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from lcm_plugin.errors import InputError
+from lcm_plugin.sessions.library import place_of
 from lcm_plugin.web.data import search as searching
 from lcm_plugin.web.data import sessions as listing
-from lcm_plugin.web.data.talk import place_of
 from lcm_plugin.web.pages.render import shown
 from lcm_plugin.web.site import Site, asked
 

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from lcm_plugin.errors import NotFound
+from lcm_plugin.sessions.library import place_of
 from lcm_plugin.web import markdown
 from lcm_plugin.web.data import sessions as listing
 from lcm_plugin.web.data import talk as talking
@@ -34,7 +35,7 @@ def talk(site: Site, request: Request) -> Response:
         last = row.next_seq - 1
         at = last
         if query.at:
-            place = talking.place_of(reader, query.at)
+            place = place_of(reader, query.at)
             if place is None or place[0] != row.conversation_id:
                 raise NotFound(f"there is no {query.at} in this conversation")
             at = place[1]
@@ -57,7 +58,7 @@ def at(site: Site, request: Request) -> Response:
     """The talk at a message's place; a summary's page."""
     ref = request.path_params["ref"]
     with site.engine.store.read() as reader:
-        place = talking.place_of(reader, ref)
+        place = place_of(reader, ref)
     if place is None:
         raise NotFound(f"there is no {ref[:40]}")
     if ref.startswith("sum_"):

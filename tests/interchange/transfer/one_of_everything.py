@@ -38,6 +38,7 @@ def fill(engine: Engine) -> None:
     engine.ingest(LONG, turns(40))
     engine.ingest(LONG, tool_turn(7, 3, 30))
     engine.compact(LONG, force=True, budget=4_000)
+    engine.assemble(LONG, 4_000)
     engine.ingest(LONG, [picture("What is this?"), assistant("A pattern."), user(LOG), assistant("A log.")])
     engine.ingest(OTHER, [*turns(6), picture("Again?"), assistant("The same.")])
     engine.reset_session(OTHER)

@@ -1,4 +1,4 @@
-"""Commands that show stored rows: ``conversations, messages, summaries, context, tree, show``."""
+"""Commands that show stored rows: ``conversations, messages, summaries, tree, show``."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def conversations(
         )
         if after:
             found = found[next((at for at, row in enumerate(found, 1) if row.conversation_id == after), 0) :]
-        rows, following = _page(found, limit)
+        rows, following = page(found, limit)
         with engine.store.read() as reader:
             shown = named(reader, rows)
     last = rows[-1].conversation_id if following and rows else None
@@ -81,7 +81,7 @@ def conversations(
         print_json({"conversations": [asdict(one.row) | one.as_dict() for one in shown], "next": last})
     else:
         _print_named(shown)
-        _hint(last, "--after")
+        hint(last, "--after")
 
 
 def _print_named(shown: Iterable[NamedConversation]) -> None:
@@ -168,7 +168,7 @@ def messages(
             and (first is None or row.head.created_at >= first)
             and (end is None or row.head.created_at < end)
         )
-        rows, following = _page(stored, limit)
+        rows, following = page(stored, limit)
         whole = [(row.head, library.whole(row)) for row in rows]
     last = rows[-1].head.seq if following and rows else None
     if as_json:
@@ -192,7 +192,7 @@ def messages(
         ],
         yields="text",
     )
-    _hint(last, "--after")
+    hint(last, "--after")
 
 
 def summaries(
@@ -220,7 +220,7 @@ def summaries(
             for row in engine.library.summaries(chosen.conversation_id, after=after, depth=depth)
             if (first is None or row.latest_at >= first) and (end is None or row.earliest_at < end)
         )
-        rows, following = _page(found, limit)
+        rows, following = page(found, limit)
     last = rows[-1].summary_id if following and rows else None
     if as_json:
         listed = [asdict(row) for row in rows]
@@ -242,43 +242,7 @@ def summaries(
         ],
         yields="text",
     )
-    _hint(last, "--after")
-
-
-def context(
-    conversation: ConversationName,
-    database: Database = None,
-    after: Annotated[int, typer.Option(help="Go on after this ordinal.")] = 0,
-    limit: Limit = 1_000,
-    as_json: AsJson = False,
-) -> None:
-    """Show what the active context is made of, item by item.
-
-    Examples: `lcm context agent:main:main` · `lcm context 3 --limit 20`
-    """
-    with reading(database) as engine:
-        chosen = engine.library.conversation(conversation)
-        items, following = _page(engine.library.items(chosen.conversation_id, after=after), limit)
-    last = items[-1].ordinal if following and items else None
-    if as_json:
-        listed = [
-            {
-                "ordinal": item.ordinal,
-                "kind": item.kind,
-                "id": item.ref,
-                "depth": item.depth,
-                "tokens": item.tokens,
-            }
-            for item in items
-        ]
-        number, tokens = chosen.conversation_id, chosen.context_tokens
-        print_json({"conversation": number, "tokens": tokens, "items": listed, "next": last})
-        return
-    print_table(
-        ("ordinal", "id", "what", "tokens"),
-        [(item.ordinal, item.ref, _what(item), item.tokens) for item in items],
-    )
-    _hint(last, "--after")
+    hint(last, "--after")
 
 
 def tree(
@@ -356,15 +320,15 @@ def _told(name: str, value: Any) -> str:
     return moment(value) if name.endswith("_at") else str(value)
 
 
-def _page(rows: Iterable[Row], limit: int) -> tuple[list[Row], bool]:
+def page(rows: Iterable[Row], limit: int) -> tuple[list[Row], bool]:
     """The first rows, and whether more follow."""
     source: Iterator[Row] = iter(rows)
-    page = list(islice(source, limit))
-    return page, next(source, None) is not None
+    first = list(islice(source, limit))
+    return first, next(source, None) is not None
 
 
-def _hint(last: object, option: str) -> None:
-
+def hint(last: object, option: str) -> None:
+    """Names the option that goes on, when there is more."""
     if last is not None:
         say(f"more: {option} {last}", error=True)
 
@@ -376,7 +340,7 @@ def _gist(message: dict[str, Any]) -> str:
     return text_of(message)[:400] or (f"calls {', '.join(calls)}" if calls else "")
 
 
-def _what(item: Any) -> str:
+def what(item: Any) -> str:
     if item.message is not None:
         return str(item.message.role)
     return "leaf summary" if item.depth == 0 else f"summary of depth {item.depth}"
