@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import typer
-from pydantic import ValidationError
 from typer.core import TyperGroup
 
 from lcm_plugin.errors import ConfigError, InputError, LcmError, NotFound, StoreError
@@ -107,6 +106,8 @@ class GuardedGroup(TyperGroup):
 
 def _refusal(error: Any) -> str:
     """The message of a wrong command line, in plain words where typer takes pydantic's."""
+    from pydantic import ValidationError
+
     if isinstance(error.__cause__, ValidationError):
         (first, *_) = error.__cause__.errors()
         if words := _REFUSALS.get(first["type"]):
