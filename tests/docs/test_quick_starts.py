@@ -26,6 +26,8 @@ BLOCK = re.compile(
     r"(?:^Save this as `(?P<file>[^`]+)`.*?\n+)?^```(?P<kind>\w+)\n(?P<text>.*?)^```",
     re.MULTILINE | re.DOTALL,
 )
+# The Python of a plain installation to follow the pages with, as `.ci/release` has one; else that of the tests.
+PLAIN = os.environ.get("LCM_PLAIN_PYTHON", "")
 ENDS = "== end of a command =="
 
 
@@ -78,7 +80,7 @@ def follow(page: str, folder: Path, env: dict[str, str], change: Callable[[str],
         env={
             "PATH": f"{folder}/bin:{os.environ['PATH']}",
             "HOME": str(folder),
-            "PYTHONPATH": str(ROOT),
+            **({} if PLAIN else {"PYTHONPATH": str(ROOT)}),
             **env,
         },
         stdout=subprocess.PIPE,
@@ -107,7 +109,7 @@ def home(tmp_path: Path) -> Path:
         ("python3", ""),
     ):
         (tmp_path / "bin" / name).write_text(
-            f'#!/bin/sh\nexec {sys.executable} {words} "$@"\n', encoding="utf-8"
+            f'#!/bin/sh\nexec {PLAIN or sys.executable} {words} "$@"\n', encoding="utf-8"
         )
         (tmp_path / "bin" / name).chmod(0o755)
     (tmp_path / "examples").symlink_to(ROOT / "examples")
