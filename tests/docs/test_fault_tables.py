@@ -35,7 +35,10 @@ def known_tests() -> set[str]:
     ("page", "least"),
     [
         (PAGE, 26),
-        *((HOSTS / f"{host}.md", 10) for host in ("bub", "langchain", "openai-agents", "pydantic-ai")),
+        *(
+            (HOSTS / f"{host}.md", 10)
+            for host in ("bub", "hermes", "langchain", "openai-agents", "pydantic-ai")
+        ),
     ],
     ids=lambda value: value.stem if isinstance(value, Path) else "",
 )
