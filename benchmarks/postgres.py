@@ -129,7 +129,9 @@ def measure(url: str, size: int, options: argparse.Namespace) -> list[Measure]:
     if not (options.keep and _is_ready(url, ours)):
         build(url, size, options)
     config = LcmConfig(
-        database=f"{url}{'&' if '?' in url else '?'}schema={ours}", summary_max_calls_per_window=10_000_000
+        database=f"{url}{'&' if '?' in url else '?'}schema={ours}",
+        summary_max_calls_per_window=10_000_000,
+        summary_max_tokens_per_window=1_000_000_000_000,
     )
     counter = TokenCounter()
     with (

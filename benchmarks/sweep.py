@@ -31,6 +31,7 @@ BUDGET = 128_000
 BATCH = 500
 _FREE: dict[str, Any] = {
     "summary_max_calls_per_window": 10_000_000,
+    "summary_max_tokens_per_window": 1_000_000_000_000,
     "sweep_deadline_ms": 3_600_000,
     "max_sweep_passes": 10_000_000,
 }

@@ -254,7 +254,11 @@ def show(measures: Sequence[Measure], extra: dict[str, Any]) -> None:
 
 
 # The guards against a runaway bill would stop a benchmark that makes thousands of calls in seconds.
-_FREE_CALLS: dict[str, Any] = {"summary_max_calls_per_window": 10_000_000, "sweep_deadline_ms": 3_600_000}
+_FREE_CALLS: dict[str, Any] = {
+    "summary_max_calls_per_window": 10_000_000,
+    "summary_max_tokens_per_window": 1_000_000_000_000,
+    "sweep_deadline_ms": 3_600_000,
+}
 
 if __name__ == "__main__":
     main()

@@ -16,7 +16,7 @@ from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.summarize.base import SourceBlock
 from lcm_plugin.summarize.cues import REQUEST
 from lcm_plugin.summarize.extraction.naming import NOTHING_DROPPED, ExpandLine
-from lcm_plugin.summarize.extraction.reading import read
+from lcm_plugin.summarize.extraction.reading import read, read_names
 from lcm_plugin.summarize.extraction.selection import UNIT_COST, Choice, Scored
 from lcm_plugin.summarize.facts import Vocabulary
 from lcm_plugin.summarize.focus import Focus
@@ -49,8 +49,7 @@ class ExtractiveSummarizer:
 
         What has words of the ``focus`` comes before all else.
         """
-        reading = read(blocks, self._vocabulary, focus)
-        scored = reading.scored
+        reading, scored = read(blocks, self._vocabulary, focus)
         choice, ending = Choice(scored, reading.holders), ExpandLine(reading)
         room = int(limit * (1 - _EXPAND_SHARE))
         condensing = bool(blocks) and blocks[0].role == "summary"
@@ -103,7 +102,7 @@ class ExtractiveSummarizer:
     def expand_line(self, blocks: tuple[SourceBlock, ...], text: str, room: int) -> str:
         """The "Expand for details about" line appended to a model's summary: facts of the blocks that it leaves out."""
         covered, _ = self._vocabulary.facts(text.split())
-        return ExpandLine(read(blocks, self._vocabulary, NO_FOCUS)).write(covered, room)
+        return ExpandLine(read_names(blocks, self._vocabulary)).write(covered, room)
 
     def _lines(self, blocks: tuple[SourceBlock, ...], kept: Sequence[Unit]) -> list[str]:
         """One line a speaker and stretch of time; its head has the time when it moved on."""

@@ -8,8 +8,8 @@ the order of addition, and so not on the hash seed.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
 
 from lcm_plugin.summarize.cues import CUE_WORDS, UNSPACED_CUES
 
@@ -25,6 +25,7 @@ class Word(NamedTuple):
     plain: bool = False
 
 
+_T = TypeVar("_T")
 _MEMO_LIMIT = 200_000
 _MEMO_WORD_CHARS = 48
 _LEFT = "\"'`()[]{}<>«»“”‘’„*=+…,;:!?。、，；：！？「」『』（）【】《》·•–—|¿¡"
@@ -40,6 +41,7 @@ _CAMEL = re.compile(r"[a-z][A-Z]|[A-Z]{2}")
 _KEYLIKE = re.compile(r"[a-z]+(?:_[a-z]+)+")
 _CONTRACTION = re.compile(r"\w{1,6}['’]\w{1,3}")
 _CONTROL = re.compile(r"(?:[#*=<\[|]{2,})[A-Z_ ]+(?:[#*=>\]|]{2,})")
+_CONTROL_START = "#*=<[|"
 _HAS_DIGIT = re.compile(r"\d")
 _PLAIN_NUMBER = re.compile(r"[-+$€£¥]?\d[\d.,]*%?")
 _CLOCK = re.compile(r"(?:\d{4}-\d\d-\d\d[T_])?\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d|\+\d)?")
@@ -50,16 +52,61 @@ TERM = 2
 _IDENTIFIER, _NUMBER, _SHORT, _DIGIT, _KEY, _TIME, _TERM, _BIGRAM = 12, 9, 8, 5, 4, 4, 1, 1
 
 
-class Vocabulary(dict[str, "Word | None"]):
-    """Word verdicts, judged at first sight. A pure function of the word: clearing it is always safe."""
+_Pair = tuple[str, int]
+_SEVERAL: _Pair = ("", 0)
 
-    def __missing__(self, raw: str) -> Word | None:
-        word = _judge(raw)
+
+class _Memo(dict[str, _T]):
+    """Verdicts on words, judged at first sight. A pure function of the word: clearing it is always safe."""
+
+    judge: Callable[[str], _T]
+
+    def __missing__(self, raw: str) -> _T:
+        verdict = self.judge(raw)
         if len(raw) <= _MEMO_WORD_CHARS:
             if len(self) >= _MEMO_LIMIT:
                 self.clear()
-            self[raw] = word
-        return word
+            self[raw] = verdict
+        return verdict
+
+
+class _Names(_Memo["_Pair | None"]):
+    """The fact of each word that weighs as much as a name or more; `_SEVERAL` where it cannot be said by the word alone."""
+
+    @staticmethod
+    def judge(raw: str) -> _Pair | None:
+        """The verdict on a word."""
+        word = _judge(raw)
+        names = [pair for pair in word.facts if pair[1] >= NAME] if word else ()
+        if not word or not names:
+            return None
+        # At the head of a sentence a plain name is none, and it has no other fact.
+        return names[0] if len(names) == 1 and (word.plain or names[0][1] != NAME) else _SEVERAL
+
+
+class Vocabulary(_Memo["Word | None"]):
+    """The word verdicts of a process."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._names = _Names()
+
+    @staticmethod
+    def judge(raw: str) -> Word | None:
+        """The verdict on a word."""
+        return _judge(raw)
+
+    def names(self, sentence: Sequence[str]) -> dict[str, int]:
+        """Of the facts in the words of a sentence those that weigh as much as a name or more."""
+        names, rest = self._names, sentence
+        if sentence and (first := names[sentence[0]]) and first[1] == NAME:
+            rest = sentence[1:]
+        # Built-in functions alone: a source has some ten thousand words, and few of them are names.
+        found = dict(filter(None, map(names.__getitem__, rest)))
+        if "" in found:
+            facts, _ = self.facts(sentence)
+            found = {fact: weight for fact, weight in facts.items() if weight >= NAME}
+        return found
 
     def facts(self, sentence: Sequence[str]) -> tuple[dict[str, int], int]:
         """The weights of the facts in the words of a sentence, and its cues."""
@@ -84,7 +131,7 @@ def _judge(raw: str) -> Word | None:
         return _judge_unspaced(raw)
     core = raw.lstrip(_LEFT).rstrip(_RIGHT)
     # A host's own word for its loop, such as ###STOP###: nobody asks for it.
-    if not core or _CONTROL.fullmatch(raw):
+    if not core or (raw[0] in _CONTROL_START and _CONTROL.fullmatch(raw)):
         return None
     pieces = [core] if core.isalnum() else [piece.rstrip(_RIGHT) for piece in _INNER.split(core)]
     facts = {piece: weight for piece in pieces if (weight := _weight(piece))}

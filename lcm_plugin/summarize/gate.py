@@ -105,8 +105,7 @@ class Gate:
         if _share(words, _words(frame))[0] >= _PROMPT_SHARE:
             return "prompt_echo"
         source_words = _words(source)
-        share, run = _share(words, source_words)
-        if tokens > _SHORT_TOKENS and (share >= _ECHO_SHARE or (share >= _COPY_SHARE and run >= _RUN_SHARE)):
+        if tokens > _SHORT_TOKENS and _is_copied(words, source_words):
             return "echo"
         if tokens < _SHORT_TOKENS and not _related(_words(text.replace(EXPAND_PREFIX, "")), source_words):
             return "unrelated"
@@ -151,9 +150,29 @@ def _words(text: str) -> list[str]:
     return _WORDS.findall(text.lower())
 
 
-def _shingles(words: list[str]) -> Iterator[tuple[str, ...]]:
-    """Each run of ten words."""
-    return zip(*(words[start:] for start in range(_SHINGLE)), strict=False)
+def _shingles(words: list[str], length: int = _SHINGLE) -> Iterator[tuple[str, ...]]:
+    """Each run of so many words."""
+    return zip(*(words[start:] for start in range(length)), strict=False)
+
+
+def _is_copied(words: list[str], source: list[str]) -> bool:
+    """Whether a text is nearly all word for word in its source, or mostly, and half of it in one piece."""
+    # Most texts have too many words or pairs of words of their own, which costs less to find.
+    if any(_most_shared(words, source, length) < _COPY_SHARE for length in (1, 2)):
+        return False
+    share, run = _share(words, source)
+    return share >= _ECHO_SHARE or (share >= _COPY_SHARE and run >= _RUN_SHARE)
+
+
+def _most_shared(words: list[str], other: list[str], length: int) -> float:
+    """A share that `_share` does not exceed: that of the runs of ten with only known shorter runs in them."""
+    known = set(_shingles(other, length))
+    needed = _SHINGLE - length + 1
+    shared = in_a_row = 0
+    for shorter in _shingles(words, length):
+        in_a_row = in_a_row + 1 if shorter in known else 0
+        shared += in_a_row >= needed
+    return shared / max(1, len(words) - _SHINGLE + 1)
 
 
 def _share(words: list[str], other: list[str]) -> tuple[float, float]:

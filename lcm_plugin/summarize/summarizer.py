@@ -222,7 +222,7 @@ class Summarizer:
 
         for left in range(_HALVINGS, -1, -1):
             messages = prompt(parts)
-            tokens = self._counter.anything(messages) + parts.target
+            tokens = self._prompt_tokens(job, parts) + parts.target
             spend = partial(self._spend_on, job.task, tokens)
             request = CompletionRequest(
                 messages=messages,
@@ -239,6 +239,12 @@ class Summarizer:
                 room = self._counter.text(parts.source) // 2
                 parts = self._parts(route, job, level, parts.target, room)
         raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def _prompt_tokens(self, job: _Job, parts: PromptParts) -> int:
+        """About the tokens of a prompt. Those of the source are known, and are shared out over what is shown of it."""
+        whole = max(1, sum(len(block.text) for block in job.task.blocks))
+        source = job.task.source_tokens * len(parts.source) // whole
+        return source + self._counter.text(frame(parts)) + self._counter.text(parts.previous)
 
     def _spend_on(self, task: SummaryTask, tokens: int) -> None:
         """Counts a call of so many tokens; raises `SpendLimited` when it may not be made."""

@@ -51,17 +51,17 @@ class ExpandLine:
         """Whether two names follow each other in a unit, as a first and a last name do."""
         if not (first.istitle() and second.istitle()):
             return False
-        pair, scored = f"{first} {second}", self._reading.scored
-        return any(pair in scored[index].unit.text for index in self._reading.holders[first])
+        pair, units = f"{first} {second}", self._reading.units
+        return any(pair in units[index].text for index in self._reading.holders[first])
 
 
 def _nameable(reading: Reading) -> dict[str, int]:
     """The facts worth naming in source order, with weights that grow with the units that hold them."""
-    scored, words = reading.scored, reading.words
-    speakers = {name for who in {item.unit.who for item in scored} for name in who.split()}
+    facts, words = reading.facts, reading.words
+    speakers = {name for who in {unit.who for unit in reading.units} for name in who.split()}
     weights: dict[str, int] = {}
     for text, holders in reading.holders.items():
-        weight = scored[holders[0]].facts[text]
+        weight = facts[holders[0]][text]
         # A word that also stands in small letters is no name, and who speaks is in every line.
         if weight > NAME or (weight == NAME and text.lower() not in words and text not in speakers):
             weights[text] = min(len(holders), _REPEATED) * weight
