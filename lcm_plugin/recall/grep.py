@@ -27,7 +27,7 @@ from lcm_plugin.recall.results import (
 )
 from lcm_plugin.recall.scope import LeftOut, Scope, not_found, parse_refs, unanswered_request
 from lcm_plugin.recall.semantic.meaning import Semantics
-from lcm_plugin.recall.textsearch import TextSearch
+from lcm_plugin.recall.textsearch import THOROUGH, Effort, TextSearch
 from lcm_plugin.recall.times import format_instant, named_periods, parse_time
 from lcm_plugin.recall.tools import LARGEST, GrepArguments
 from lcm_plugin.recall.weaker import resolve
@@ -96,6 +96,7 @@ class Grep:
     # Whether the scope was widened to other sessions since the caller's own held nothing.
     with_others: bool = False
     semantics: Semantics | None = None
+    effort: Effort = THOROUGH
     notices: list[str] = field(default_factory=list)
     index_failed: bool = False
     left_out: LeftOut = field(init=False)
@@ -319,7 +320,9 @@ class Grep:
         return outcome
 
     def _attempt(self, query: ParsedQuery, kind: RowKind, rows: Filter, start: int, wanted: int) -> _Outcome:
-        search = TextSearch(self.reader, kind, query, rows, self.semantics, self.periods, self.left_out)
+        search = TextSearch(
+            self.reader, kind, query, rows, self.semantics, self.periods, self.left_out, self.effort
+        )
         sort = self.arguments.sort
         if sort == "recency":
             found = search.by_recency(start + wanted)

@@ -23,6 +23,7 @@ from lcm_plugin.recall.mapsearch import is_map
 from lcm_plugin.recall.results import is_of_others
 from lcm_plugin.recall.scope import Grant, Scope, scope_of
 from lcm_plugin.recall.semantic.meaning import Semantics
+from lcm_plugin.recall.textsearch import THOROUGH, Effort
 from lcm_plugin.recall.tools import (
     TOOL_NAMES,
     DescribeArguments,
@@ -77,15 +78,20 @@ class Recall:
         self._delegations = Delegations()
 
     def call(
-        self, session: Session, name: str, arguments: Mapping[str, Any], grant: Grant | None = None
+        self,
+        session: Session,
+        name: str,
+        arguments: Mapping[str, Any],
+        grant: Grant | None = None,
+        effort: Effort = THOROUGH,
     ) -> dict[str, Any]:
         """A tool's answer. What goes wrong is told in the answer, as ``error`` and ``error_code``.
 
-        ``grant`` narrows what a delegate may do; it cannot call ``lcm_expand_query``.
+        ``grant`` narrows what a delegate may do; it cannot call ``lcm_expand_query``. ``effort`` bounds ``lcm_grep``.
         """
         started = time.perf_counter()
         try:
-            answer = self._run(session, name, arguments, grant)
+            answer = self._run(session, name, arguments, grant, effort)
         except LcmError as error:
             answer = {"error": storable(str(error))[:MAX_ERROR_CHARS], "error_code": error_code(error)}
         except Exception as error:  # noqa: BLE001 - a model that calls a tool always gets an answer
@@ -133,10 +139,10 @@ class Recall:
             return ""
 
     def _run(
-        self, session: Session, name: str, arguments: Mapping[str, Any], grant: Grant | None
+        self, session: Session, name: str, arguments: Mapping[str, Any], grant: Grant | None, effort: Effort
     ) -> dict[str, Any]:
         if name == "lcm_grep":
-            return self._grep(session, check(GrepArguments, name, arguments), grant)
+            return self._grep(session, check(GrepArguments, name, arguments), grant, effort)
         if name == "lcm_describe":
             return self._describe(session, check(DescribeArguments, name, arguments), grant)
         if name == "lcm_expand":
@@ -148,10 +154,12 @@ class Recall:
         known = (*TOOL_NAMES, *self._more) if grant is None else TOOL_NAMES[:3]
         raise InputError(f"there is no tool {safe_repr(name, 80)}; the tools are {', '.join(known)}")
 
-    def _grep(self, session: Session, asked: GrepArguments, grant: Grant | None) -> dict[str, Any]:
+    def _grep(
+        self, session: Session, asked: GrepArguments, grant: Grant | None, effort: Effort
+    ) -> dict[str, Any]:
         self._index()
         with self._store.read() as reader:
-            grep, answer = self._search(reader, session, asked, grant)
+            grep, answer = self._search(reader, session, asked, grant, effort)
             broken = grep.index_failed and reader.index_state().usable
         if broken:
             reset_index(self._store, self._events, "the full-text index did not answer")
@@ -166,7 +174,12 @@ class Recall:
                 self.index_later()
 
     def _search(
-        self, reader: Reader, session: Session, asked: GrepArguments, grant: Grant | None
+        self,
+        reader: Reader,
+        session: Session,
+        asked: GrepArguments,
+        grant: Grant | None,
+        effort: Effort = THOROUGH,
     ) -> tuple[Grep, dict[str, Any]]:
         """Searches the scope of the call, and other sessions where it holds little of what is looked for."""
         own = find_conversation(reader, Session(self._gate.key_of(session, reader), session.id))
@@ -180,6 +193,7 @@ class Recall:
             own=own.conversation_id if own else None,
             granted_tokens=grant.token_cap if grant else None,
             semantics=self.semantics,
+            effort=effort,
         )
         scope = self.scope(reader, session, asked.all_conversations, asked.conversation_id, grant)
         grep, goes_on = search(scope), is_of_others(asked.cursor)

@@ -30,7 +30,8 @@ from lcm_plugin.store.search import (
     WordQuery,
 )
 
-COUNTED, FREQUENT = 1_200, 0.2
+# Of so many times the rows that the index may weigh, a word is frequent: found in at least that share.
+COUNTED, FREQUENT = 1.2, 0.2
 MAX_POOL, UNINDEXED_POOL = 3_000, 500
 # How many rows are proposed by their meaning alone.
 NEAREST = 50
@@ -47,16 +48,20 @@ class Effort:
 
     ``pool`` rows of each source are ranked against each other, the neighbours of the ``expanded`` best ones with them.
     ``proposed``: how many rows the index may weigh: those of the rarest words, or the newest ones with all words where
-    even the rarest holds more. Then what is found is not counted. None for as many as there are. ``seconds`` bounds scans.
+    even the rarest holds more. None for as many as there are. ``seconds`` bounds scans. With ``pages``, somebody
+    reads on: the newest rows with any of the words follow those that were weighed, and what is found is counted.
     """
 
     pool: int = 300
     expanded: int = EXPANDED
     proposed: int | None = None
     seconds: float = SCAN_SECONDS
+    pages: bool = True
 
 
 THOROUGH = Effort()
+# For pages that a person waits for: words that very many rows hold are looked for in the newest of them.
+PROMPT = Effort(proposed=20_000)
 
 
 @dataclass(slots=True)
@@ -115,10 +120,10 @@ class TextSearch:
         self._matcher = Matcher(query)
         self._deadline = time.monotonic() + effort.seconds
         indexed = [unit for unit in query.units if is_indexed(unit)]
-        self._words = WordQuery(tuple(map(_clause, indexed)), query.all_of)
-        self._counts: dict[Clause, int] = {}
+        self._asked = self._words = WordQuery(tuple(map(_clause, indexed)), query.all_of)
+        self._counts: dict[WordQuery, int] = {}
         self._are_frequent = False
-        if effort.proposed is not None and not query.all_of:
+        if effort.proposed is not None:
             self._words = self._proposing(effort.proposed)
         self._substrings = [unit for unit in query.units if unit.kind == "exact" and not is_indexed(unit)]
         self._senders = [unit for unit in query.units if unit.kind == "sender"]
@@ -182,15 +187,27 @@ class TextSearch:
         self._scan(gathered, target, self._reader.scan(self._kind, rows))
 
     def _from_index(self, gathered: _Gathered, order: Order, target: int, rows: Filter | None = None) -> None:
+        """The best or newest rows of the index, as far as it may weigh them, then the newest others."""
+        if order == "recency":
+            self._from_words(gathered, self._asked, order, target, rows)
+            return
+        before = len(gathered.candidates) + len(gathered.late)
+        # To weigh frequent words the index would count every row that holds one.
+        self._from_words(gathered, self._words, "recency" if self._are_frequent else order, target, rows)
+        missing = target - (len(gathered.candidates) + len(gathered.late) - before)
+        if self._effort.pages and self._words != self._asked and missing > 0:
+            self._from_words(gathered, self._asked, "recency", target, rows)
+
+    def _from_words(
+        self, gathered: _Gathered, words: WordQuery, order: Order, target: int, rows: Filter | None
+    ) -> None:
         """Pages through the index until enough rows passed the check, since some may not."""
-        if not self._words.clauses:
+        if not words.clauses:
             return
         kept = offset = 0
-        # To weigh frequent words the index would count every row that holds one.
-        order = "recency" if self._are_frequent else order
         while kept < target and offset < max(MAX_POOL, target):
             page = self._reader.find_words(
-                self._kind, self._words, rows or self._rows, order=order, limit=target, offset=offset
+                self._kind, words, rows or self._rows, order=order, limit=target, offset=offset
             )
             for row in self._in_order([scored.row_id for scored in page]):
                 kept += self._keep(gathered, row, kept < self._effort.pool)
@@ -221,29 +238,37 @@ class TextSearch:
     def _shares(self, clauses: Sequence[Clause], total: int) -> list[float]:
         if self._effort.proposed is None:
             return self._reader.document_shares(self._kind, clauses, self._rows)
-        counts = map(self._count, clauses)
-        return [min(1.0, max(FREQUENT if count >= COUNTED else 0.0, count / total)) for count in counts]
+        counts = [self._count(WordQuery((clause,))) for clause in clauses]
+        return [min(1.0, max(FREQUENT if n >= self._most_counted else 0.0, n / total)) for n in counts]
 
     def _proposing(self, most: int) -> WordQuery:
         """The rarest words, as many as hold ``most`` rows; all words together where even the rarest holds more."""
-        clauses = sorted((one for one in self._words.clauses if self._count(one)), key=self._count)
-        rows = list(accumulate(map(self._count, clauses)))
+        if self._asked.all:
+            self._are_frequent = self._count(self._asked) > most
+            return self._asked
+        counts = {clause: self._count(WordQuery((clause,))) for clause in self._asked.clauses}
+        clauses = sorted(filter(counts.__getitem__, counts), key=counts.__getitem__)
+        rows = list(accumulate(map(counts.__getitem__, clauses)))
         taken = [clause for clause, upto in zip(clauses, rows, strict=True) if upto <= most]
         self._are_frequent = not taken
         return WordQuery(tuple(taken)) if taken else WordQuery(tuple(clauses), all=True)
 
-    def _count(self, clause: Clause) -> int:
-        """In how many rows a word occurs; `COUNTED` for one that occurs in more, wherever these are."""
-        if clause not in self._counts:
-            self._counts[clause] = 0
-            query = WordQuery((clause,))
+    @property
+    def _most_counted(self) -> int:
+        return int(COUNTED * (self._effort.proposed or 0))
+
+    def _count(self, query: WordQuery) -> int:
+        """How many rows hold some words; `_most_counted` where more do, wherever these are."""
+        if query not in self._counts:
+            self._counts[query] = 0
             everywhere = Filter(None, up_to_id=self._rows.up_to_id)
+            most = self._most_counted
             with suppress(IndexUnusable):
-                found = self._reader.count_words(self._kind, query, everywhere, COUNTED)
-                if 0 < found < COUNTED and self._rows.conversation_ids is not None:
-                    found = self._reader.count_words(self._kind, query, self._rows, COUNTED)
-                self._counts[clause] = found
-        return self._counts[clause]
+                found = self._reader.count_words(self._kind, query, everywhere, most)
+                if 0 < found < most and self._rows.conversation_ids is not None:
+                    found = self._reader.count_words(self._kind, query, self._rows, most)
+                self._counts[query] = found
+        return self._counts[query]
 
     def _find(self, row: SearchRow) -> Matches:
         return self._matcher.find(row.text, row.sender)
@@ -302,12 +327,12 @@ class TextSearch:
         total, exact = matching, gathered.exhausted
         if (
             not exact
-            and self._effort.proposed is None
+            and self._effort.pages
             and not gathered.scanned
             and not self._substrings
             and all(unit.kind in ("word", "cjk") for unit in self._query.units)
         ):
-            counted = self._reader.count_words(self._kind, self._words, self._rows, COUNT_CAP + 1)
+            counted = self._reader.count_words(self._kind, self._asked, self._rows, COUNT_CAP + 1)
             total = max(min(counted, COUNT_CAP), matching)
             exact = counted <= COUNT_CAP and gathered.unread is None
         return Found(ranked, total, exact, gathered.scanned, gathered.stopped_at, weights, gathered.unread)

@@ -61,6 +61,7 @@ _READS: tuple[tuple[str, Endpoint], ...] = (
     ("/health", health_pages.health),
     ("/health/check", health_pages.check),
     ("/api/health", health_pages.health_data),
+    ("/api/integrity/{number}", tools.integrity),
 )
 _POSTS: tuple[tuple[str, Endpoint], ...] = (
     ("/api/grep", tools.tool("lcm_grep")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import socket
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -39,14 +40,16 @@ def serve(engine: Engine, *, port: int, write: bool, ready: Callable[[str], None
         listening.listen()
         port = listening.getsockname()[1]
         site = Site(engine, secrets.token_urlsafe(_TOKEN_BYTES), write)
+        app = create_app(site, hosts_of(port))
         settings = uvicorn.Config(
-            create_app(site, hosts_of(port)),
+            app,
             log_level="warning",
             access_log=False,
             lifespan="off",
             server_header=False,
             timeout_graceful_shutdown=_LAST_SECONDS,
         )
+        threading.Thread(target=app.state.pages.warm, name="lcm-web-warm", daemon=True).start()
         ready(f"http://{HOST}:{port}/?token={site.token}")
         with suppress(KeyboardInterrupt):
             uvicorn.Server(settings).run(sockets=[listening])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from pydantic import BaseModel
@@ -24,6 +24,7 @@ from lcm_plugin.recall.tools import check
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Conversation
 from lcm_plugin.types import Session
+from lcm_plugin.web.checks import Checks
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
@@ -53,6 +54,10 @@ class Site:
     engine: Engine
     token: str
     write: bool = False
+    checks: Checks = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "checks", Checks(self.engine))
 
     def conversation(self, reader: Reader, request: Request) -> Conversation:
         """The conversation that a path names; raises `NotFound`."""

@@ -49,7 +49,7 @@ PASSAGE_CHARS = 600
 LEAST_TOKENS = 100
 MOST_LAG = 500
 LAGS = "the search index lags behind"
-EFFORT = Effort(pool=80, expanded=10, proposed=1_000, seconds=0.5)
+EFFORT = Effort(pool=80, expanded=10, proposed=1_000, seconds=0.5, pages=False)
 CANDIDATES, MOST_LINES, LEAST_LINE = 60, 40, 25
 # How many messages in view, the best ones, are looked at for what they say again.
 MOST_LATER = 8

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 from lcm_plugin.store.search import (
@@ -34,6 +35,8 @@ from lcm_plugin.store.tables.search import (
 )
 
 COUNT_EXACTLY = 20_000
+# Conversations are small when all have so many times their messages.
+_SMALL = 5
 
 
 class SearchQueries(IndexQueries):
@@ -45,7 +48,7 @@ class SearchQueries(IndexQueries):
         match = match_expression(query)
         if not match:
             return []
-        joined, where, values = _join(kind, rows)
+        joined, where, values = self._join(kind, rows)
         by = "1 DESC" if order == "recency" else "2, 1 DESC"
         score = "0.0" if order == "recency" else f"bm25({kind}s_fts)"
         return [
@@ -63,7 +66,7 @@ class SearchQueries(IndexQueries):
         wanted = [*map(_quote, words), *(f"{_quote(beginning)} *" for beginning in beginnings)]
         if not wanted:
             return []
-        joined, where, values = _join(kind, Filter(rows.conversation_ids, up_to_id=rows.up_to_id))
+        joined, where, values = self._join(kind, Filter(rows.conversation_ids, up_to_id=rows.up_to_id))
         found = self._indexed(
             f"SELECT f.rowid FROM {kind}s_fts f {joined} WHERE {kind}s_fts MATCH ? {where} "
             "ORDER BY f.rowid DESC LIMIT ?",
@@ -75,7 +78,7 @@ class SearchQueries(IndexQueries):
         match = match_expression(query)
         if not match:
             return 0
-        joined, where, values = _join(kind, rows)
+        joined, where, values = self._join(kind, rows)
         found = self._indexed(
             f"SELECT count(*) FROM (SELECT 1 FROM {kind}s_fts f {joined} WHERE {kind}s_fts MATCH ? {where} LIMIT ?)",
             (match, *values, cap),
@@ -125,6 +128,42 @@ class SearchQueries(IndexQueries):
             )
             rows |= {row[0]: search_row("message", row) for row in found}
         return sorted(rows.values(), key=lambda row: (row.conversation_id, row.position))
+
+    def _join(self, kind: RowKind, rows: Filter) -> tuple[str, str, list[Any]]:
+        """The join to the rows, only where the filter needs it, and the filter's conditions."""
+        where, values = _conditions(kind, rows)
+        if rows.up_to_id is not None:
+            where += " AND f.rowid <= ?"
+            values.append(rows.up_to_id)
+        if kind == "message" and rows.conversation_ids is not None:
+            where += " AND f.rowid BETWEEN ? AND ?"
+            values += self._span(tuple(rows.conversation_ids))
+        joined = (
+            f"CROSS JOIN {SEARCH_TABLE[kind]} ON {SEARCH_ID[kind]} = f.rowid"
+            if where.strip() or kind == "summary"
+            else ""
+        )
+        return joined, where, values
+
+    def _span(self, conversation_ids: tuple[int, ...]) -> tuple[int, int]:
+        """Between which ids the messages of some conversations stand, else the index names the rows of all the others.
+
+        That is asked of small ones only, and once in a transaction.
+        """
+        if conversation_ids not in self._spans:
+            span = (0, _END)
+            count = self.row_count("message", Filter(conversation_ids))
+            if count * _SMALL <= self.newest_row("message"):
+                where, values = _in_conversations(conversation_ids)
+                found = f"SELECT min(m.message_id), max(m.message_id) FROM messages m WHERE true {where}"
+                first, last = self.db.execute(found, values).fetchone()
+                span = (first or 0, last or 0)
+            self._spans[conversation_ids] = span
+        return self._spans[conversation_ids]
+
+    @cached_property
+    def _spans(self) -> dict[tuple[int, ...], tuple[int, int]]:
+        return {}
 
     def _indexed(self, sql: str, values: Sequence[Any]) -> list[Any]:
         if not self._index_usable():
@@ -197,20 +236,6 @@ def trigram_expression(condition: Condition) -> str:
 def _quote(text: str) -> str:
     cleaned = text.replace('"', '""').replace("\x00", " ")
     return f'"{cleaned}"'
-
-
-def _join(kind: RowKind, rows: Filter) -> tuple[str, str, list[Any]]:
-    """The join to the rows, only where the filter needs it, and the filter's conditions."""
-    where, values = _conditions(kind, rows)
-    if rows.up_to_id is not None:
-        where += " AND f.rowid <= ?"
-        values.append(rows.up_to_id)
-    joined = (
-        f"CROSS JOIN {SEARCH_TABLE[kind]} ON {SEARCH_ID[kind]} = f.rowid"
-        if where.strip() or kind == "summary"
-        else ""
-    )
-    return joined, where, values
 
 
 def _conditions(kind: RowKind, rows: Filter) -> tuple[str, list[Any]]:

@@ -14,13 +14,14 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from lcm_plugin.errors import InputError
+from lcm_plugin.errors import InputError, StoreError
 from lcm_plugin.messages.sendable import parse_json
 from lcm_plugin.recall.tools import check
 from lcm_plugin.store.records import Conversation
 from lcm_plugin.types import Session
+from lcm_plugin.web.checks import Check
 from lcm_plugin.web.data.search import raise_for
-from lcm_plugin.web.site import Endpoint, Site, session_of
+from lcm_plugin.web.site import Endpoint, Site, number_in, session_of
 
 _WHOLE = Session("lcm:web")
 
@@ -43,6 +44,7 @@ class IntegrityArguments(BaseModel):
 
     session: str = Field(default="", max_length=2_000)
     mode: Literal["scan", "scan_and_plan"] = "scan"
+    wait: bool = True
 
 
 def tool(name: str) -> Endpoint:
@@ -75,15 +77,33 @@ def compact(site: Site, request: Request) -> Response:
 def run_integrity(site: Site, request: Request) -> Response:
     """Checks one session or the whole database; with ``scan_and_plan`` also what a repair would do."""
     asked = check(IntegrityArguments, "integrity/run", body_of(request))
-    session = session_of(_chosen(site, asked.session)) if asked.session else None
-    report = site.engine.check(session)
-    answer: dict[str, Any] = {
+    running = site.checks.start(session_of(_chosen(site, asked.session)) if asked.session else None)
+    if asked.wait:
+        running.done.wait()
+    return _checked(site, running, asked.mode == "scan_and_plan")
+
+
+def integrity(site: Site, request: Request) -> Response:
+    """A check that was begun without waiting for it, by its number."""
+    running = site.checks.get(number_in(request.path_params["number"], "check"))
+    return _checked(site, running, request.query_params.get("mode") == "scan_and_plan")
+
+
+def _checked(site: Site, running: Check, with_plan: bool) -> Response:
+    answer: dict[str, Any] = {"check": running.number, "began": running.began}
+    if not running.done.is_set():
+        return JSONResponse(answer | {"state": "running"}, 202)
+    report = running.report
+    if report is None:
+        raise StoreError(running.error)
+    answer |= {
+        "state": "done",
         "ok": report.ok,
         "complete": report.complete,
         "checked": dict(report.checked),
         "findings": [asdict(one) for one in report.findings],
     }
-    if asked.mode == "scan_and_plan":
+    if with_plan:
         plan = site.engine.plan_repairs(report)
         answer["plan"] = [asdict(step) for step in plan.steps]
         answer["refused"] = [one.code for one in plan.refused]

@@ -12,7 +12,7 @@ from lcm_plugin.commands.health import health as health_data
 from lcm_plugin.commands.status import head, whole_data, whole_pairs
 from lcm_plugin.store.open import is_server
 from lcm_plugin.text import inline
-from lcm_plugin.types import Finding, Session
+from lcm_plugin.types import Finding, IntegrityReport, Session
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
@@ -41,9 +41,8 @@ def health(engine: Engine) -> dict[str, Any]:
     }
 
 
-def findings(engine: Engine, session: Session | None) -> dict[str, Any]:
-    """What the doctor finds now, the worst first, and which of it a repair would mend."""
-    report = engine.check(session)
+def findings(engine: Engine, report: IntegrityReport) -> dict[str, Any]:
+    """What a check found, the worst first, and which of it a repair would mend."""
     plan = engine.plan_repairs(report)
     ordered = sorted(report.findings, key=lambda one: one.severity.rank)
     return {

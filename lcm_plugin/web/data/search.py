@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from lcm_plugin.errors import InputError, NotFound
 from lcm_plugin.recall.highlight import pieces
+from lcm_plugin.recall.textsearch import PROMPT
 from lcm_plugin.sessions.names import named
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.search import SearchRow
@@ -45,7 +46,7 @@ def search(engine: Engine, query: SearchQuery) -> dict[str, Any]:
     if not query.q.strip():
         return nothing()
     asker, arguments = _asker(engine, query), _arguments(query)
-    answer = engine.call_tool(asker, "lcm_grep", arguments)
+    answer = engine.recall.call(asker, "lcm_grep", arguments, effort=PROMPT)
     raise_for(answer)
     with engine.store.read() as reader:
         rows = _rows(reader, answer["hits"])

@@ -16,7 +16,7 @@ from starlette.responses import HTMLResponse, Response
 from lcm_plugin.interchange.export.views import indented_json
 from lcm_plugin.text import first_line, harmless, plural, size
 from lcm_plugin.version import VERSION
-from lcm_plugin.web.markdown import coloured, rendered, rendered_inline
+from lcm_plugin.web.markdown import code_style, coloured, rendered, rendered_inline
 from lcm_plugin.web.site import Site
 
 
@@ -24,6 +24,7 @@ class Pages:
     """The templates of one site."""
 
     def __init__(self, site: Site) -> None:
+        self._count_tokens = site.engine.count_tokens
         self._zone = ZoneInfo(site.engine.config.timezone)
         self._templates = Environment(
             loader=PackageLoader("lcm_plugin.web"),
@@ -53,6 +54,14 @@ class Pages:
             "database": site.engine.store.location,
             "zone": site.engine.config.timezone,
         }
+
+    def warm(self) -> None:
+        """Loads what the first requests would wait for: the encoding of tokens, templates, Markdown and its colours."""
+        self._count_tokens("warm")
+        for name in self._templates.list_templates(["html"]):
+            self._templates.get_template(name)
+        rendered("`warm`")
+        code_style()
 
     def show(self, request: Request, name: str, values: Mapping[str, Any], status: int = 200) -> Response:
         """A page, or the fragment of one, as a response."""
