@@ -246,7 +246,7 @@ def media_path(block: Any) -> Path | None:
 def at(value: Any, path: Sequence[str]) -> Any:
     """What a path of keys leads to; None when it leads nowhere."""
     for step in path:
-        if not isinstance(value, Mapping):
+        if not isinstance(value, (dict, Mapping)):
             return None
         value = value.get(step)
     return value
@@ -255,7 +255,7 @@ def at(value: Any, path: Sequence[str]) -> Any:
 def has(value: Any, path: Sequence[str]) -> bool:
     """Whether a path of keys leads to a value, null included."""
     holder = at(value, path[:-1])
-    return isinstance(holder, Mapping) and path[-1] in holder
+    return isinstance(holder, (dict, Mapping)) and path[-1] in holder
 
 
 def first_at(value: Any, paths: Sequence[Path]) -> Any:
@@ -281,7 +281,7 @@ def _tool_call(call: Mapping[str, Any]) -> Call:
 def _words(block: Any) -> str | None:
     if isinstance(block, str):
         return block
-    if not isinstance(block, Mapping) or is_reasoning(block):
+    if not isinstance(block, (dict, Mapping)) or is_reasoning(block):
         return None
     text = block.get("text")
     return text if isinstance(text, str) else None
@@ -293,7 +293,9 @@ def _is_words(block: Any) -> bool:
 
 def dicts(value: Any) -> Iterator[Mapping[str, Any]]:
     """The mappings in a list; none for what is no list."""
-    return (item for item in value if isinstance(item, Mapping)) if isinstance(value, list) else iter(())
+    return (
+        (item for item in value if isinstance(item, (dict, Mapping))) if isinstance(value, list) else iter(())
+    )
 
 
 def _one_line(call_id: str) -> str:

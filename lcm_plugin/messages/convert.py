@@ -148,7 +148,7 @@ class _Conversion:
             return value
         if kind is int:
             return value if value.bit_length() < _MOST_BITS else self._huge(value)
-        if isinstance(value, Mapping):
+        if isinstance(value, (dict, Mapping)):
             return self._within(value, self.mapping)
         if isinstance(value, (list, tuple)):
             return self._within(value, self._array)

@@ -90,7 +90,8 @@ def told_time(record: Mapping[str, Any]) -> int | None:
     if _TIME_KEY_SET.isdisjoint(record):
         return None
     for key in _TIME_KEYS:
-        value = record.get(key)
+        if (value := record.get(key)) is None:
+            continue
         if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < 1e15:
             return int(value * 1000) if value < _SECONDS_BELOW else int(value)
         if isinstance(value, str) and (at := _parse_time(value)) is not None:

@@ -263,19 +263,21 @@ CALL_BODIES = frozenset(
 
 def type_of(block: Any) -> BlockType:
     """The row of the table for a content block. A bare string is words; what nobody knows is `Kind.OTHER`."""
-    if isinstance(block, str):
-        return _WORDS
-    if not isinstance(block, Mapping):
-        return _OTHER
+    # A check against an abstract class costs as much as all else here, and nearly every block is a dict.
+    if not isinstance(block, (dict, Mapping)):
+        return _WORDS if isinstance(block, str) else _OTHER
     name = block.get("type")
     if isinstance(name, str) and name:
-        name = plain_type(name)
-        # Anthropic names the results of its server tools after the tool; there will be more of them.
-        return TYPES.get(name) or (_SERVER_RESULT if name.endswith("_tool_result") else _OTHER)
+        return TYPES.get(name) or _of_other_name(plain_type(name))
     for key, row in KEYED.items():
         if block.get(key) is not None:
             return _BARE_THOUGHT if row is _WORDS and block.get("thought") is True else row
     return _OTHER
+
+
+def _of_other_name(name: str) -> BlockType:
+    # Anthropic names the results of its server tools after the tool; there will be more of them.
+    return TYPES.get(name) or (_SERVER_RESULT if name.endswith("_tool_result") else _OTHER)
 
 
 def plain_type(name: str) -> str:

@@ -5,7 +5,6 @@ A host logs such a text as a message of its own, as a record about the hook that
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -16,14 +15,14 @@ from lcm_plugin.messages.markup import holds_added, is_own, plain_text
 def is_injected(entry: Entry) -> bool:
     """Whether a message is as a whole one of our texts, or a record of the host holds one."""
     if entry.hidden:
-        return any(holds_added(text) for text in _texts([entry.message.get("content"), *entry.extras]))
+        return _holds_added([entry.message.get("content"), entry.extras])
     text = plain_text(entry.message)
     return text is not None and is_own(text)
 
 
 def holds_injected(entry: Entry) -> bool:
     """Whether the data that stands beside a message holds one of our texts."""
-    return any(holds_added(text) for text in _texts(entry.extras))
+    return _holds_added(entry.extras)
 
 
 def without_injected(entry: Entry) -> Entry:
@@ -42,12 +41,9 @@ def _is_ours(value: Any) -> bool:
     return isinstance(value, str) and holds_added(value)
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _holds_added(value: Any) -> bool:
     if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for inner in value.values():
-            yield from _texts(inner)
-    elif isinstance(value, (list, tuple)):
-        for inner in value:
-            yield from _texts(inner)
+        return holds_added(value)
+    if isinstance(value, dict):
+        return any(map(_holds_added, value.values()))
+    return isinstance(value, (list, tuple)) and any(map(_holds_added, value))
