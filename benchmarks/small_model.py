@@ -37,7 +37,12 @@ class LocalModel:
     """A GGUF model as a host's completer. ``seconds`` is the time spent in it."""
 
     def __init__(self, path: Path, threads: int) -> None:
-        import xllamacpp
+        if not path.is_file():
+            raise SystemExit(f"{path}: no such GGUF file")
+        try:
+            import xllamacpp
+        except ImportError:
+            raise SystemExit("no llama.cpp: pip install xllamacpp") from None
 
         self.name = path.stem
         self.seconds = 0.0
@@ -142,7 +147,9 @@ def main() -> None:
     blocks = list(blocks_of(entry.message for entry in read_transcripts(files)))
     model = LocalModel(options.model or default_model(), options.threads)
     tally = run(model, blocks, options.chunks, options.chunk, options.target)
-    print(f"\n{model.name}: {model.seconds:.0f} s in the model")
+    print(
+        f"\n{model.name}: {model.seconds:.0f} s in the model, {time.process_time() / 60:.1f} CPU minutes in all"
+    )
     print("level needed: " + ", ".join(f"{level} {count}" for level, count in tally.levels.most_common()))
     print("rejected:     " + (", ".join(f"{why} {n}" for why, n in tally.reasons.most_common()) or "nothing"))
     for level, counts in tally.kept.items():

@@ -20,6 +20,6 @@ def seed() -> int:
 
 
 def canaries() -> tuple[int, int]:
-    """How many facts to plant in a real host, and after how many compactions to ask; ``LCM_CANARIES=30,30`` sets both."""
-    planted, after = os.environ.get("LCM_CANARIES", "12,3").split(",")
+    """How many facts to plant in a real host, and after how many compactions to ask; ``TEST_CANARIES=30,30`` sets both."""
+    planted, after = os.environ.get("TEST_CANARIES", "12,3").split(",")
     return int(planted), int(after)

@@ -1,18 +1,19 @@
 """lcm_plugin beside its peers, in one run: the same corpus, the same questions, the same window.
 
     python benchmarks/peers/compare.py [--messages 3000] [--locomo FILE]
-        [--hermes-lcm CHECKOUT --hermes-python PYTHON] [--lossless-claw CHECKOUT --node NODE]
+        [--hermes-lcm CHECKOUT] [--lcm-x CHECKOUT] [--hermes-python PYTHON] [--lossless-claw CHECKOUT --node NODE]
 
 Each peer runs unchanged from a checkout of its own, in its own runtime, with its own defaults, driven as its host
-drives it (see the two drivers beside this file). Left out is what has no checkout given. CPU times are those
-of the process that holds the engine, of all its threads. Summaries are returned at once by each.
-The recall rows ask each peer's ``lcm_grep`` the question exactly as it stands, by relevance.
+drives it (see the two drivers beside this file; lcm-x grew from hermes-lcm and has its engine's interface). Left out is
+what has no checkout given. CPU times are those of the process that holds the engine, of all its threads. Summaries are
+returned at once by each. The recall rows ask each peer's ``lcm_grep`` the question exactly as it stands, by relevance.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -30,6 +31,7 @@ from lcm_plugin import Engine, LcmConfig, Session
 from lcm_plugin.evaluation.corpus import Corpus
 from lcm_plugin.plugin import LcmPlugin
 from lcm_plugin.types import CompletionRequest, Turn
+from lcm_plugin.version import VERSION
 
 HERE = Path(__file__).parent
 WINDOW = 128_000
@@ -132,7 +134,7 @@ def judge(chats: list[Any], shown: Shown) -> Row:
     first = ten = every = asked = 0
     for chat, answers in zip(chats, shown, strict=True):
         for question, contents in zip(chat.questions, answers, strict=True):
-            wanted = {chat.messages[place]["content"] for place in question.evidence}
+            wanted = {chat.messages[place]["content"] for place in question.places}
             asked += 1
             first += contents[:1] != [] and contents[0] in wanted
             ten += bool(wanted & set(contents))
@@ -145,8 +147,8 @@ def judge(chats: list[Any], shown: Shown) -> Row:
     }
 
 
-def of_hermes_lcm(arguments: argparse.Namespace, questions: Path | None) -> Row:
-    command = [arguments.hermes_python, HERE / "hermes_lcm.py", arguments.hermes_lcm, str(arguments.messages)]
+def of_hermes_engine(arguments: argparse.Namespace, checkout: str, questions: Path | None) -> Row:
+    command = [arguments.hermes_python, HERE / "hermes_lcm.py", checkout, str(arguments.messages)]
     return _run([*command, *([questions] if questions else [])])
 
 
@@ -157,6 +159,18 @@ def of_lossless_claw(arguments: argparse.Namespace, questions: Path | None, fold
     )
     command = [arguments.node, "--import", "tsx", HERE / "lossless_claw.mjs", corpus]
     return _run([*command, *([questions] if questions else [])], arguments.lossless_claw)
+
+
+def version_of(checkout: str) -> str:
+    """The folder's name and the version that its own files give."""
+    folder = Path(checkout).resolve()
+    said = (
+        file.read_text(encoding="utf-8")
+        for name in ("plugin.yaml", "package.json")
+        if (file := folder / name).exists()
+    )
+    found = next((re.search(r'"?version"?: "?([\w.-]+)', text) for text in said), None)
+    return f"{folder.name} {found[1] if found else ''}".strip()
 
 
 def _run(command: list[Any], folder: str | None = None) -> Row:
@@ -176,6 +190,7 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=3000)
     parser.add_argument("--locomo", type=Path)
     parser.add_argument("--hermes-lcm")
+    parser.add_argument("--lcm-x")
     parser.add_argument("--hermes-python", default=sys.executable)
     parser.add_argument("--lossless-claw")
     parser.add_argument("--node", default="node")
@@ -188,11 +203,13 @@ def main() -> None:
                 {"messages": chat.messages, "questions": [q.text for q in chat.questions]} for chat in chats
             )
             questions.write_text("".join(json.dumps(chat) + "\n" for chat in asked), encoding="utf-8")
-        results = {"lcm_plugin": {"play": play(arguments.messages), "recall": ask(chats)}}
-        if arguments.hermes_lcm:
-            results["hermes-lcm"] = of_hermes_lcm(arguments, questions)
+        results = {f"lcm_plugin {VERSION}": {"play": play(arguments.messages), "recall": ask(chats)}}
+        for checkout in (arguments.hermes_lcm, arguments.lcm_x):
+            if checkout:
+                results[version_of(checkout)] = of_hermes_engine(arguments, checkout, questions)
         if arguments.lossless_claw:
-            results["lossless-claw"] = of_lossless_claw(arguments, questions, folder)
+            name = version_of(arguments.lossless_claw)
+            results[name] = of_lossless_claw(arguments, questions, folder)
     for name, result in results.items():
         figures = {**result["play"], **(judge(chats, result["recall"]) if chats else {})}
         print(name, json.dumps({key: round(value, 2) for key, value in figures.items()}))
