@@ -134,7 +134,7 @@ class ServiceHolder:
             services.contexts.beside_own_list,
             services.contexts.quoted_beside,
         )
-        self.look_ahead = services.contexts.look_ahead
+        self.look_ahead, self.bytes_of = services.contexts.look_ahead, services.contexts.bytes_of
         self.compaction = services.compaction
         self.retention = services.retention
         self.redaction = services.redaction
@@ -331,6 +331,7 @@ def _contexts(
         config,
         base.store,
         base.sessions,
+        renderer,
         assembler,
         active_recall,
         budgets,

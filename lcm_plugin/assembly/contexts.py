@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -10,6 +11,7 @@ from typing import Any
 from lcm_plugin.assembly.assembler import Assembler
 from lcm_plugin.assembly.notices import IGNORED
 from lcm_plugin.assembly.recalled import InView
+from lcm_plugin.assembly.render import Renderer
 from lcm_plugin.assembly.request import Request
 from lcm_plugin.compaction.calibration import Calibration
 from lcm_plugin.compaction.service import Compaction
@@ -28,8 +30,8 @@ from lcm_plugin.sessions.context_log import ContextLog
 from lcm_plugin.sessions.conversations import SessionDirectory
 from lcm_plugin.sessions.notices import SessionNotices
 from lcm_plugin.store.insight.contexts import SentContext
-from lcm_plugin.store.protocol import Store
-from lcm_plugin.store.records import Conversation, message_ref
+from lcm_plugin.store.protocol import Reader, Store
+from lcm_plugin.store.records import Conversation, Item, message_ref
 from lcm_plugin.turns import newest_request, turn_budget
 from lcm_plugin.types import Context, Message, RunPosition, Sent, Session, Turn
 
@@ -44,6 +46,7 @@ class Contexts:
         config: LcmConfig,
         store: Store,
         sessions: SessionDirectory,
+        renderer: Renderer,
         assembler: Assembler,
         active_recall: ActiveRecall,
         budgets: Budgets,
@@ -60,6 +63,7 @@ class Contexts:
         self._config = config
         self._store = store
         self._sessions = sessions
+        self._renderer = renderer
         self._assembler = assembler
         self._active_recall = active_recall
         self._budgets = budgets
@@ -108,6 +112,26 @@ class Contexts:
     ) -> Context:
         """The context that the next call would be given; nothing is noted as sent."""
         return self._assembled(session, budget, overhead, None, model, None, recall)[2]
+
+    def bytes_of(self, reader: Reader, refs: Sequence[str]) -> dict[str, tuple[int, int]]:
+        """How many bytes, as JSON, and tokens stored messages and summaries take in a context now, by id."""
+        numbers = [int(ref[4:]) for ref in refs if ref.startswith("msg_")]
+        summaries = reader.summaries([ref for ref in refs if ref.startswith("sum_")])
+        items = [
+            *(
+                Item(row.head.seq, "message", row.head.tokens, message=row.head)
+                for row in reader.messages_by_id(numbers).values()
+            ),
+            *(
+                Item(one.first_seq, "summary", one.tokens, one.depth, summary_id=one.summary_id)
+                for one in summaries.values()
+            ),
+        ]
+        return {
+            one.ref: (len(json.dumps(one.message, ensure_ascii=False).encode()), one.tokens)
+            for one in self._renderer.render(reader, items)
+            if one is not None
+        }
 
     def _assembled(
         self,

@@ -69,7 +69,12 @@ def next_call(engine: EngineFacade, conversation: Conversation, why: str = "") -
 
 
 def past_call(
-    reader: Reader, conversation: Conversation, turn: int, against: int | None = None, why: str = ""
+    engine: EngineFacade,
+    reader: Reader,
+    conversation: Conversation,
+    turn: int,
+    against: int | None = None,
+    why: str = "",
 ) -> dict[str, Any]:
     """What a turn's newest call was given, and how that differs from an earlier turn, by default the one before."""
     sent = turn_of(reader, conversation, turn)
@@ -77,7 +82,7 @@ def past_call(
     earlier = reader.sent_contexts(conversation.conversation_id, turn=turn - 1, limit=1)
     older = turn_of(reader, conversation, against) if against is not None else next(iter(earlier), None)
     if older is not None:
-        data["difference"] = difference(reader, conversation, older, sent)
+        data["difference"] = difference(reader, conversation, older, sent, engine.bytes_of)
     return data | {"why": _why(Contents(reader, conversation, sent, sent.sent_at), why)}
 
 
@@ -110,7 +115,7 @@ def turn_list(reader: Reader, conversation: Conversation, limit: int) -> list[di
         _head(one)
         | {
             "text": first_line(_text(asked[one.request_id]), _LINE) if one.request_id in asked else "",
-            "same": same_beginning(reader, before, one)["tokens"] if before else None,
+            "same": same_beginning(reader, before, one, None)["tokens"] if before else None,
         }
         for one, before in islice(zip_longest(found, found[1:]), limit)
     ]

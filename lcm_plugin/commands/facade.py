@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from lcm_plugin.compaction.calibration import Calibration
@@ -22,7 +22,7 @@ from lcm_plugin.sessions.conversations import SessionDirectory
 from lcm_plugin.sessions.lifecycle import Pruned
 from lcm_plugin.sessions.notices import SessionNotices
 from lcm_plugin.sessions.pins import Pins
-from lcm_plugin.store.protocol import Store
+from lcm_plugin.store.protocol import Reader, Store
 from lcm_plugin.store.records import Conversation
 from lcm_plugin.summarize.summarizer import Summarizer
 from lcm_plugin.types import CompactionResult, CompactionUndo, Context, IntegrityReport, Pin, Session
@@ -68,4 +68,5 @@ class EngineFacade(Protocol):
     def look_ahead(
         self, session: Session, budget: int | None, overhead: int, model: str | None, recall: bool
     ) -> Context: ...
+    def bytes_of(self, reader: Reader, refs: Sequence[str]) -> dict[str, tuple[int, int]]: ...
     def backup(self, target: str | None = None) -> str: ...

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice, takewhile
 from typing import Any
@@ -19,6 +19,9 @@ from lcm_plugin.types import Session
 
 _NO_ROOM = "it stands in the active context, and there is no room for it in this call"
 _HAD_NO_ROOM = "there was no room for it in this call"
+_BYTES_A_TOKEN = 4
+
+Measure = Callable[[Reader, Sequence[str]], Mapping[str, tuple[int, int]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +158,12 @@ class Contents:
 
 
 def difference(
-    reader: Reader, conversation: Conversation, older: SentContext, newer: SentContext
+    reader: Reader, conversation: Conversation, older: SentContext, newer: SentContext, measure: Measure
 ) -> dict[str, Any]:
-    """What came in and what left between two calls and why, and how much of the older one's beginning stayed."""
+    """What came in and what left between two calls and why, and how much of the older one's beginning stayed.
+
+    ``measure`` gives bytes and tokens of what is stored.
+    """
     before = Contents(reader, conversation, older, older.sent_at)
     after = Contents(reader, conversation, newer, newer.sent_at)
     came = [ref for ref in newer.refs if ref not in before.cuts]
@@ -181,7 +187,7 @@ def difference(
         "cleared": [ref for ref, (was, now) in both.items() if now == CLEARED != was],
         "shortened": [ref for ref, (was, now) in both.items() if now > max(was, 0)],
         "whole_again": [ref for ref, (was, now) in both.items() if 0 <= now < was or was == CLEARED != now],
-        "same": same_beginning(reader, older, newer),
+        "same": same_beginning(reader, older, newer, measure),
     }
 
 
@@ -239,19 +245,35 @@ def _forms(sent: SentContext) -> Iterator[tuple[str, str, int]]:
     return ((item.layer, ref, cuts) for item in sent.items for ref, cuts in item.forms)
 
 
-def same_beginning(reader: Reader, older: SentContext, newer: SentContext) -> dict[str, Any]:
-    """How much of the older context's beginning stands unchanged at the beginning of the newer one, and up to what."""
+def same_beginning(
+    reader: Reader, older: SentContext, newer: SentContext, measure: Measure | None
+) -> dict[str, Any]:
+    """How much of the older context's beginning stands unchanged at the beginning of the newer one, and up to what.
+
+    ``bytes`` are as JSON, of messages and summaries as they are stored now; None without ``measure``.
+    """
     kept = unchanged(older, newer)
-    tokens, left = 0, len(kept)
+    tokens, size, left = 0, 0, len(kept)
+    whole = measure(reader, kept) if measure else {}
     for item in older.items:
-        if left >= len(item.refs):
-            tokens += item.tokens
-        elif left > 0:
-            part = {_number(ref): cuts for ref, cuts in islice(item.forms, left)}
-            heads = [one.head for one in reader.messages_by_id(list(part)).values()]
-            tokens += sum(tokens_of(head, part[head.message_id]) for head in heads)
+        forms = dict(islice(item.forms, max(left, 0)))
         left -= len(item.refs)
-    return {"tokens": tokens, "of": older.tokens, "until": kept[-1] if kept else ""}
+        part = item.tokens if left >= 0 else _stored_tokens(reader, forms)
+        tokens += part if forms else 0
+        for ref, cuts in forms.items():
+            if ref not in whole:
+                size += _BYTES_A_TOKEN * part // len(forms)
+            elif cuts <= 0:
+                size += whole[ref][0]
+            else:
+                size += whole[ref][0] * part // max(1, whole[ref][1])
+    until = kept[-1] if kept else ""
+    return {"tokens": tokens, "of": older.tokens, "bytes": size if measure else None, "until": until}
+
+
+def _stored_tokens(reader: Reader, forms: Mapping[str, int]) -> int:
+    heads = [one.head for one in reader.messages_by_id(list(map(_number, forms))).values()]
+    return sum(tokens_of(head, forms[head.ref]) for head in heads)
 
 
 def tokens_of(head: MessageHead, cuts: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,7 +52,7 @@ def records(engine: Engine, session: Session = TALK) -> list[SentContext]:
 
 def look(engine: Engine, turn: int, **asked: Any) -> dict[str, Any]:
     with engine.store.read() as reader:
-        return past_call(reader, engine.library.conversation(TALK.key), turn, **asked)
+        return past_call(engine, reader, engine.library.conversation(TALK.key), turn, **asked)
 
 
 def test_a_turn_keeps_what_its_call_was_given(engine: Engine) -> None:
@@ -163,7 +164,9 @@ def test_a_turn_that_only_grows_begins_with_all_of_the_one_before(engine: Engine
     first = ask(engine, "One?")
     ask(engine, "Two?")
     found = look(engine, 2)["difference"]
-    assert found["same"] == {"tokens": first.tokens, "of": first.tokens, "until": "msg_1"}
+    (sent,) = first.messages
+    size = len(json.dumps(sent, ensure_ascii=False).encode())
+    assert found["same"] == {"tokens": first.tokens, "of": first.tokens, "bytes": size, "until": "msg_1"}
     assert found["left"] == []
     assert [(one["first"], one["last"]) for one in found["came"]] == [("msg_2", "msg_3")]
     with engine.store.read() as reader:
@@ -172,6 +175,23 @@ def test_a_turn_that_only_grows_begins_with_all_of_the_one_before(engine: Engine
         (2, first.tokens, "Two?"),
         (1, None, "One?"),
     ]
+
+
+def test_what_stays_is_measured_over_summaries_pins_and_shortened_results(open_engine: Open) -> None:
+    engine = open_engine(**SMALL)
+    engine.ingest(TALK, turns(20))
+    assert engine.compact(TALK, force=True, budget=4_000).compacted
+    engine.pin(TALK, "Prices are in euros.")
+    engine.ingest(
+        TALK, [user("Look."), call("a", "look"), result("a", "seen it all. " * 900), assistant("Seen.")]
+    )
+    first = ask(engine, "One?", budget=2_500)
+    assert any(one.cuts for one in first.shown)
+    ask(engine, "Two?", budget=2_500)
+    same = look(engine, 2)["difference"]["same"]
+    assert same["until"] == first.request
+    sizes = [len(json.dumps(one, ensure_ascii=False).encode()) for one in first.messages]
+    assert same["bytes"] == pytest.approx(sum(sizes), rel=0.1)
 
 
 def test_another_model_has_nothing_cached(engine: Engine) -> None:

@@ -137,9 +137,17 @@ def test_turns_are_listed_shown_and_compared(filled: Engine, visit: Visit) -> No
     page = site.get("/context/1?turn=2&why=msg_2").text
     assert "What turn 2 was given" in page
     assert "Since turn 1" in page
+    assert "a provider may have them cached" in page
     assert "is not in view: it was summarised" in page
     assert page.count('aria-current="true"') == 1
     assert 'href="/context/1?turn=1"' in site.get("/context/1").text
+
+
+def test_a_message_and_a_summary_lead_to_why_they_are_in_view_or_not(site: TestClient) -> None:
+    top = call(site, "?why=msg_2")["why"]["way"][-1]
+    for page, ref in (("/message/msg_2", "msg_2"), (f"/summary/{top}", top)):
+        (link,) = re.findall(r'href="(/context/1\?why=[^"#]+)#why"', site.get(page).text)
+        assert f'<a href="/at/{ref}">{ref}</a> is' in site.get(link).text
 
 
 def test_a_turn_that_is_not_on_record_is_named(filled: Engine, visit: Visit) -> None:

@@ -59,7 +59,9 @@ def context(site: Site, request: Request) -> Response:
         session = listing.one_session(site.engine, reader, row)
         listed = calls.turn_list(reader, row, _TURNS)
         call: dict[str, Any] = (
-            calls.past_call(reader, row, query.turn, query.against, query.why) if query.turn else {}
+            calls.past_call(site.engine, reader, row, query.turn, query.against, query.why)
+            if query.turn
+            else {}
         )
     call = call or calls.next_call(site.engine, row, query.why)
     values = {"session": session, "call": call, "turns": listed, "query": query}
@@ -89,4 +91,4 @@ def turn_data(site: Site, request: Request) -> Response:
     turn = number_in(request.path_params["turn"], "turn")
     with site.engine.store.read() as reader:
         row = site.conversation(reader, request)
-        return JSONResponse(calls.past_call(reader, row, turn, query.against, query.why))
+        return JSONResponse(calls.past_call(site.engine, reader, row, turn, query.against, query.why))

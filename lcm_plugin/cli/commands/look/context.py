@@ -10,6 +10,7 @@ from lcm_plugin.cli.open_engine import reading
 from lcm_plugin.cli.options import AsJson, ConversationName, Database, Limit
 from lcm_plugin.cli.output import moment, print_json, print_pairs, print_table, say
 from lcm_plugin.errors import InputError
+from lcm_plugin.text import size
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
@@ -109,7 +110,7 @@ def _show_turn(
     from lcm_plugin.commands.calls import past_call
 
     with engine.store.read() as reader:
-        found = past_call(reader, chosen, turn, against, why)
+        found = past_call(engine, reader, chosen, turn, against, why)
     if as_json:
         print_json({"conversation": chosen.conversation_id} | found)
         return
@@ -136,7 +137,8 @@ def _show_turn(
 def _print_difference(found: dict[str, Any]) -> None:
     same = found["same"]
     say(
-        f"since turn {found['from']}: {same['tokens']:,} of {same['of']:,} tokens stand unchanged at the beginning"
+        f"since turn {found['from']}: {same['tokens']:,} of {same['of']:,} tokens, {size(same['bytes'])}, stand unchanged "
+        "at the beginning: a provider may have them cached"
     )
     rows = [(name, one) for name in ("came", "left") for one in found[name]]
     print_table(
