@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from lcm_plugin.types import Sent
@@ -65,25 +66,18 @@ FORMS: tuple[tuple[str, str], ...] = (
 )  # fmt: skip
 """Which provider names its limit in which words. The first form that fits counts."""
 
-_FORMS = [
-    re.compile(
-        re.sub(r"\{([a-z]+2?)\}", lambda name: _NUMBER.format(name[1]), form), re.IGNORECASE | re.DOTALL
-    )
-    for _, form in FORMS
-]
-_TOO_LONG = re.compile(
+_TOO_LONG = (
     r"context[ _-]?(?:length|window|size|limit)[^.\n]{0,60}?(?:exceed|too (?:long|large)|overflow|not enough)"
     r"|(?:exceed|overflow|larger|longer|greater|more)[^.\n]{0,60}?context[ _-]?(?:length|window|size|limit)"
     r"|maximum context|context length is only|model maximum context"
     r"|(?:prompt|input|request|message|conversation)s? (?:is |are |was )?too (?:long|large)"
     r"|too many (?:input |total |prompt )?tokens|tokens? (?:limit|count) (?:was |is )?exceed|exceeded model token limit"
     r"|exceeds? the (?:maximum|max|limit)[^.\n]{0,40}?tokens?|input tokens? exceed"
-    r"|input length and .?max_tokens.? exceed|reduce the length|request_too_large|request entity too large",
-    re.IGNORECASE,
+    r"|input length and .?max_tokens.? exceed|reduce the length|request_too_large|request entity too large"
 )
-_SOMETHING_ELSE = re.compile(
-    r"rate.?limit(?! reached for .{0,80}request too large)|tokens per min|throttl|please wait|maximum tokens you requested",
-    re.IGNORECASE,
+_SOMETHING_ELSE = (
+    r"rate.?limit(?! reached for .{0,80}request too large)|tokens per min|throttl|please wait"
+    r"|maximum tokens you requested"
 )
 
 
@@ -102,15 +96,26 @@ def refusal_of(reported: object) -> Refusal | None:
     if not isinstance(reported, (str, BaseException)):
         return None
     text = reported if isinstance(reported, str) else " ".join(_texts(reported))
-    for form in _FORMS:
+    for form in _compiled_forms():
         if found := form.search(text):
             return _named(found)
-    return Refusal() if _TOO_LONG.search(text) and not _SOMETHING_ELSE.search(text) else None
+    too_long = re.search(_TOO_LONG, text, re.IGNORECASE)
+    return Refusal() if too_long and not re.search(_SOMETHING_ELSE, text, re.IGNORECASE) else None
 
 
 def is_shorter(now: Sent | None, refused: Sent | None) -> bool:
     """Whether a context is enough shorter than the refused one to be worth another call."""
     return now is not None and refused is not None and now.tokens < _WORTH_IT * refused.tokens
+
+
+@cache
+def _compiled_forms() -> list[re.Pattern[str]]:
+    return [
+        re.compile(
+            re.sub(r"\{([a-z]+2?)\}", lambda name: _NUMBER.format(name[1]), form), re.IGNORECASE | re.DOTALL
+        )
+        for _, form in FORMS
+    ]
 
 
 def _named(found: re.Match[str]) -> Refusal:

@@ -15,7 +15,6 @@ from itertools import groupby
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.errors import NotFound
 from lcm_plugin.files.content import Content
-from lcm_plugin.files.explore import explore
 from lcm_plugin.files.find import Payload, decode, find_payloads, replace_slices
 from lcm_plugin.files.references import fit_into, reference
 from lcm_plugin.files.store import FileFolder
@@ -113,6 +112,8 @@ class PayloadStore:
 
     def keep_bytes(self, data: bytes) -> tuple[FileRecord, Mapping[str, bytes]]:
         """Stores bytes that belong to no message; returns a record without an id, and blobs for the database."""
+        from lcm_plugin.files.explore import explore
+
         content, explored, blobs = Content(data), explore(data), dict[str, bytes]()
         uri = self._put(content, blobs)
         return FileRecord("", 0, content.sha256, uri, len(data), line_count=explored.line_count), blobs
@@ -128,6 +129,8 @@ class PayloadStore:
         return self._folder.total_bytes() if self._folder is not None else 0
 
     def _keep(self, payload: Payload, lane: str, now: int, blobs: dict[str, bytes]) -> FileRecord:
+        from lcm_plugin.files.explore import explore
+
         content = payload.content
         explored = explore(content, payload.name, payload.mime)
         uri = self._put(content, blobs)

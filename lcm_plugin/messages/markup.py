@@ -9,11 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from lcm_plugin.messages.tokens import TokenCounter
-from lcm_plugin.store.records import Summary
 from lcm_plugin.types import Pin
+
+if TYPE_CHECKING:
+    from lcm_plugin.store.records import Summary
 
 _PINNED_BY_USER = "Kept in view at the user's request."
 _PINNED_BY_AGENT = "Kept in view by the assistant: a note of its own, no message of the user."

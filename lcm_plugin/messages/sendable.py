@@ -19,12 +19,27 @@ _TOOL_NAME = re.compile(rf"[\w.:-]{{1,{_LONGEST_NAME}}}")
 
 
 def is_sendable(value: Any) -> bool:
-    """Whether a value is valid JSON in UTF-8 as it is."""
+    """Whether a value is valid JSON in UTF-8 as it is. A long text is looked at where it stands, not copied."""
     try:
-        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
-    except (TypeError, ValueError, RecursionError):
+        return _is_sendable(value)
+    except RecursionError:
         return False
-    return True
+
+
+def _is_sendable(value: Any) -> bool:
+    if isinstance(value, str):
+        return encodable(value) is value
+    if isinstance(value, dict):
+        return all(map(_is_key, value)) and all(map(_is_sendable, value.values()))
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_sendable, value))
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return value is None or isinstance(value, int)
+
+
+def _is_key(key: Any) -> bool:
+    return (key is None or isinstance(key, (str, int, float))) and _is_sendable(key)
 
 
 def sendable(value: Any) -> Any:

@@ -8,12 +8,15 @@ in this process, or in the database for sessions that were stored before. Withou
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from lcm_plugin.config import LcmConfig
 from lcm_plugin.lru import LruCache
 from lcm_plugin.sessions.globs import matches_any
-from lcm_plugin.store.protocol import Reader
 from lcm_plugin.types import Session
+
+if TYPE_CHECKING:
+    from lcm_plugin.config import LcmConfig
+    from lcm_plugin.store.protocol import Reader
 
 _REMEMBERED = 4_096
 

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from lcm_plugin.hosts.hermes.messages import FOLD, REPLY_FOLD, said_and_called, words_of
 from lcm_plugin.messages.identity import identity_of
-from lcm_plugin.store.protocol import Reader
-from lcm_plugin.store.records import MessageHead
 from lcm_plugin.types import Message, Session
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
     from lcm_plugin.sessions.library import Library
+    from lcm_plugin.store.protocol import Reader
+    from lcm_plugin.store.records import MessageHead
 
 _MOST_BREAKS = 64
 _LAST = float("inf")

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lcm_plugin.config.explain import masked
 from lcm_plugin.errors import ConfigError, StoreBusy, StoreError
 from lcm_plugin.events import log_failure
 from lcm_plugin.forks import FreshLocks, join
@@ -19,13 +18,12 @@ from lcm_plugin.hosts.hermes.completer import AuxiliaryCompleter
 from lcm_plugin.hosts.hermes.lanes import Lanes, LiveEngines
 from lcm_plugin.hosts.hermes.outbox import PATIENCE, Outbox
 from lcm_plugin.hosts.hermes.settings import hermes_config
-from lcm_plugin.maintenance.hook_health import HookHealth
-from lcm_plugin.sessions.kinds import find_conversation
 from lcm_plugin.types import Session
 
 if TYPE_CHECKING:
     from lcm_plugin.config import LcmConfig
     from lcm_plugin.engine import Engine
+    from lcm_plugin.maintenance.hook_health import HookHealth
 
 logger = logging.getLogger("lcm_plugin.hermes")
 
@@ -75,7 +73,7 @@ class Runtime(FreshLocks):
         self._opener: threading.Thread | None = None
         self._busy = False
         self._told: dict[str, float] = {}
-        self.health = HookHealth(self._health_settings, lambda: time.time_ns() // 1_000_000)
+        self._health: HookHealth | None = None
 
     def engine(self) -> Engine | None:
         """The core; None while it cannot be opened, which is logged once and tried again later.
@@ -95,6 +93,18 @@ class Runtime(FreshLocks):
         opener.join(patience)
         with self._lock:
             return self._engine
+
+    @property
+    def health(self) -> HookHealth:
+        """How often each hook failed in a row."""
+        if self._health is None:
+            from lcm_plugin.maintenance.hook_health import HookHealth
+
+            with self._lock:
+                self._health = self._health or HookHealth(
+                    self._health_settings, lambda: time.time_ns() // 1_000_000
+                )
+        return self._health
 
     @property
     def locked(self) -> bool:
@@ -123,6 +133,7 @@ class Runtime(FreshLocks):
             engine.close()
 
     def _open(self) -> None:
+        from lcm_plugin.config.explain import masked
         from lcm_plugin.engine import Engine
 
         config = self.config
@@ -196,6 +207,8 @@ class Runtime(FreshLocks):
 
         A session that a compaction made may be new while its lane is not: the process died before its first turn.
         """
+        from lcm_plugin.sessions.kinds import find_conversation
+
         engine = self.engine()
         if engine is None:
             return False

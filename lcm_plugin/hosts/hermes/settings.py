@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from lcm_plugin.config import LcmConfig
-from lcm_plugin.config.sources import noting
 from lcm_plugin.hosts.hermes.predecessor import INSTEAD, told_once
+
+if TYPE_CHECKING:
+    from lcm_plugin.config import LcmConfig
 
 logger = logging.getLogger("lcm_plugin.hermes")
 _HOST_KEYS = frozenset({"llm", "allow_tool_override", "allow_tool_overrides"})
@@ -28,6 +29,9 @@ def hermes_config() -> LcmConfig:
 
 def read_settings() -> tuple[LcmConfig, list[str]]:
     """The settings, and a sentence about each that does nothing: a misspelt one, or one of hermes-lcm."""
+    from lcm_plugin.config import LcmConfig
+    from lcm_plugin.config.sources import noting
+
     values = {"database": str(hermes_home() / "lcm" / "lcm.db"), **_entries()}
     with noting() as notes:
         config = LcmConfig.from_plugin(values)

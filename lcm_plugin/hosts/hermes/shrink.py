@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lcm_plugin.compaction.overflow import refusal_of
-from lcm_plugin.compaction.policy import Call, limits_for
 from lcm_plugin.hosts.hermes.agent import Agent
 from lcm_plugin.hosts.hermes.messages import to_host
 from lcm_plugin.hosts.hermes.runtime import Overhead, Runtime
@@ -136,6 +135,8 @@ class Shrinker:
 
     def _chosen_threshold(self) -> int:
         """The size of a request above which the list is to be made smaller: of the window, by the settings."""
+        from lcm_plugin.compaction.policy import Call, limits_for
+
         agent, config = self._agent, self._runtime.config
         window = agent.context_length
         if config is None or not window:

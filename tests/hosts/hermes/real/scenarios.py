@@ -214,10 +214,12 @@ def interrupted(url: str, first: str, second: str) -> dict[str, Any]:
 
 def registered(url: str) -> dict[str, Any]:
     """Loads the plugins, and nothing else."""
+    import cli  # noqa: F401 - what the host has loaded by then
     from hermes_cli.plugins import discover_plugins, get_plugin_context_engine
 
+    before = set(sys.modules)
     discover_plugins()
-    return {"engine": get_plugin_context_engine().name}
+    return {"engine": get_plugin_context_engine().name, "loaded": sorted(set(sys.modules) - before)}
 
 
 def doctor(url: str) -> list[str]:

@@ -79,9 +79,19 @@ def test_the_hosts_folder_of_engines_offers_less_and_gets_an_engine_all_the_same
     assert world().scenario("collected") == {"engine": "lcm", "offers_skills": False}
 
 
-def test_registering_opens_and_writes_nothing(world: Make) -> None:
+def test_registering_opens_and_writes_nothing_and_loads_no_engine(world: Make) -> None:
     home = world()
-    assert home.scenario("registered") == {"engine": "lcm"}
+    found = home.scenario("registered")
+    assert found["engine"] == "lcm"
+    assert "lcm_plugin.hosts.hermes.engine" in found["loaded"]
+    heavy = (
+        "lcm_plugin.engine",
+        "lcm_plugin.config",
+        "lcm_plugin.store.records",
+        "pydantic_settings",
+        "tiktoken",
+    )
+    assert not {"litellm", "sqlite_utils", *heavy} & set(found["loaded"])
     assert not home.database.parent.exists()
 
 
