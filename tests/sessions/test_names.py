@@ -86,6 +86,21 @@ def test_a_title_by_a_person_stays(engine: Engine) -> None:
     assert shown(engine) == "hello"
 
 
+@pytest.mark.parametrize("words", ["tidefolder", "/work/tidefolder", "*/tide*", "Harbour map"])
+def test_a_search_finds_a_conversation_by_its_folder_and_title(tmp_path: Path, words: str) -> None:
+    database = tmp_path / "lcm.db"
+    with Engine.open(LcmConfig(database=str(database))) as engine:
+        engine.ingest(HARBOUR, talk("hello", "Hello."))
+        engine.ingest(Session("agent:main:other"), talk("something else", "Yes."))
+        with engine.store.write() as writer:
+            names = {"title": "Harbour map", "project": "/work/tidefolder"}
+            writer.name_conversation(only(engine).conversation_id, names)
+    found = run_here("grep", words, "-d", database)
+    assert "it is the name of 1 conversation, agent:main:harbour: --in searches there" in found.stderr
+    assert "**Hello**" in run_here("grep", "hello", "--in", words, "-d", database).stdout
+    assert "the name of" not in run_here("grep", "other words", "-d", database).stderr
+
+
 def test_the_list_shows_names_and_begins_with_the_last_used(tmp_path: Path) -> None:
     database = tmp_path / "lcm.db"
     with Engine.open(LcmConfig(database=str(database))) as engine:

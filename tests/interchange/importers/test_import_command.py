@@ -221,6 +221,23 @@ def test_two_tools_are_found_in_one_command(tmp_path: Path) -> None:
     assert [one["format"] for one in json.loads(done.stdout)["files"]] == ["claude-code", "codex"]
 
 
+def test_a_search_finds_what_a_fork_copied_once(tmp_path: Path) -> None:
+    log = CodexLog(tmp_path / "in" / "rollout-2026-11-02T00-00-00-019a-t.jsonl")
+    meta = log.meta("019a-t")
+    log.turn("mark the cranes", "Marked.")
+    fork = CodexLog(tmp_path / "in" / "rollout-2026-11-02T00-01-00-019b-f.jsonl", 60)
+    fork.meta("019b-f", forked_from_id="019a-t")
+    fork.line("session_meta", **meta["payload"])
+    fork.turn("mark the cranes", "Marked.")
+    fork.turn("paint the ships", "Painted.")
+    done = run_here("import", tmp_path / "in", "--apply", "-d", tmp_path / "lcm.db")
+    assert done.returncode == 0, done.stderr
+    assert "1 session, 1 fork" in done.stdout
+    for words in ("cranes", "ships"):
+        found = json.loads(run_here("grep", words, "-d", tmp_path / "lcm.db", "--json").stdout)
+        assert len(found["hits"]) == 1
+
+
 def test_an_export_of_this_package_goes_back_as_it_was(tmp_path: Path) -> None:
     first, second, file = tmp_path / "a.db", tmp_path / "b.db", tmp_path / "all.jsonl"
     run_here("import", FIXTURES / "openclaw.jsonl", "--apply", "-d", first)

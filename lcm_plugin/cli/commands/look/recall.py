@@ -14,6 +14,7 @@ from lcm_plugin.cli.open_engine import reading, writing
 from lcm_plugin.cli.options import AsJson, Database
 from lcm_plugin.cli.output import console, print_json, print_table, print_text, say
 from lcm_plugin.errors import InputError, LcmError, ModelError, NotFound
+from lcm_plugin.text import plural
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
@@ -27,6 +28,7 @@ _In = Annotated[
     ),
 ]
 _MOST_SEARCHED = 100
+_MOST_NAMED = 3
 _Since = Annotated[str | None, typer.Option(help="Only from this time on: ISO 8601, or an age (2h, 3d).")]
 _Before = Annotated[str | None, typer.Option(help="Only before this time.")]
 _Cap = Annotated[int | None, typer.Option(min=100, help="Most tokens to print.")]
@@ -79,6 +81,8 @@ def grep(
             print_json(answer)
         elif not answer["hits"]:
             say("nothing found", error=True)
+            if not regex and conversation is None:
+                _say_named(engine, pattern)
         elif sys.stdout.isatty():
             _print_hits(engine, answer["hits"])
         else:
@@ -93,6 +97,20 @@ def grep(
         _remark(answer)
     if exit_code and not answer["hits"]:
         raise typer.Exit(1)
+
+
+def _say_named(engine: Engine, words: str) -> None:
+    """Names the conversations whose title or project the words are: no message need hold them."""
+    try:
+        found = engine.library.matching(words)
+    except NotFound:
+        return
+    keys = ", ".join(dict.fromkeys(row.session_key for row in found[:_MOST_NAMED]))
+    more = f" and {len(found) - _MOST_NAMED:,} more" if len(found) > _MOST_NAMED else ""
+    say(
+        f"it is the name of {plural(len(found), 'conversation')}, {keys}{more}: --in searches there",
+        error=True,
+    )
 
 
 def describe(
