@@ -79,6 +79,7 @@ def test_a_context_is_made_and_can_be_sent(deep: Engine, budget: int) -> None:
     json.dumps(context.messages, ensure_ascii=False).encode()
 
 
+@pytest.mark.long
 def test_the_hooks_take_and_show_it(deep: Engine) -> None:
     plugin = LcmPlugin(engine=deep)
     for name, make in FORMS.items():

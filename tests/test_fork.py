@@ -83,6 +83,7 @@ def test_parent_and_children_store_into_one_database(open_engine: Callable[..., 
     assert engine.check().ok
 
 
+@pytest.mark.long
 def test_a_fork_while_other_threads_store_stops_and_loses_nothing(open_engine: Callable[..., Engine]) -> None:
     engine, stop = open_engine(), threading.Event()
     stored: dict[int, list[Any]] = {1: [], 2: []}

@@ -69,6 +69,7 @@ ODD: dict[str, Callable[[], Any]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["sync", "append"])
 @pytest.mark.parametrize("make", ODD.values(), ids=ODD)
 def test_an_odd_message_is_stored_shown_and_not_doubled(

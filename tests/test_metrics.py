@@ -119,6 +119,7 @@ def test_an_endpoint_answers_scrapes(open_engine: Callable[..., Engine], session
         assert probe.connect_ex(("127.0.0.1", port)) != 0
 
 
+@pytest.mark.long
 def test_the_worker_serves_metrics_while_it_works(tmp_path: Path) -> None:
     command = [
         sys.executable,
@@ -145,6 +146,7 @@ def test_the_worker_serves_metrics_while_it_works(tmp_path: Path) -> None:
     assert process.returncode == 0
 
 
+@pytest.mark.long
 def test_importing_the_package_does_not_import_the_client() -> None:
     code = "import sys, lcm_plugin, lcm_plugin.engine; sys.exit('prometheus_client' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

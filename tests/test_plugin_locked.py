@@ -161,6 +161,7 @@ def test_a_compaction_that_meets_a_held_row_is_owed_and_done_later(
     host.plugin.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["sync", "append"])
 def test_whenever_it_is_held_every_message_is_stored_once(
     fresh_database: FreshDatabase, store_kind: str, mode: str

@@ -9,6 +9,7 @@ from postgres_server import PostgresServer
 HBA = "local all all trust\nhost all lcm 127.0.0.1/32 scram-sha-256\n"
 
 
+@pytest.mark.long
 def test_what_was_committed_survives_a_restart_and_a_crash_of_a_durable_server() -> None:
     with PostgresServer(durable=True, settings={"shared_buffers": "16MB"}) as server:
         with psycopg.connect(server.url) as connection:

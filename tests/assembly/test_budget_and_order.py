@@ -218,6 +218,7 @@ def test_images_in_a_shortened_result_are_named(engine: Engine) -> None:
     assert shortened(small, "msg_4", engine.counter.text).message is small
 
 
+@pytest.mark.long
 def test_the_cut_moves_in_steps_and_not_with_every_turn(engine: Engine, session: Session) -> None:
     long_talk(engine, session, 60)
     breaks, before = 0, None
@@ -288,6 +289,7 @@ def test_what_new_took_out_is_not_brought_back(engine: Engine, session: Session)
     assert not any("old task" in text for text in texts(engine.assemble(session, 5_000)))
 
 
+@pytest.mark.long
 def test_another_process_with_another_hash_seed_gives_the_same_bytes(
     engine: Engine, session: Session
 ) -> None:
@@ -367,6 +369,7 @@ def test_old_system_messages_take_no_room(engine: Engine, session: Session) -> N
     assert len(context.messages) == 1 + 2 * 12 + 1
 
 
+@pytest.mark.long
 def test_a_request_from_before_the_window_stays_until_the_next_step(engine: Engine, session: Session) -> None:
     tell(engine, session, user("the long task"))
     before = None

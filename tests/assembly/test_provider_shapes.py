@@ -73,6 +73,7 @@ def said(messages: list[Message]) -> str:
     return json.dumps(messages, ensure_ascii=False, default=str)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("provider", ["anthropic", "gemini", "bedrock"])
 def test_nothing_is_lost_on_the_way_to_a_provider(
     transforms: dict[str, Transform], rough: list[Message], provider: str

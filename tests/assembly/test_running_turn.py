@@ -120,6 +120,7 @@ def test_even_the_least_form_may_be_too_much_and_that_is_said(engine: Engine, se
     assert not engine.assemble(session, context.tokens + 1).over_budget
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "said",
     [
@@ -196,6 +197,7 @@ def turns(draw: Any) -> list[Message]:
 EXAMPLES = {"sqlite": examples(60, 12), "postgres": examples(8, 3)}
 
 
+@pytest.mark.long
 def test_the_newest_group_is_whole_and_the_room_is_used(engine: Engine, store_kind: str) -> None:
     @settings(max_examples=EXAMPLES[store_kind], deadline=None, suppress_health_check=list(HealthCheck))
     @given(turns(), st.integers(5_000, 30_000))

@@ -20,6 +20,7 @@ def evaluation(monkeypatch: pytest.MonkeyPatch) -> Any:
     return assembly_validity
 
 
+@pytest.mark.long
 def test_a_tool_heavy_session_is_valid_and_within_budget_at_every_turn(evaluation: Any) -> None:
     tallies = evaluation.run([evaluation.seeded(24, 7)], [4_000, 16_000])
     for tally in tallies:

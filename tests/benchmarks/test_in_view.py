@@ -52,6 +52,7 @@ def chat(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.long
 def test_a_whole_chat_shows_all_evidence_and_a_compacted_one_the_newest(
     benchmark: ModuleType, chat: Path
 ) -> None:

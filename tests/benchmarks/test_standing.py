@@ -32,6 +32,7 @@ def benchmark() -> ModuleType:
     return module
 
 
+@pytest.mark.long
 def test_pins_instructions_and_the_running_request_stand_in_every_context_of_any_history(
     benchmark: ModuleType, fresh_database: FreshDatabase
 ) -> None:
@@ -56,6 +57,7 @@ def test_pins_instructions_and_the_running_request_stand_in_every_context_of_any
     play()
 
 
+@pytest.mark.long
 @pytest.mark.sqlite_only
 def test_the_benchmark_counts_what_is_missing(
     benchmark: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

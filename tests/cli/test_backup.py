@@ -100,6 +100,7 @@ def test_a_backup_is_never_overwritten(database: Path, tmp_path: Path) -> None:
     assert not copy.exists()
 
 
+@pytest.mark.long
 def test_a_backup_is_of_one_moment_while_a_host_writes(database: Path, tmp_path: Path) -> None:
     stop = threading.Event()
 
@@ -159,6 +160,7 @@ def test_a_copy_of_an_older_version_is_brought_up_to_date_and_stays_as_it_is(
         assert engine.check().ok
 
 
+@pytest.mark.long
 def test_restore_replaces_a_database_only_when_told_and_keeps_what_was_there(
     database: Path, tmp_path: Path
 ) -> None:

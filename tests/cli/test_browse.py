@@ -39,6 +39,7 @@ def text(*arguments: str | Path) -> list[list[str]]:
     return [line.split("\t") for line in done.stdout.splitlines()]
 
 
+@pytest.mark.long
 def test_status_counts_what_is_there(database: Path) -> None:
     status = data("status", "--database", database)
     assert (status["messages"], status["conversations"]) == (591, 1)
@@ -148,6 +149,7 @@ def test_show_prints_messages_and_summaries_in_full(database: Path) -> None:
     assert lcm("show", first["summary_id"], "--database", database).stdout == first["content"] + "\n"
 
 
+@pytest.mark.long
 def test_a_reader_that_closes_the_pipe_early_is_no_error(database: Path) -> None:
     command = f"{sys.executable} -c 'from lcm_plugin.cli import main; main()' messages {KEY} -d {database} --limit 5000"
     done = subprocess.run(

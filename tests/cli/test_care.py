@@ -32,6 +32,7 @@ def database(replayed: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(replayed.parent, tmp_path / "copy")) / "a.db"
 
 
+@pytest.mark.long
 def test_doctor_finds_nothing_in_a_healthy_database(database: Path) -> None:
     before = database.read_bytes()
     done = run_here("doctor", "--database", database, "--json")

@@ -60,6 +60,7 @@ def test_a_wrong_option_is_a_usage_error_also_as_json(command: tuple[str, ...]) 
     assert json.loads(done.stdout)["exit_code"] == 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("columns", [60, 80, 120])
 @pytest.mark.parametrize("name", ["messages", "summaries", "context", "tree"])
 def test_ids_stay_whole_at_every_width(database: Path, name: str, columns: int) -> None:
@@ -77,6 +78,7 @@ def test_ids_stay_whole_at_every_width(database: Path, name: str, columns: int) 
         assert "sum_" in plain
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", LISTINGS)
 def test_pages_put_together_are_the_whole_list(database: Path, name: str) -> None:
     argument = () if name == "conversations" else (KEY,)
@@ -167,6 +169,7 @@ def test_no_colour_when_it_is_not_wanted(database: Path, monkeypatch: pytest.Mon
     assert not colours.search(plain)
 
 
+@pytest.mark.long
 def test_a_reader_that_goes_away_is_no_error(database: Path) -> None:
     command = program("messages", KEY, "--database", database, "--limit", "10000", "--json")
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -179,6 +182,7 @@ def test_a_reader_that_goes_away_is_no_error(database: Path) -> None:
     assert complaints == b""
 
 
+@pytest.mark.long
 def test_control_c_ends_quietly(tmp_path: Path) -> None:
     # The command stands in a read of a pipe that nobody writes to.
     command = program("replay", "-", "--json")

@@ -76,6 +76,7 @@ def test_the_ending_names_the_format(database: Path, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.long
 def test_sessions_are_chosen_by_number_key_glob_and_state(database: Path, tmp_path: Path) -> None:
     def held(*arguments: str) -> list[str]:
         done = run_here("export", *arguments, "-o", "-", "-f", "jsonl", "--database", database)

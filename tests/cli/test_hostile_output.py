@@ -98,6 +98,7 @@ def filled(path: Path, texts: list[str]) -> Session:
     return session
 
 
+@pytest.mark.long
 @FEW
 @given(texts=st.lists(TEXTS, min_size=1, max_size=2))
 @example(texts=ALL_AT_ONCE)

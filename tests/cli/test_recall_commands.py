@@ -30,6 +30,7 @@ def run(database: Path, *arguments: str) -> Done:
     return run_here(*arguments, "--database", database)
 
 
+@pytest.mark.long
 def test_grep_finds_what_was_summarised_away(database: Path) -> None:
     hits = data(database, "grep", "poison message idempotency_key null")["hits"]
     assert hits

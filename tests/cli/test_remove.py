@@ -95,6 +95,7 @@ def test_redact_shows_where_a_secret_is_and_changes_nothing(tmp_path: Path) -> N
     assert found["summaries"] >= 1
 
 
+@pytest.mark.long
 def test_redact_leaves_no_byte_of_it_in_database_log_payloads_and_copies(tmp_path: Path) -> None:
     database = fill(tmp_path)
     assert run_here("backup", "--database", database).returncode == 0
@@ -125,6 +126,7 @@ def test_a_literal_secret_is_read_from_standard_input_and_found_in_json_too(tmp_
     assert holding(tmp_path, "Hunter2") == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("choice", "left"), [("delete", 0), ("keep", 1)])
 def test_copies_are_deleted_or_kept_when_that_is_chosen(tmp_path: Path, choice: str, left: int) -> None:
     database = fill(tmp_path, turns=4)
@@ -312,6 +314,7 @@ def test_prune_keeping_summaries_says_so_where_they_are_read(tmp_path: Path) -> 
     assert "was pruned on" in run_here("show", "msg_1", "--database", database).stdout
 
 
+@pytest.mark.long
 def test_what_was_removed_is_listed_and_never_what_it_was(tmp_path: Path) -> None:
     database = archived(tmp_path)
     assert data_of("removed", "--database", database) == []

@@ -45,6 +45,7 @@ def summary_ids(database: Path) -> list[tuple]:
         return connection.execute("select summary_id, content from summaries order by summary_id").fetchall()
 
 
+@pytest.mark.long
 def test_the_incident_stays_bounded_and_nothing_is_lost(incident: tuple[Path, dict]) -> None:
     _, report = incident
     assert report["recovered"] == report["messages"] == 591
@@ -57,6 +58,7 @@ def test_the_incident_stays_bounded_and_nothing_is_lost(incident: tuple[Path, di
     assert report["seconds"] > 0
 
 
+@pytest.mark.long
 def test_a_second_run_makes_the_same_summaries(incident: tuple[Path, dict], tmp_path: Path) -> None:
     database, _ = incident
     replayed(INCIDENT, "--budget", "16000", "--database", tmp_path / "b.db")
@@ -70,6 +72,7 @@ def test_a_finished_replay_can_be_run_again_and_stores_nothing_twice(incident: t
     assert again["summaries_by_depth"] == first["summaries_by_depth"]
 
 
+@pytest.mark.long
 def test_killed_at_any_point_it_goes_on_and_stores_every_message_once(tmp_path: Path) -> None:
     database = tmp_path / "a.db"
     lucky = random.Random(11)

@@ -34,6 +34,7 @@ def replay(transcript: Path, server: ModelServer) -> Done:
     return run_here("replay", transcript, "--summarizer", "small-1", "--json", environment=environment)
 
 
+@pytest.mark.long
 def test_the_model_writes_the_summaries(transcript: Path, server: ModelServer) -> None:
     server.add_rule(lambda request: Reply(SUMMARY))
     done = replay(transcript, server)
@@ -44,6 +45,7 @@ def test_the_model_writes_the_summaries(transcript: Path, server: ModelServer) -
     assert report["fallback_summaries"] < sum(report["summaries_by_depth"].values())
 
 
+@pytest.mark.long
 def test_a_model_that_refuses_costs_quality_but_no_message(transcript: Path, server: ModelServer) -> None:
     server.add_rule(lambda request: Reply("I'm sorry, but I cannot help with that."))
     done = replay(transcript, server)

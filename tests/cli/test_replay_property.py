@@ -7,6 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import pytest
 from effort import examples
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -40,6 +41,7 @@ MESSAGES = st.one_of(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(MESSAGES, min_size=1, max_size=60))
 @example(

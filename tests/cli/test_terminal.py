@@ -42,6 +42,7 @@ def test_a_replay_shows_its_progress_with_rate_and_remaining_time() -> None:
     assert "came back byte for byte" in output
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "columns"),
     [("messages", 60), ("messages", 140), ("summaries", 60), ("tree", 60), ("status", 60)],
@@ -63,6 +64,7 @@ def test_stored_text_cannot_steer_the_terminal(database: Path) -> None:
         assert "\x1b]0;" not in output
 
 
+@pytest.mark.long
 def test_help_names_every_command_with_examples() -> None:
     code, output = run_in_terminal("--help", columns=100)
     assert code == 0

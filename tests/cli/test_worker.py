@@ -7,6 +7,7 @@ import signal
 import subprocess
 from pathlib import Path
 
+import pytest
 from fakes.shell import program, run_program
 from messages import user
 
@@ -41,6 +42,7 @@ def test_a_worker_works_off_a_debt_and_ends(tmp_path: Path) -> None:
         assert len(engine.messages(session)) == 200
 
 
+@pytest.mark.long
 def test_a_worker_that_waits_ends_on_sigterm(tmp_path: Path) -> None:
     Engine.open(LcmConfig(database=str(tmp_path / "lcm.db"))).close()
     running = subprocess.Popen(

@@ -168,6 +168,7 @@ def shut(database: Path) -> Iterator[Path]:
         (folder / name).chmod(0o700)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(os.geteuid() == 0 and shutil.which("setpriv") is None, reason="root reads everything")
 @pytest.mark.parametrize(
     ("words", "settings", "code", "said"),
@@ -198,6 +199,7 @@ def test_what_may_not_be_read_or_written_is_named(
     assert "Errno" not in done.stderr
 
 
+@pytest.mark.long
 def test_ctrl_c_in_an_import_says_what_is_stored_and_the_same_command_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

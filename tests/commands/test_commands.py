@@ -376,6 +376,7 @@ def test_the_tree_draws_every_summary_of_the_context(busy: Engine, session: Sess
     assert one.data["tree"][0]["below"]
 
 
+@pytest.mark.long
 @pytest.mark.sqlite_only
 def test_a_huge_tree_stays_on_a_screen(open_engine: Callable[..., Engine], session: Session) -> None:
     engine = open_engine(**{**SETTINGS, "leaf_chunk_tokens": 120})

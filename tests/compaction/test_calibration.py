@@ -253,6 +253,7 @@ def test_tools_that_change_between_turns_shrink_nothing_that_fits(tmp_path: Path
     assert shown >= 59
 
 
+@pytest.mark.long
 def test_images_that_cost_otherwise_shrink_nothing_that_fits(tmp_path: Path) -> None:
     without = through_memory(tmp_path / "without.db", lambda ours, turn: 0, report=False, picture=True)
     cheap = through_memory(
@@ -284,6 +285,7 @@ def test_usage_of_a_turn_is_compared_with_what_was_sent_in_it(tmp_path: Path) ->
         assert (observed["estimated"], observed["observed"]) == (real, real)
 
 
+@pytest.mark.long
 def test_usage_is_compared_with_the_call_that_it_answers_and_not_with_a_later_one(tmp_path: Path) -> None:
     """Two runs in one session: the first one's usage comes after the second one's context."""
     with Engine.open(LcmConfig(database=str(tmp_path / "lcm.db")), Model()) as engine:

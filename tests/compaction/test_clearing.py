@@ -198,6 +198,7 @@ def test_an_undone_compaction_brings_its_sources_back_as_they_stood(
     assert engine.check(session).findings == ()
 
 
+@pytest.mark.long
 @settings(max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     turns=st.lists(

@@ -46,6 +46,7 @@ def test_processes_with_threads_lose_nothing_double_nothing_and_see_no_lock(
     check(database, written)
 
 
+@pytest.mark.long
 def test_threads_of_one_process_lose_nothing_and_double_nothing(
     database_named: Callable[[str], str], store_kind: str
 ) -> None:

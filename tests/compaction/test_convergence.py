@@ -143,6 +143,7 @@ def test_d6_nothing_is_due_far_below_the_threshold(open_engine: Open, session: S
     assert not model.calls
 
 
+@pytest.mark.long
 def test_d7_a_backlog_that_no_turn_has_seen_is_found_and_worked_off(
     open_engine: Open, session: Session
 ) -> None:
@@ -305,6 +306,7 @@ def test_g14_one_very_long_turn_goes_on_and_its_request_stays_word_for_word(
     assert "hello there" not in [message["content"] for message in context.messages]
 
 
+@pytest.mark.long
 def test_long_turn_after_long_turn_the_summaries_still_condense(open_engine: Open, session: Session) -> None:
     """Requests between compacted turns must not keep the summaries of both sides apart for ever."""
     engine = open_engine(Model(), fresh_tail_count=64)
@@ -346,6 +348,7 @@ def test_a_result_that_comes_after_its_call_was_compacted_does_no_harm(
     assert len(raw) <= 4 + 8
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("most", [2, 6, 20, 40])
 def test_max_active_messages_is_kept_whatever_the_tail_says(
     open_engine: Open, session: Session, most: int
@@ -367,6 +370,7 @@ def test_autocompact_disabled_leaves_only_what_a_person_asks_for(open_engine: Op
     assert engine.compact(session, force=True).compacted
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("budget", [2_000, 4_000, 8_000, 32_000])
 def test_context_stays_within_small_and_large_budgets_out_of_the_box(
     open_engine: Open, session: Session, budget: int
@@ -378,6 +382,7 @@ def test_context_stays_within_small_and_large_budgets_out_of_the_box(
         assert engine.evaluate(session, budget).tokens <= 0.95 * budget
 
 
+@pytest.mark.long
 def test_a_model_that_never_answers_does_not_fill_the_context_with_leaves(
     open_engine: Open, session: Session
 ) -> None:

@@ -151,6 +151,7 @@ def test_used_up_summary_calls_hold_back_what_can_wait_until_the_window_ends(
     assert len(model.calls) == 3
 
 
+@pytest.mark.long
 def test_used_up_summary_calls_leave_no_context_above_its_threshold(
     open_engine: Open, session: Session
 ) -> None:

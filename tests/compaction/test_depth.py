@@ -34,6 +34,7 @@ def play(engine: Engine, session: Session, count: int, *, budget: int = 128_000,
         engine.compact(session, budget=budget)
 
 
+@pytest.mark.long
 def test_leaves_have_depth_zero_and_a_condensed_node_one_more_than_its_sources(
     open_engine: Callable[..., Engine], session: Session
 ) -> None:
@@ -95,6 +96,7 @@ def test_only_neighbours_of_one_depth_are_condensed_and_the_shallowest_first(
         assert all(count < 3 for count in Counter(row).values()), f"an eligible run was left: {row}"
 
 
+@pytest.mark.long
 def test_the_tree_stays_balanced_over_many_rounds(
     open_engine: Callable[..., Engine], session: Session, database: Path
 ) -> None:

@@ -160,5 +160,6 @@ class Interleavings(StoreMachine):
         assert validate(context.messages) == []
 
 
+@pytest.mark.long
 def test_any_order_keeps_everything(fresh_database: FreshDatabase, store_kind: str) -> None:
     play(Interleavings, fresh_database, examples=EXAMPLES[store_kind], steps=18)

@@ -44,6 +44,7 @@ def copied(database: Path, folder: Path) -> Path:
     return folder / database.name
 
 
+@pytest.mark.long
 def test_after_any_kill_the_database_is_sound_and_the_work_goes_on(
     killed: dict[str, Path], tmp_path: Path
 ) -> None:

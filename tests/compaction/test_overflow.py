@@ -389,6 +389,7 @@ def test_an_error_about_something_else_changes_nothing(open_engine: Open, sessio
     assert engine.windows.ceiling(None) is None
 
 
+@pytest.mark.long
 @pytest.mark.sqlite_only
 @pytest.mark.parametrize("named", [True, False])
 def test_a_window_that_was_assumed_too_large_is_found_out_within_the_turn(

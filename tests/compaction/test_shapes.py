@@ -147,6 +147,7 @@ def raw_tokens(config: LcmConfig, rounds: list[list[dict[str, Any]]], window: in
     return seen
 
 
+@pytest.mark.long
 @pytest.mark.both_stores_under_ci
 @settings(deadline=None, max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
@@ -185,6 +186,7 @@ def test_faithful_compacts_nothing_below_the_threshold_and_little_above_it(
         assert result.tokens_after > 0.75 * result.tokens_before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("policy", ["balanced", "faithful"])
 def test_a_chat_far_below_the_threshold_is_left_whole(policy: Policy, tmp_path: Any) -> None:
     rounds = talk(350, 12)

@@ -70,6 +70,7 @@ class Talk:
             self.extracted.append(self.turn)
 
 
+@pytest.mark.long
 def test_60_turns_with_tools_in_an_hour_do_not_use_up_the_defaults(
     open_engine: Callable[..., Engine], clock: Any
 ) -> None:
@@ -81,6 +82,7 @@ def test_60_turns_with_tools_in_an_hour_do_not_use_up_the_defaults(
     assert talk.extracted == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("policy", get_args(Policy))
 def test_extraction_because_of_the_guard_leaves_room_for_the_next_turns(
     open_engine: Callable[..., Engine], clock: Any, policy: Policy

@@ -157,6 +157,7 @@ def test_a_tail_never_begins_inside_a_group(kinds: list[str], count: int, room: 
         assert found.start <= newest.seq
 
 
+@pytest.mark.long
 def test_the_tail_costs_the_same_however_long_the_history_is(tmp_path: Path) -> None:
     """The queries of one look at the tail, counted in a real database."""
     with Engine.open(LcmConfig(database=str(tmp_path / "lcm.db"))) as engine:

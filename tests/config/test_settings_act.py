@@ -269,6 +269,7 @@ def test_fresh_tail(make: Open) -> None:
         assert least <= raw(engine) <= most
 
 
+@pytest.mark.long
 @acts("context_policy", "verbatim_tokens")
 def test_context_policy_and_verbatim_tokens(make: Open) -> None:
     held = []
@@ -328,6 +329,7 @@ def test_condensed_min_fanout_hard(make: Open) -> None:
     assert deepest[0] > deepest[1] == 0
 
 
+@pytest.mark.long
 @acts("incremental_max_depth")
 def test_incremental_max_depth(make: Open) -> None:
     deepest = []
@@ -357,6 +359,7 @@ def test_leaf_chunk_and_trigger(make: Open) -> None:
         assert engine.evaluate(KEY, 500_000).due is due
 
 
+@pytest.mark.long
 @acts("leaf_target_tokens", "condensed_target_tokens")
 def test_target_tokens(make: Open) -> None:
     for depth, key in ((0, "leafTargetTokens"), (1, "condensedTargetTokens")):
@@ -528,6 +531,7 @@ def test_spend_guard(make: Open, clock: Any) -> None:
     assert calls() > 0
 
 
+@pytest.mark.long
 @acts("summary_max_tokens_per_window")
 def test_the_spend_guard_counts_tokens(make: Open) -> None:
     counts = []

@@ -116,6 +116,7 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.long
 def test_a_developer_comes_through(home: Path) -> None:
     follow("developer.md", home, {})
 

@@ -106,6 +106,7 @@ def test_a_goal_that_is_missed_is_named() -> None:
     assert [row["planted"] for row in counts(sightings)] == [30, 4, 1, 5, 4]
 
 
+@pytest.mark.long
 def test_all_is_found_after_three_compactions() -> None:
     sightings = run(2, 16_000, {}, (3,))
     assert missed(sightings) == []
@@ -119,6 +120,7 @@ def test_all_is_found_after_thirty_compactions() -> None:
     assert missed(run(1, 16_000, {}, (3, 30))) == []
 
 
+@pytest.mark.long
 def test_a_plugin_that_quotes_nothing_fails_the_command() -> None:
     words = ("eval", "canaries", "--after", "1", "--set", "activeRecall=off", "--json")
     done = run_here(*words)

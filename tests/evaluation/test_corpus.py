@@ -26,6 +26,7 @@ def test_every_call_is_answered_and_ids_are_unique() -> None:
     assert len(calls) == len(set(calls))
 
 
+@pytest.mark.long
 def test_the_mix_is_the_one_described() -> None:
     counter = TokenCounter()
     turns = list(islice(Corpus(1).turns(), 3_000))

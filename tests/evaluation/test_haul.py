@@ -73,6 +73,7 @@ def test_a_hosts_list_begins_anew_with_a_reset_and_loses_a_turn_with_a_branch() 
         said.messages += step.messages
 
 
+@pytest.mark.long
 def test_what_is_missing_twice_there_or_in_another_place_is_counted(tmp_path: Path) -> None:
     counts = [4, 4]
     options = Options(str(tmp_path / "a.db"), 1, 32_000, counts, [0, 0])

@@ -26,6 +26,7 @@ def figures(plan: Plan, resume: Path | None = None) -> dict[str, dict[str, Any]]
     return {row["system"]: row for row in document(run(plan, resume), plan)["rows"]}
 
 
+@pytest.mark.long
 def test_what_was_summarised_away_is_found_and_quoted_where_the_newest_messages_lack_it(
     tmp_path: Path,
 ) -> None:
@@ -138,6 +139,7 @@ def answers(request: ModelRequest) -> Outcome | str:
     return Reply("The harbour sells marzipan.")
 
 
+@pytest.mark.long
 def test_a_model_answers_with_the_tools_and_another_judges(tmp_path: Path, server: ModelServer) -> None:
     server.add_rule(answers)
     plan = Plan(
@@ -179,6 +181,7 @@ def test_scores_that_differ_between_seeds_have_a_deviation(tmp_path: Path, serve
     assert row["dollars"] is None  # nobody knows what this model costs
 
 
+@pytest.mark.long
 def test_the_command_measures_generated_data_without_a_key() -> None:
     words = (
         "eval",

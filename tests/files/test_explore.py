@@ -123,6 +123,7 @@ HOSTILE = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_hostile_input_costs_bounded_time(kind: str) -> None:
     data, name = HOSTILE[kind]
@@ -132,6 +133,7 @@ def test_hostile_input_costs_bounded_time(kind: str) -> None:
     assert 0 < len(explored.summary) <= SUMMARY_CHARS
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["gzip bomb", "alias bomb", "entity bomb", "a large log"])
 def test_hostile_input_costs_bounded_memory(kind: str) -> None:
     data, name = HOSTILE[kind]

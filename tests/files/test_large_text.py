@@ -37,6 +37,7 @@ def test_storing_a_large_text_takes_far_less_memory_than_the_text(tmp_path: Path
         assert engine.messages(session)[1]["content"] == text
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["prose", "umlauts"])
 @pytest.mark.parametrize("ending", ["", "\n", "no break"])
 def test_a_large_text_is_explored_as_its_bytes_are(name: str, ending: str) -> None:

@@ -15,6 +15,7 @@ def test_odd_messages_lose_double_and_stop_nothing(tmp_path: Path, host: str) ->
     play(host, tmp_path, validate)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("host", ["plugin", "hermes", "bub"])
 def test_messages_nested_deeper_than_python_recurses_lose_and_stop_nothing(tmp_path: Path, host: str) -> None:
     play_deep(host, tmp_path, validate)

@@ -51,6 +51,7 @@ def codes(host: Host, database: str | None = None) -> list[str]:
     return [f"{one.severity} {one.code.partition('.')[2]}" for one in check_host(host, database)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("host", HERE)
 @pytest.mark.parametrize("fault", [random_bytes, another_program, refuses_rows, Path.mkdir])
 def test_a_database_that_cannot_be_used_is_never_called_active(
@@ -121,6 +122,7 @@ def test_a_database_given_for_a_host_that_has_its_own_is_refused(tmp_path: Path)
     assert "its own settings" in done.stderr
 
 
+@pytest.mark.long
 def test_looking_at_the_chat_asks_no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LITELLM_LOCAL_MODEL_COST_MAP", raising=False)
     script = (

@@ -236,6 +236,7 @@ def unmistakable(message: Message) -> bool:
     ).startswith("<summary")
 
 
+@pytest.mark.long
 def test_the_rows_stay_right_for_thousands_of_steps(fresh_database: FreshDatabase, store_kind: str) -> None:
     play(
         IngestMachine,

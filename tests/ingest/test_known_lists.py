@@ -69,6 +69,7 @@ def test_a_turn_costs_the_same_however_long_the_list_is(open_engine: Open, mode:
     assert spent[1_200].total() < spent[200].total() + 200
 
 
+@pytest.mark.long
 def test_a_run_that_others_overtake_still_sees_its_own_question(engine: Engine, session: Session) -> None:
     plugin = LcmPlugin(engine=engine)
 
@@ -95,6 +96,7 @@ def test_a_run_that_others_overtake_still_sees_its_own_question(engine: Engine, 
     assert shown(one) == one
 
 
+@pytest.mark.long
 def test_a_turn_with_very_many_messages_keeps_its_place(engine: Engine, session: Session) -> None:
     plugin, listing = LcmPlugin(engine=engine), [user("do all of it, please")]
     for step in range(150):
@@ -123,6 +125,7 @@ class LongTruthMachine(TruthMachine):
         self.engine.ingest(LANE, self.host, "sync")
 
 
+@pytest.mark.long
 @pytest.mark.sqlite_only
 def test_long_lists_are_the_truth_too(fresh_database: FreshDatabase) -> None:
     machine: Any = lambda: LongTruthMachine(fresh_database)  # noqa: E731

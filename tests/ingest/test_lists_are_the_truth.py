@@ -167,6 +167,7 @@ def test_a_stale_list_takes_nothing_back(engine: Engine, session: Session, end: 
     assert shown(engine, session) == texts(talk)
 
 
+@pytest.mark.long
 def test_a_long_way_back(engine: Engine, session: Session) -> None:
     talk = long_talk(300)
     engine.ingest(session, talk, "sync")

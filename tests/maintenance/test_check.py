@@ -88,6 +88,7 @@ DAMAGE = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("code", DAMAGE)
 def test_damage_is_found_and_named(code: str, grown: Grown) -> None:
     engine, damage = grown

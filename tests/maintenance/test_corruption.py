@@ -67,6 +67,7 @@ def test_damage_in_sqlite_is_found_and_dealt_with(damage: Any, grown: Path, tmp_
     assert outcome.faults == ()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("damage", IN_POSTGRES, ids=lambda damage: damage.title)
 def test_damage_in_postgres_is_found_and_dealt_with(
     damage: Any, template: tuple[str, str], tmp_path: Path

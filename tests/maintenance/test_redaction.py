@@ -65,6 +65,7 @@ def texts(engine: Engine) -> str:
     return json.dumps([str(row) for row in rows]) + json.dumps(engine.messages(LANE))
 
 
+@pytest.mark.long
 @settings(
     max_examples=examples(25),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

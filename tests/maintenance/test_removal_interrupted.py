@@ -78,6 +78,7 @@ def was_killed(database: str, what: str, after_s: float) -> bool:
         return "done" not in printed.read()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("what", ["prune", "redact"])
 def test_a_killed_removal_leaves_a_whole_database_and_can_be_done_again(
     fresh_database: FreshDatabase, what: str
@@ -113,6 +114,7 @@ def remove_what_is_left(engine: Engine, what: str) -> None:
         assert not engine.redaction(engine.store).look(target).anything
 
 
+@pytest.mark.long
 def test_hosts_store_and_read_all_the_while(fresh_database: FreshDatabase) -> None:
     with fresh_database() as database, fill(database) as engine, Engine.open(engine.config) as host:
         removes_beside_a_host(engine, host)
@@ -147,6 +149,7 @@ def removes_beside_a_host(engine: Engine, host: Engine) -> None:
     assert errors(engine) == []
 
 
+@pytest.mark.long
 def test_bytes_that_come_again_while_they_are_removed_are_never_missing(
     database_named: Callable[[str], str],
 ) -> None:

@@ -86,6 +86,7 @@ def rescued(path: Path) -> tuple[Path, dict[str, Any], int]:
     return new, json.loads(done.stdout), done.exit_code
 
 
+@pytest.mark.long
 def test_a_whole_database_is_rescued_whole(damaged: Path) -> None:
     before = damaged.read_bytes()
     expected = messages_of(damaged)

@@ -285,6 +285,7 @@ def test_a_replay_of_pruned_messages_is_known_again(open_engine: Callable[..., E
     assert engine.ingest(lane, full, mode="sync").stored == 0
 
 
+@pytest.mark.long
 @pytest.mark.sqlite_only
 def test_the_file_shrinks(open_engine: Callable[..., Engine], tmp_path: Path) -> None:
     engine = open_engine()
@@ -303,6 +304,7 @@ def story(random: Random) -> str:
     return " ".join("".join(random.choices(string.ascii_letters, k=9)) for _ in range(500))
 
 
+@pytest.mark.long
 def test_pruning_to_a_size_takes_the_longest_unused_first_and_only_as_much_as_it_takes(
     open_engine: Callable[..., Engine], clock: Any
 ) -> None:

@@ -33,6 +33,7 @@ def engine(open_engine: Open, session: Session) -> Engine:
     return engine
 
 
+@pytest.mark.long
 def test_an_agent_counts_over_a_thousand_messages_in_three_calls_and_few_tokens(
     engine: Engine, session: Session
 ) -> None:

@@ -118,6 +118,7 @@ def test_a_container_inside_itself_ends() -> None:
     assert to_message(message)[0]["content"] == [{"lcm_value": "cycle"}, "after"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("depth", [MOST_DEPTH + 5, 990, 20_000])
 def test_deep_nesting_is_kept_as_text(depth: int) -> None:
     deep: Any = {"end": [1, "two", None, True]}
@@ -133,6 +134,7 @@ def test_deep_nesting_is_kept_as_text(depth: int) -> None:
     assert '{"end":[1,"two",null,true]}' in inside
 
 
+@pytest.mark.long
 def test_too_many_values_are_refused_in_bounded_time() -> None:
     many: Any = ["x"]
     for _ in range(40):

@@ -42,6 +42,7 @@ def unpacked(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return top
 
 
+@pytest.mark.long
 def test_two_builds_are_the_same_to_the_byte(built: Path, tmp_path: Path) -> None:
     assert build(tmp_path) == {path.name: path.read_bytes() for path in built.iterdir()}
     assert len(list(built.iterdir())) == 2
@@ -54,6 +55,7 @@ def test_an_index_takes_their_metadata(built: Path) -> None:
     assert done.stdout.count("PASSED") == 2
 
 
+@pytest.mark.long
 def test_the_sdist_holds_what_a_checkout_holds(unpacked: Path) -> None:
     tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
     if tracked.returncode:

@@ -174,6 +174,7 @@ def test_several_lines_of_a_message_are_quoted_as_they_stand(engine: Engine, ses
     assert fact in blocks(ask(engine, session))[0]
 
 
+@pytest.mark.long
 def test_it_can_be_switched_off_and_its_size_set(
     open_engine: Callable[..., Engine], session: Session
 ) -> None:
@@ -218,6 +219,7 @@ def test_another_process_decides_the_same(open_engine: Callable[..., Engine], se
     assert blocks(first) == blocks(warm) == blocks(cold) != []
 
 
+@pytest.mark.long
 def test_what_was_taken_back_or_belongs_to_others_is_never_quoted(engine: Engine, session: Session) -> None:
     listing = [user("Hello there."), assistant("Good morning!"), user(FACT), assistant("Noted.")]
     engine.ingest(session, listing, mode="sync")
@@ -274,6 +276,7 @@ def test_words_beside_a_tool_result_ask_too(engine: Engine, session: Session) ->
     assert validate(context.messages) == []
 
 
+@pytest.mark.long
 def test_a_history_that_came_in_at_once_is_indexed_when_it_is_first_asked_about(
     engine: Engine, session: Session
 ) -> None:
@@ -323,6 +326,7 @@ def test_status_and_an_event_say_what_was_quoted_and_why(engine: Engine, session
     assert "nothing for the newest message" in engine.command(session, "/lcm status").text
 
 
+@pytest.mark.long
 def test_it_works_through_the_hooks_and_at_any_budget(engine: Engine, session: Session) -> None:
     tell_and_compact(engine, session)
     plugin = LcmPlugin(engine=engine)
@@ -399,6 +403,7 @@ def test_a_question_to_the_reader_asks_for_nothing_that_was_said(text: str, of_t
     assert read_request(text).of_the_past is of_the_past
 
 
+@pytest.mark.long
 @pytest.mark.sqlite_only
 def test_meaning_counts_where_vectors_are_stored(
     open_engine: Callable[..., Engine], session: Session

@@ -99,6 +99,7 @@ def _pages(engine: Engine, arguments: dict[str, Any]) -> tuple[list[str], object
         asked = {**asked, "cursor": answer["next_cursor"]}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("arguments", SEARCHES, ids=lambda given: " ".join(map(str, given.values())))
 def test_both_stores_find_the_same(engines: tuple[Engine, Engine], arguments: dict[str, Any]) -> None:
     (one, one_total), (other, other_total) = (_pages(engine, arguments) for engine in engines)

@@ -108,6 +108,7 @@ def test_every_argument_gets_an_answer(talk: Engine, session: Session, tool: str
     answered()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("tool", MODELS)
 @pytest.mark.parametrize("make", ODD, ids=range(len(ODD)))
 def test_what_is_no_json_gets_an_answer(

@@ -141,6 +141,7 @@ def incident() -> list[dict[str, Any]]:
     return [json.loads(line) for line in INCIDENT.read_text(encoding="utf-8").splitlines()]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("make", [made_up, incident], ids=["made up", "incident"])
 def test_every_message_is_reached_word_for_word(
     open_engine: Callable[..., Engine], session: Session, make: Callable[[], list[dict[str, Any]]]

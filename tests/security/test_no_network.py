@@ -67,6 +67,7 @@ print("done")
 """
 
 
+@pytest.mark.long
 def test_a_busy_session_opens_no_socket(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", GUARD + SESSION, str(tmp_path / "lcm.db")],

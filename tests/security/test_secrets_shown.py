@@ -35,6 +35,7 @@ def nobody() -> Iterator[str]:
         yield f"127.0.0.1:{taken.getsockname()[1]}"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_no_command_and_no_error_tells_it(
     spelling: str, nobody: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -101,6 +101,7 @@ def test_a_search_finds_a_conversation_by_its_folder_and_title(tmp_path: Path, w
     assert "the name of" not in run_here("grep", "other words", "-d", database).stderr
 
 
+@pytest.mark.long
 def test_the_list_shows_names_and_begins_with_the_last_used(tmp_path: Path) -> None:
     database = tmp_path / "lcm.db"
     with Engine.open(LcmConfig(database=str(database))) as engine:

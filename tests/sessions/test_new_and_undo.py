@@ -50,6 +50,7 @@ def deep(open_engine: Callable[..., Engine], session: Session) -> Engine:
     return engine
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("depth", [-1, 0, 1, 2, 3])
 def test_the_retain_depth_is_honoured_exactly(deep: Engine, session: Session, depth: int) -> None:
     before, rows = deep.context_items(session), deep.messages(session)
@@ -72,6 +73,7 @@ def test_the_default_depth_is_the_setting(open_engine: Callable[..., Engine], se
     assert engine.new_session(session).kept_messages == 4
 
 
+@pytest.mark.long
 def test_what_is_kept_is_history_and_not_a_users_words(deep: Engine, session: Session) -> None:
     deep.new_session(session, 0)
     deep.ingest(session, [user("something new")])
@@ -80,6 +82,7 @@ def test_what_is_kept_is_history_and_not_a_users_words(deep: Engine, session: Se
     assert all("<summary" in message["content"] for message in context[:-1])
 
 
+@pytest.mark.long
 def test_undo_brings_everything_back_in_place(deep: Engine, session: Session) -> None:
     before = deep.context_items(session)
     pruned = deep.new_session(session, 1)

@@ -65,11 +65,13 @@ def use_it(url: str, directly: str) -> None:
     assert_sound(directly)
 
 
+@pytest.mark.long
 def test_through_pgbouncer_80_of_80_are_stored(server: PostgresServer, bouncer: PgBouncer) -> None:
     schema = f"&schema=lcm_by_{bouncer.port}"
     use_it(bouncer.url(more=schema), server.tcp_url() + schema)
 
 
+@pytest.mark.long
 def test_a_pooler_that_drops_start_up_options_changes_nothing(server: PostgresServer) -> None:
     ignored = "options,extra_float_digits"
     with PgBouncer(server, "transaction", ignore_startup_parameters=ignored) as bouncer:
@@ -123,6 +125,7 @@ def test_the_environment_changes_nothing(server: PostgresServer, environment: di
         assert len(engine.messages(Session("k"))) == 5
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("pooled", [False, True])
 def test_a_role_with_odd_defaults_changes_nothing(server: PostgresServer, pooled: bool) -> None:
     odd = {
@@ -174,6 +177,7 @@ def test_behind_a_pooler_a_server_that_only_reads_is_named(
         PostgresStore(bouncer.url("reading", "&schema=lcm_read_only"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["session", "transaction"])
 def test_behind_a_pooler_a_standby_is_named_and_read(
     server: PostgresServer, mode: Literal["session", "transaction"]

@@ -211,6 +211,7 @@ SEARCHES: dict[str, Callable[[Engine], object]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", HOT)
 def test_a_hot_path_reads_through_an_index_and_little(
     engine: Engine, log: PlanLog, large_tables: set[str], path: str

@@ -99,6 +99,7 @@ def test_trigrams_are_used_wherever_they_are_installed(database_without_trigrams
     assert row == (True,)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "filler",
     [

@@ -158,6 +158,7 @@ def waiting_for_lock(administrator: psycopg.Connection[tuple[Any, ...]]) -> int 
     return row[0] if row else None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
 def test_a_restart_between_turns_is_not_noticed(
     server: PostgresServer,
@@ -238,6 +239,7 @@ def test_a_session_that_is_ended_while_a_context_is_read_is_read_again(
     assert not failures_in(caplog)
 
 
+@pytest.mark.long
 def test_a_worker_outlives_the_server(
     lane: Session, server: PostgresServer, direct: str, open_engine: Callable[[str], Engine]
 ) -> None:
@@ -269,6 +271,7 @@ def debt_state(engine: Engine, conversation_id: int) -> str | None:
         return debt.state if debt else None
 
 
+@pytest.mark.long
 def test_while_the_server_is_down_the_host_goes_on_and_all_is_stored_once_it_is_back(
     server: PostgresServer, direct: str, open_host: Callable[[str], Host], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -310,6 +313,7 @@ def test_a_host_that_hands_over_its_whole_list_gets_it_back_while_the_server_is_
     assert plugin.engine.messages(lane) == history
 
 
+@pytest.mark.long
 def test_a_server_that_freezes_does_not_hold_a_turn_up(
     through: str,
     direct: str,
@@ -355,6 +359,7 @@ def test_a_server_that_takes_no_more_connections_is_not_taken_for_gone(
         store.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("arrives", [True, False])
 def test_a_connection_that_is_cut_at_any_request_of_a_turn_loses_and_doubles_nothing(
     through: str,
@@ -471,6 +476,7 @@ def test_a_new_whose_commit_is_not_answered_happens_once_and_can_be_undone(
     assert_sound(direct)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fate", ["unanswered", "lost"])
 def test_a_compaction_whose_commits_are_not_answered_publishes_each_summary_once(
     lane: Session, through: str, direct: str, proxy: TcpProxy, fate: Any

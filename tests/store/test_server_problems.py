@@ -112,12 +112,14 @@ def test_a_port_where_nothing_listens() -> None:
     assert text.endswith("check that the server runs there, and host and port in the database URL")
 
 
+@pytest.mark.long
 def test_a_server_that_does_not_answer() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         text = complaint(f"postgresql://lcm:{PASSWORD}@127.0.0.1:{silent.getsockname()[1]}/agents")
     assert text.endswith("check that the server can be reached from here (network, firewall)")
 
 
+@pytest.mark.long
 def test_a_wrong_password(server: PostgresServer) -> None:
     text = complaint(server.tcp_url("asked", f"not-{PASSWORD}"))
     assert 'password authentication failed for user "asked"' in text
@@ -164,6 +166,7 @@ def test_a_server_that_is_too_old() -> None:
     assert text.endswith("is PostgreSQL 13; 14 or newer is needed: upgrade the server")
 
 
+@pytest.mark.long
 def test_a_standby_is_read_and_not_written(server: PostgresServer) -> None:
     with Standby(server) as standby:
         text = complaint(f"{standby.tcp_url()}&schema=ready")
@@ -180,6 +183,7 @@ def test_a_standby_is_read_and_not_written(server: PostgresServer) -> None:
         store.close()
 
 
+@pytest.mark.long
 def test_an_address_that_comes_to_stand_for_a_standby_works_again_once_that_is_promoted(
     server: PostgresServer,
 ) -> None:
@@ -311,6 +315,7 @@ def test_more_threads_than_connections_wait_and_are_told(server: PostgresServer)
         store.close()
 
 
+@pytest.mark.long
 def test_without_psycopg_the_extra_is_named() -> None:
     program = (
         "import sys; sys.modules['psycopg'] = None; from lcm_plugin.cli import main; "

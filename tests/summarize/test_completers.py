@@ -70,6 +70,7 @@ def test_the_host_alone_is_asked_without_a_model_name() -> None:
     assert seen[0].timeout <= 10.0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("provider", "model", "sent"),
     [
@@ -154,6 +155,7 @@ def test_tools_go_out_and_calls_come_back(bench: Bench) -> None:
     assert bench.server.requests[0].tools == ("lcm_grep",)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("failure", "kind", "timeout"),
     [
@@ -246,6 +248,7 @@ def test_nonsense_from_a_host_is_named() -> None:
         completions(lambda asked: 42).complete(request())
 
 
+@pytest.mark.long
 def test_a_host_that_hangs_is_left_and_does_not_block() -> None:
     release = threading.Event()
 

@@ -159,6 +159,7 @@ def test_prose_of_a_model_can_be_condensed(extractive: ExtractiveSummarizer) -> 
     assert text.startswith("[2024-05-15 17:00] summary: The user asked")
 
 
+@pytest.mark.long
 def test_it_is_the_same_in_every_process_and_hash_seed() -> None:
     script = (
         "import sys, hashlib; sys.path[:0] = sys.argv[1:]\n"
@@ -218,6 +219,7 @@ def test_no_text_breaks_it(said: list[tuple[str, str]], limit: int) -> None:
         assert 0 < written[1] == counter.text(written[0]) <= limit
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "text",
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -67,6 +68,7 @@ chunks = st.lists(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=examples(120), deadline=None)
 @given(chunks, st.lists(answers, min_size=1, max_size=4), st.integers(16, 600), st.booleans())
 def test_every_stored_summary_is_smaller_than_its_source_and_within_its_cap(

@@ -74,6 +74,7 @@ def test_without_the_extra_one_sentence_says_what_to_install(
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.long
 def test_the_extra_adds_nothing_to_the_import_of_the_core_or_the_command() -> None:
     heavy = "{'starlette', 'uvicorn', 'jinja2', 'lcm_plugin.web'}"
     for modules in ("lcm_plugin.engine, lcm_plugin.plugin", "lcm_plugin.cli.app"):

@@ -245,6 +245,7 @@ def test_a_resume_pack_says_where_the_work_stood(engine: Engine, hooks: Hooks, l
     assert hooks.answer(call("SessionStart", log, source="startup")) == {}
 
 
+@pytest.mark.long
 @settings(max_examples=25, deadline=None)
 @given(
     st.lists(st.tuples(st.text(max_size=6_000), st.text(max_size=3_000)), min_size=1, max_size=12), st.data()

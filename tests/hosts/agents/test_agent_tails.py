@@ -57,6 +57,7 @@ def lines_of(log: Any, step: str, number: int, back: int) -> list[bytes]:
     return log.turn_lines(f"instead {number}", f"other answer {number}")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["claude-code", "codex"])
 @settings(max_examples=40, deadline=None)
 @given(

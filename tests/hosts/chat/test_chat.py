@@ -81,6 +81,7 @@ def test_own_tools_need_permission(server: ModelServer, tmp_path: Path) -> None:
         chat.close()
 
 
+@pytest.mark.long
 def test_a_long_talk_stays_within_the_window_and_goes_on_after_a_restart(
     server: ModelServer, tmp_path: Path
 ) -> None:

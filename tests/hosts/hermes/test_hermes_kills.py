@@ -213,6 +213,7 @@ KILLED_BEFORE_AND_AFTER_A_COMPACTION = {
 }
 
 
+@pytest.mark.long
 @settings(max_examples=examples(12), deadline=None)
 @example(**KILLED_BEFORE_AND_AFTER_A_COMPACTION)
 @given(in_place=st.booleans(), turns=turns, lives=lives)

@@ -21,6 +21,7 @@ TURNS = 60
 LOOP = Path(__file__).with_name("loop.py")
 
 
+@pytest.mark.long
 def test_60_turns_stay_within_the_window_lose_nothing_and_find_the_first_fact(tmp_path: Path) -> None:
     seen: list[list[dict[str, Any]]] = []
     with Memory(tmp_path / "talk.db", window=WINDOW, system="You are brief.", completer=vague) as memory:
@@ -44,6 +45,7 @@ def test_60_turns_stay_within_the_window_lose_nothing_and_find_the_first_fact(tm
     assert_sound(tmp_path / "talk.db")
 
 
+@pytest.mark.long
 def test_coroutines_have_the_same(tmp_path: Path) -> None:
     async def talk() -> tuple[list[dict[str, Any]], dict[str, Any]]:
         async with AsyncMemory(tmp_path / "talk.db", window=WINDOW, completer=vague) as memory:
@@ -162,6 +164,7 @@ def test_a_context_that_a_provider_refused_comes_smaller(tmp_path: Path) -> None
         assert after < before
 
 
+@pytest.mark.long
 def test_ones_own_model_writes_the_summaries(tmp_path: Path) -> None:
     asked: list[str] = []
 

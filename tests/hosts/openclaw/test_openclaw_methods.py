@@ -100,6 +100,7 @@ def test_history_from_before_the_plugin_is_stored_with_the_first_context(
     assert len(plugin.engine.messages(Session(KEY))) == 8
 
 
+@pytest.mark.long
 def test_what_does_not_fit_is_summarised_and_the_rest_are_the_hosts_own(
     plugin: LcmPlugin, openclaw: OpenclawMethods
 ) -> None:
@@ -127,6 +128,7 @@ def test_a_message_that_the_host_does_not_list_any_more_is_made_as_it_was() -> N
     assert stub[0]["content"] == [{"type": "text", "text": "cut"}]  # type: ignore[index]
 
 
+@pytest.mark.long
 def test_an_old_fact_that_is_asked_for_is_in_view(plugin: LcmPlugin, openclaw: OpenclawMethods) -> None:
     history: list[dict[str, Any]] = []
     for number in range(60):
@@ -151,6 +153,7 @@ def test_an_old_fact_that_is_asked_for_is_in_view(plugin: LcmPlugin, openclaw: O
     assert openclaw.all()["openclaw.assemble"](quiet)["plan"] == [0, 1, 2, 3]
 
 
+@pytest.mark.long
 def test_compact_says_what_it_did(plugin: LcmPlugin, openclaw: OpenclawMethods) -> None:
     for number in range(60):
         commit(openclaw, number, 30)

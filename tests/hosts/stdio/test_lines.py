@@ -129,6 +129,7 @@ def test_a_client_stores_asks_and_searches(tmp_path: Path) -> None:
     assert found[12]["result"] == {}
 
 
+@pytest.mark.long
 def test_the_command_serves_until_its_client_leaves_and_keeps_its_output_for_answers(tmp_path: Path) -> None:
     command = (
         "from lcm_plugin.cli import main; from lcm_plugin.plugin import LcmPlugin as P; record = P.record; "

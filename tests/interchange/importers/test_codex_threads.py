@@ -264,6 +264,7 @@ def test_a_fork_of_the_newer_kind_stores_what_its_thread_does_not_hold(
     assert words(imported.active(FORK)) == ["mark the ships", "Marked."]
 
 
+@pytest.mark.long
 def test_many_roll_backs_cost_linear_time(tmp_path: Path) -> None:
     def seconds(turns: int) -> float:
         log = rollout(tmp_path / str(turns))

@@ -21,6 +21,7 @@ def imported() -> Iterator[Imported]:
         yield Imported(engine)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["claude-code.jsonl", "openclaw.jsonl", "codex.jsonl", "conversations.json"])
 def test_a_file_comes_in_once(imported: Imported, name: str) -> None:
     first = imported.bring(FIXTURES / name)

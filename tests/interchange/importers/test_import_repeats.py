@@ -122,6 +122,7 @@ with Engine.open(LcmConfig(database=sys.argv[2])) as engine:
 """
 
 
+@pytest.mark.long
 def test_a_killed_run_goes_on_and_loses_nothing(open_engine: Callable[..., Engine], tmp_path: Path) -> None:
     path = tmp_path / "long.jsonl"
     talk = [{"role": "user", "content": f"message {number}"} for number in range(2_500)]

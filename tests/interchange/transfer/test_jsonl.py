@@ -201,6 +201,7 @@ def test_only_an_export_looks_like_one(filled: str) -> None:
         assert not is_export(line)
 
 
+@pytest.mark.long
 def test_memory_stays_flat_however_long_the_history(tmp_path: Path) -> None:
     with open_engine(str(tmp_path / "a.db")) as source, open_engine(str(tmp_path / "b.db")) as target:
         with source.store.write() as writer:

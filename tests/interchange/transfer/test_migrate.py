@@ -59,6 +59,7 @@ def everything(engine: Engine) -> list[object]:
     ]
 
 
+@pytest.mark.long
 def test_there_and_back_again_is_equal(filled: str, tmp_path: Path, new_schema: Callable[[], str]) -> None:
     url, back = new_schema(), str(tmp_path / "back" / "lcm.db")
     first, second = copy(filled, url), copy(url, back)
@@ -74,6 +75,7 @@ def test_there_and_back_again_is_equal(filled: str, tmp_path: Path, new_schema: 
         assert before.execute(places).fetchall() == after.execute(places).fetchall()
 
 
+@pytest.mark.long
 def test_the_next_turn_works_in_the_copy(filled: str, tmp_path: Path, new_schema: Callable[[], str]) -> None:
     for target in (new_schema(), str(tmp_path / "copy.db")):
         copy(filled, target)
@@ -231,6 +233,7 @@ def test_what_is_written_meanwhile_is_told(filled: str, tmp_path: Path) -> None:
     assert not copy(filled, str(tmp_path / "again.db")).outdated
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_a_copy_goes_on_after_kill_9_at_any_point(
     filled: str, tmp_path: Path, new_schema: Callable[[], str], kind: str
