@@ -84,7 +84,8 @@ class Intake:
     def __init__(self, redactor: Redactor, standing: StandingTexts) -> None:
         self._redactor = redactor
         self._standing = standing
-        self._read = Conversions(self._read_anew)
+        # For lists: what is handed over once need not be known again.
+        self._known = Conversions(self._read)
         self._lists: ListConversions[object, Taken] = ListConversions(exact=True)
 
     def take(self, messages: Sequence[object], grows: Hashable = None) -> Batch:
@@ -93,13 +94,10 @@ class Intake:
         ``grows`` names a list that comes again, longer. Raises `InputError` naming what is no message at all.
         """
 
-        def one_at(place: int) -> Taken:
-            return self._one(messages[place], place)
-
         if grows is None:
-            found = list(map(one_at, range(len(messages))))
+            found = [self._one(self._read, message, place) for place, message in enumerate(messages)]
         else:
-            found = self._lists(grows, messages, one_at)
+            found = self._lists(grows, messages, lambda place: self._one(self._known, messages[place], place))
         places = [index for index, one in enumerate(found) if not one.only_notes]
         return Batch([found[index] for index in places], places)
 
@@ -111,7 +109,7 @@ class Intake:
     def storable(self, value: object) -> Message:
         """One message as it may be written to a disk; a broken record for what is none."""
         try:
-            return self._one(value, 0).message
+            return self._one(self._read, value, 0).message
         except NoMessage as error:
             return self._redactor.message(broken_record(value, error))
 
@@ -121,9 +119,9 @@ class Intake:
         item = replace(broken.item, identity=one.item.identity, host_id=one.item.host_id)
         return replace(broken, item=item, notes=one.notes)
 
-    def _one(self, value: object, place: int) -> Taken:
+    def _one(self, read: Callable[[object], Taken], value: object, place: int) -> Taken:
         try:
-            return self._read(value)
+            return read(value)
         except NoMessage as error:
             raise NoMessage(f"message {place}: {error}") from None
         except NOT_THE_MESSAGE:
@@ -131,7 +129,7 @@ class Intake:
         except Exception as error:  # noqa: BLE001 - whatever is wrong with it, the others are stored
             return self._broken(value, error)
 
-    def _read_anew(self, value: object) -> Taken:
+    def _read(self, value: object) -> Taken:
         return with_room_to_recurse(lambda: self._converted(value))
 
     def _converted(self, value: object) -> Taken:

@@ -26,7 +26,7 @@ class Word(NamedTuple):
 
 
 _T = TypeVar("_T")
-_MEMO_LIMIT = 200_000
+_MEMO_LIMIT = 40_000
 _MEMO_WORD_CHARS = 48
 _LEFT = "\"'`()[]{}<>«»“”‘’„*=+…,;:!?。、，；：！？「」『』（）【】《》·•–—|¿¡"
 _RIGHT = _LEFT + ".-_~"

@@ -19,6 +19,9 @@ from test_truth_machine import LANE, TruthMachine
 
 import lcm_plugin
 from lcm_plugin import Engine, LcmPlugin, Session, Turn
+from lcm_plugin.ingest.host_noise import StandingTexts
+from lcm_plugin.ingest.intake import Intake
+from lcm_plugin.ingest.redaction import Redactor
 from lcm_plugin.types import IngestMode, Message
 
 Open = Callable[..., Engine]
@@ -140,3 +143,15 @@ def test_long_lists_are_the_truth_too(fresh_database: FreshDatabase) -> None:
             phases=[Phase.generate],
         ),
     )
+
+
+def test_only_a_list_that_comes_again_is_kept() -> None:
+    intake = Intake(Redactor(()), StandingTexts((), ()))
+
+    def kept_after(grows: str | None, text: str) -> bool:
+        before = sys.getrefcount(text)
+        intake.take([user(text)], grows)
+        return sys.getrefcount(text) > before
+
+    assert not kept_after(None, " ".join(["a delta"] * 9))
+    assert kept_after("a list", " ".join(["a list"] * 9))
