@@ -1,4 +1,4 @@
-"""What a shell completes: sessions, settings, and the ids of summaries. A database that cannot be read offers nothing."""
+"""What a shell completes: sessions, settings, ids of summaries and files. A database that cannot be read offers nothing."""
 
 from __future__ import annotations
 
@@ -21,10 +21,18 @@ def sessions(ctx: Any, incomplete: str) -> list[str]:
 
 
 def ids(ctx: Any, incomplete: str) -> list[str]:
-    """Ids of the newest conversations' summaries that begin so, else session keys."""
-    if not incomplete.startswith("s"):
-        return sessions(ctx, incomplete)
-    return _read(ctx, lambda reader: [one for one in _summaries(reader) if one.startswith(incomplete)])
+    """Ids of summaries and files that begin so, the newest ones, else session keys."""
+    return stored_ids(ctx, incomplete) if incomplete[:1] in ("s", "f") else sessions(ctx, incomplete)
+
+
+def stored_ids(ctx: Any, incomplete: str) -> list[str]:
+    """Ids of the newest files and of the newest conversations' summaries that begin so."""
+
+    def known(reader: Reader) -> list[str]:
+        files = [one.file_id for one in reader.newest_files(None, limit=_MOST)]
+        return [one for one in (*_summaries(reader), *files) if one.startswith(incomplete)]
+
+    return _read(ctx, known)
 
 
 def settings(incomplete: str) -> list[str]:

@@ -100,16 +100,13 @@ class Compaction:
     def known_limits(self, reader: Reader, conversation: Conversation | None) -> Limits:
         """The limits of the newest model call that is known of a conversation.
 
-        That is the one for which this process scheduled last, else the one of its debt, else one with the default
-        budget.
+        That is the one for which this process scheduled last, else the newer one of its debt and of its newest turn on
+        record, else one with the default budget.
         """
         if conversation is None:
             return self._compactor.limits(Call(), "")
-        call = self.last_call(conversation.conversation_id)
-        if call is None:
-            debt = reader.debt(conversation.conversation_id)
-            call = call_of(debt) if debt else Call()
-        return self.limits(reader, conversation, call)
+        number = conversation.conversation_id
+        return self.limits(reader, conversation, self.last_call(number) or _stored_call(reader, number))
 
     def summary_target(self, reader: Reader, conversation_id: int, depth: int) -> int:
         """The size that a conversation's summaries of a depth aim at."""
@@ -353,3 +350,11 @@ def _is_full_soon(reader: Reader, conversation: Conversation, limits: Limits) ->
     if shown is None or shown < limits.soft // 2:
         return False
     return shown + recent_growth(reader, conversation.conversation_id, _PREPARED_TURNS) >= limits.soft
+
+
+def _stored_call(reader: Reader, conversation_id: int) -> Call:
+    """The newest model call that any process left on record for a conversation."""
+    debt, sent = reader.debt(conversation_id), reader.sent_contexts(conversation_id, limit=1)
+    if sent and (debt is None or sent[0].sent_at >= debt.requested_at):
+        return Call(sent[0].budget, sent[0].overhead, sent[0].model or None)
+    return call_of(debt) if debt else Call()

@@ -136,7 +136,16 @@ def test_a_shell_completes_sessions_ids_and_settings(database: Path, tmp_path: P
     assert completion.sessions(here, "agent:m") == [KEY]
     assert completion.sessions(here, "x") == []
     assert completion.ids(here, "agent:") == [KEY]
-    assert completion.ids(here, "sum_") == []
+    assert completion.ids(here, "sum_") == completion.stored_ids(here, "file_") == []
     assert "leafChunkTokens" in completion.settings("leaf")
+    full = SimpleNamespace(params={"database": str(tmp_path / "full.db")})
+    small = {"large_file_token_threshold": 1_000, "leaf_min_fanout": 2, "fresh_tail_count": 2}
+    with Engine.open(LcmConfig(database=full.params["database"], **small)) as engine:
+        engine.ingest(Session(KEY), [user("word " * 3_000), *(user(f"number {n}") for n in range(20))])
+        engine.compact(Session(KEY), force=True, budget=1_000)
+    for kind in ("sum_", "file_"):
+        [one, *_] = found = completion.stored_ids(full, kind)
+        assert all(ref.startswith(kind) for ref in found)
+        assert completion.ids(full, one[:-2]) == [one]
     nowhere = SimpleNamespace(params={"database": str(tmp_path / "none.db")})
     assert completion.sessions(nowhere, "") == []

@@ -124,6 +124,21 @@ def test_each_conversation_has_the_budget_of_its_own_newest_call(open_engine: Ca
         assert 0 < about[key]["soft"] < about[key]["hard"] <= budget - overhead, key
 
 
+def test_the_budget_of_a_call_that_another_process_made_is_known(
+    open_engine: Callable[..., Engine],
+) -> None:
+    session = Session("agent:main:0")
+    with open_engine(**SETTINGS) as host:
+        host.ingest(session, [user("hello")])
+        for budget, overhead, answer in ((90_000, 1_000, "yes"), (40_000, 6_000, "no")):
+            host.assemble(session, budget, overhead)
+            host.ingest(session, [assistant(answer)])
+    other = open_engine(**SETTINGS)
+    [about] = data(page_of(other), "about")["conversations"]
+    assert (about["budget"], about["overhead"]) == (40_000, 6_000)
+    assert "of the budget of 40,000" in other.command(session, "/lcm status").text
+
+
 def test_the_policy_allows_the_pages_own_script_and_style_and_nothing_else(hostile: Engine) -> None:
     page = page_of(hostile)
     [policy] = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]+)"', page)

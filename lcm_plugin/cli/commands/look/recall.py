@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lcm_plugin.cli import completion
 from lcm_plugin.cli.open_engine import reading, writing
 from lcm_plugin.cli.options import AsJson, Database
 from lcm_plugin.cli.output import console, print_json, print_table, print_text, say
@@ -114,7 +115,10 @@ def _say_named(engine: Engine, words: str) -> None:
 
 
 def describe(
-    name: Annotated[str, typer.Argument(metavar="ID", help="msg_…, sum_… or file_…")],
+    name: Annotated[
+        str,
+        typer.Argument(metavar="ID", help="msg_…, sum_… or file_…", autocompletion=completion.stored_ids),
+    ],
     database: Database = None,
     offset: _Offset = 0,
     cap: _Cap = None,
@@ -129,7 +133,10 @@ def describe(
 
 
 def expand(
-    names: Annotated[list[str], typer.Argument(metavar="SUM", help="Summaries to open.")],
+    names: Annotated[
+        list[str],
+        typer.Argument(metavar="SUM", help="Summaries to open.", autocompletion=completion.stored_ids),
+    ],
     database: Database = None,
     depth: Annotated[int, typer.Option(min=0, help="Levels down.")] = 1,
     offset: _Offset = 0,
