@@ -42,6 +42,21 @@ def test_every_format_has_a_generator() -> None:
     assert WRITERS.keys() == FORMATS.keys() - PEERS
 
 
+def test_the_page_of_imports_lists_every_format_and_the_readme_every_tool() -> None:
+    root = Path(__file__).parents[3]
+    page, readme = ((root / name).read_text("utf-8") for name in ("docs/import.md", "README.md"))
+    for name in FORMATS:
+        assert f"| `{name}` |" in page
+    for tool in (
+        "Claude Code (2.1)",
+        "Codex (0.171)",
+        "Gemini CLI (0.61)",
+        "opencode (1.18)",
+        "OpenClaw (2026.9)",
+    ):
+        assert tool in " ".join(readme.split())
+
+
 @pytest.mark.parametrize("name", list(WRITERS))
 @settings(max_examples=examples(4), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(talk=st.lists(st.sampled_from(KINDS), max_size=12))

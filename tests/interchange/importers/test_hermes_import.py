@@ -139,6 +139,30 @@ def test_the_dag_of_hermes_lcm_stands(imported: Imported, tmp_path: Path) -> Non
     assert imported.bring(tmp_path / "lcm.db").total("new") == 0
 
 
+def test_a_node_of_hermes_lcm_over_several_depths_is_to_be_written_again(
+    imported: Imported, tmp_path: Path
+) -> None:
+    path = lcm_db(tmp_path / "lcm.db")
+    with sqlite3.connect(path) as db:
+        for depth, sources, kind, text in (
+            (0, [7, 8], "messages", "third notes"),
+            (1, [3, 4], "nodes", "mixed"),
+        ):
+            db.execute(
+                "INSERT INTO summary_nodes (session_id, depth, summary, source_ids, source_type, created_at) "
+                "VALUES ('h1', ?, ?, ?, ?, 1767225800.0)",
+                (depth, text, json.dumps(sources), kind),
+            )
+    db.close()
+    imported.bring(path)
+    root, *raw = imported.context(hermes_key("", "discord", "h1"))
+    assert [text.split(":")[0] for text in raw] == ["9"]
+    summary = imported.engine.library.summary(root)
+    assert (summary.content, summary.depth, summary.message_count, summary.fallback) == ("mixed", 2, 8, True)
+    assert set(imported.troubles()) <= {"summary_fallback"}
+    assert imported.bring(path).total("new") == 0
+
+
 def test_a_node_whose_messages_are_gone_is_kept_as_a_record(imported: Imported, tmp_path: Path) -> None:
     path = lcm_db(tmp_path / "lcm.db")
     with sqlite3.connect(path) as db:
