@@ -145,9 +145,14 @@ def _longest(text: str, ends: Sequence[int], room: int, counter: TokenCounter) -
 
 
 def _words(text: str) -> list[str]:
+    text = text.lower()
     if text.isascii():
-        return text.lower().translate(_ASCII_BREAKS).split()
-    return _WORDS.findall(text.lower())
+        return text.translate(_ASCII_BREAKS).split()
+    words: list[str] = []
+    # No word goes on in another line, and most lines of most texts are ASCII.
+    for line in text.splitlines():
+        words += line.translate(_ASCII_BREAKS).split() if line.isascii() else _WORDS.findall(line)
+    return words
 
 
 def _shingles(words: list[str], length: int = _SHINGLE) -> Iterator[tuple[str, ...]]:
