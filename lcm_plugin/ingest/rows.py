@@ -123,15 +123,13 @@ def append_rows(
     if not prepared:
         return
     rows = [item.row for item in prepared]
-    rows[0] = replace(rows[0], follows=follows)
+    if follows is not None:
+        rows[0] = replace(rows[0], follows=follows)
     if ids := {given for row in rows for given in (*row.calls, *row.answers)}:
         recent = writer.call_rows(conversation.conversation_id, ids, limit=_RECENT_CALLS)
         rows = name_results(writer, conversation.conversation_id, rows, recent)
         linker = GroupLinker(recent)
-        rows = [
-            replace(row, group_seq=linker.link(conversation.next_seq + offset, row.calls, row.answers))
-            for offset, row in enumerate(rows)
-        ]
+        rows = [_in_its_group(row, seq, linker) for seq, row in enumerate(rows, conversation.next_seq)]
     writer.append(conversation, rows, now)
     if conversation.next_seq == 1:
         begun = takewhile(lambda pair: is_instruction(pair[1].role), enumerate(rows, 1))
@@ -142,6 +140,11 @@ def append_rows(
             writer.add_file(replace(record, conversation_id=conversation.conversation_id))
         for digest, data in (item.blobs or {}).items():
             writer.put_blob(digest, data)
+
+
+def _in_its_group(row: NewMessage, seq: int, linker: GroupLinker) -> NewMessage:
+    group = linker.link(seq, row.calls, row.answers)
+    return row if group == seq else replace(row, group_seq=group)
 
 
 def shows_nothing(message: Message, text: str, linked: bool) -> bool:

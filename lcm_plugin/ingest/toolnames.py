@@ -25,7 +25,12 @@ def name_results(
         for part in message.parts
         if part.tool_name
     }
-    return [replace(row, parts=tuple(_named(part, names) for part in row.parts)) for row in rows]
+    return [
+        replace(row, parts=tuple(_named(part, names) for part in row.parts))
+        if any(map(_is_unnamed, row.parts))
+        else row
+        for row in rows
+    ]
 
 
 def _is_unnamed(part: Part) -> bool:
