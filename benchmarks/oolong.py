@@ -20,6 +20,7 @@ import argparse
 import csv
 import json
 import math
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -169,9 +170,9 @@ def read_labelled(path: Path) -> list[tuple[str, str]]:
 
 
 def questions(lines: Sequence[Line]) -> list[Question]:
-    """Every kind of question for the labels, a middle day and the busiest user of a window."""
+    """Every kind of question for the labels, a middle day and the two busiest users of a window."""
     labels = sorted({line.label for line in lines})
-    user = Counter(line.user for line in lines).most_common(1)[0][0]
+    [(user, _), (other, _)] = Counter(line.user for line in lines).most_common(2)
     middle = sorted(line.day for line in lines)[len(lines) // 2]
     asked = [
         Question(
@@ -206,6 +207,15 @@ def questions(lines: Sequence[Line]) -> list[Question]:
                     sum((1 if line.day < middle else -1) for line in some if line.label == label) > 0
                 ),
             ),
+            Question(
+                "more of one user than of another",
+                f"SELECT sum((item LIKE '%User: {user} |%') - (item LIKE '%User: {other} |%')) > 0 "  # noqa: S608
+                f"FROM answers WHERE label = '{label}'",
+                lambda some, label=label: int(
+                    sum((line.user == user) - (line.user == other) for line in some if line.label == label)
+                    > 0
+                ),
+            ),
         ]
     return asked
 
@@ -234,6 +244,12 @@ def measure(
     ):
         source = MapSource(items=[(f"line {number}", str(line)) for number, line in enumerate(lines, 1)])
         record = engine.map(SESSION, source, PROMPT, schema, model=model)
+        if record.state != "done" or record.failed:
+            errors = [item.error for item in engine.maps.first_items(record.map_id, "failed", 1)]
+            why = record.reason or "".join(errors)
+            print(f"{record.failed + record.left:,} lines have no label: {why}", file=sys.stderr)
+        if not record.done:
+            raise SystemExit(1)
         asked, agent = questions(lines), 0
         scores, of_window = list[float](), list[float]()
         seen = _newest(lines, window)
@@ -306,7 +322,7 @@ def _reduced(engine: Engine, record: MapRecord, sql: str) -> tuple[Any, int]:
     answer = engine.call_tool(SESSION, "lcm_reduce", {"handles": [record.map_id], "sql": sql})
     if "error" in answer:
         raise RuntimeError(f"{sql}: {answer['error']}")
-    return answer["rows"][0][0], engine.count_tokens(json.dumps(answer))
+    return answer["rows"][0][0] if answer["rows"] else None, engine.count_tokens(json.dumps(answer))
 
 
 def score(answer: Any, truth: Any) -> float:

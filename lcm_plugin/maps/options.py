@@ -63,6 +63,11 @@ class MapOptions:
             return None
         return Price(self.price_in, self.price_out)
 
+    @property
+    def most_read(self) -> int:
+        """Tokens that one item's helper may read, and hand on of that."""
+        return self.read_tokens + self.read_tokens // 2 if self.agentic else 0
+
     def cost(self, tokens_in: int, tokens_out: int) -> int:
         """Millionths of a dollar; 0 when the price is not known."""
         return self.price.micro(tokens_in, tokens_out) if self.price else 0

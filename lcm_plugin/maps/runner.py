@@ -185,9 +185,7 @@ class MapRunner:
             return len(items)
         under_way = [item for asked in work.asked.values() for item in asked]
         for number, item in enumerate((*under_way, *items)):
-            prompt = (
-                self._answerer.prompt_tokens + item.tokens + (options.read_tokens if options.agentic else 0)
-            )
+            prompt = self._answerer.prompt_tokens + item.tokens + options.most_read
             tokens += prompt + options.max_tokens
             cost += options.cost(prompt, options.max_tokens)
             over = limits[0] is not None and tokens > limits[0]

@@ -15,6 +15,7 @@ from lcm_plugin.errors import InputError, NotFound
 from lcm_plugin.events import EventBus
 from lcm_plugin.maps.answering import Answerer, Meter
 from lcm_plugin.maps.contract import Contract
+from lcm_plugin.maps.handing import HandingOn
 from lcm_plugin.maps.helper_tools import HelperTool, HelperTools, refuse_recursion
 from lcm_plugin.maps.options import MICRO, MapOptions
 from lcm_plugin.maps.prompts import as_data, rules
@@ -388,7 +389,7 @@ class Maps:
         return key
 
     def _delegated(self, record: MapRecord) -> Callable[[Meter, list[Message], MapOptions], str]:
-        """A helper that may read what the map's session may, and can start no other."""
+        """A helper that may read what the map's session may."""
         with self._store.read() as reader:
             conversation = reader.conversation(record.conversation_id)
             session = (
@@ -404,7 +405,9 @@ class Maps:
             return delegate.reply(
                 messages,
                 scope,
-                helpers,
+                HandingOn(
+                    helpers, meter, lambda refs: self._recall.read_texts(refs, scope), options, self._count
+                ),
                 max_tokens=options.max_tokens,
                 token_cap=options.read_tokens,
                 seconds=options.seconds,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from evaluation import layouts
 from fakes.model_server import Calls, ModelRequest, ModelServer, Outcome, Reply
-from fakes.shell import run_here
+from fakes.shell import run_here, run_program
 
 from lcm_plugin.errors import InputError
 from lcm_plugin.evaluation.loaders.locomo import load
@@ -161,6 +161,50 @@ def test_a_model_answers_with_the_tools_and_another_judges(tmp_path: Path, serve
     assert rows["lcm"]["model_prompt_tokens"] > 2 * rows["lcm"]["context_tokens"] * 0.9
     assert {request.body["seed"] for request in server.requests} == {1, 2, 3}
     assert not [one for one in server.requests if one.body.get("tools") and one.problems]
+
+
+def counts(request: ModelRequest) -> Outcome | str:
+    """An agent that maps, sums and answers, and the model that counts the lines of one item."""
+    if "one item of many" in str(request.messages[0]["content"]):
+        return json.dumps({"n": str(request.messages[1]["content"]).count("Instance:")})
+    results = [json.loads(str(one["content"])) for one in request.messages if one["role"] == "tool"]
+    if not results:
+        schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+        return Calls(("lcm_map", {"prompt": "How many instances?", "schema": schema, "roles": ["user"]}))
+    if len(results) == 1:
+        asked = {"handles": [results[0]["handle"]], "sql": "SELECT sum(n) FROM answers"}
+        return Calls(("lcm_reduce", asked))
+    return Reply(f"Answer: {results[1]['rows'][0][0]}")
+
+
+@pytest.mark.long
+def test_with_a_key_one_command_scores_an_agent_with_maps_on_oolong(
+    tmp_path: Path, server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = layouts.oolong(tmp_path)
+    [row, _] = map(json.loads, path.read_text("utf-8").splitlines())
+    path.write_text(json.dumps(row | {"question": "How many instances?", "answer": "[89]"}), "utf-8")
+    server.add_rule(counts)
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    model = "openai/gpt-4o-mini"
+    words = (
+        "eval",
+        "oolong",
+        path,
+        "--systems",
+        "lcm",
+        "--windows",
+        "8000",
+        "--model",
+        model,
+        "--seeds",
+        "1",
+    )
+    done = run_program(*words, "--set", "maps=true", "--set", f"mapModel={model}", "--json")
+    assert done.returncode == 0, done.stderr
+    [figures] = json.loads(done.stdout)["rows"]
+    assert (figures["judged"], figures["model_calls"], figures["questions"]) == (100, 2, 1)
+    assert server.invalid == []
 
 
 def test_scores_that_differ_between_seeds_have_a_deviation(tmp_path: Path, server: ModelServer) -> None:

@@ -146,6 +146,38 @@ def test_a_person_maps_a_file_counts_it_and_writes_the_answers(
     assert labelling.invalid == []
 
 
+@pytest.mark.long
+def test_a_person_sees_the_price_stops_at_the_budget_and_goes_on(
+    labelling: ModelServer, tmp_path: Path
+) -> None:
+    tickets, database, out = tmp_path / "tickets.txt", tmp_path / "lcm.db", tmp_path / "out.jsonl"
+    tickets.write_text("".join(f"ticket {n}{'!' if n % 2 else '.'}\n" for n in range(8)), "utf-8")
+    schema = '{"type": "object", "properties": {"angry": {"type": "boolean"}}, "required": ["angry"]}'
+    asked = ("map", tickets, "--prompt", "Angry?", "--schema", schema, "--max-tokens", "20", "-d", database)
+    price = ("--price", "1000/5000", "--json")
+    plan = json.loads(run_here(*asked, *price, "--dry-run").stdout)
+    assert (plan["items"], plan["most_tokens_out"]) == (8, 160)
+    assert plan["usd"] == pytest.approx((plan["tokens_in"] * 1000 + 160 * 5000) / 1_000_000)
+    assert not database.exists()
+    assert labelling.requests == []
+    stopped = run_program(*asked, *price, "--budget", str(plan["usd"] / 2), "--out", out)
+    record = json.loads(stopped.stdout)
+    assert (stopped.returncode, record["state"], record["reason"]) == (1, "stopped", "the budget is used up")
+    assert 0 < record["done"] < 8
+    assert record["cost"] <= plan["usd"] / 2 * 1_000_000
+    assert [json.loads(line)["state"] for line in out.read_text().splitlines()].count("done") == record[
+        "done"
+    ]
+    calls = len(labelling.requests)
+    went_on = run_program("map", "--resume", record["map_id"], "--budget", "99", "--out", out, "-d", database)
+    assert went_on.returncode == 0, went_on.stderr
+    assert f"{record['map_id']}: done, 8 answered, 0 failed" in went_on.stdout
+    assert len(labelling.requests) - calls == 8 - record["done"]
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [row["answer"] for row in rows] == [{"angry": bool(n % 2)} for n in range(8)]
+    assert rows[0]["ref"] == "tickets.txt line 1"
+
+
 @pytest.mark.parametrize(
     ("words", "text"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -34,6 +35,8 @@ class Labeller:
 
     def __init__(self) -> None:
         self.calls: list[str] = []
+        self.times: list[float] = []
+        self.last: CompletionRequest
         self.raises: list[Exception] = []
         self.says: list[str] = []
         self.refuses = ""
@@ -43,7 +46,9 @@ class Labeller:
     def __call__(self, request: CompletionRequest) -> CompletionResult:
         text = str(request.messages[1]["content"])
         with self._lock:
+            self.last = request
             self.calls.append(text)
+            self.times.append(time.monotonic())
             error = self.raises.pop(0) if self.raises else None
             said = self.says.pop(0) if self.says else None
         if self.hold is not None:
@@ -156,6 +161,19 @@ def test_the_work_for_an_item_does_not_grow_with_the_map(engine: Engine, session
     assert work_for_20_items(of=3_000) < 1.5 * work_for_20_items(of=30)
 
 
+def test_an_answer_serves_no_other_prompt_schema_or_model(
+    engine: Engine, session: Session, labeller: Labeller
+) -> None:
+    engine.map(session, given(["a cat"]), "Which animal?", SCHEMA)
+    engine.map(session, given(["a cat"]), "Which animal?", SCHEMA)
+    assert len(labeller.calls) == 1
+    engine.map(session, given(["a cat"]), "Which pet?", SCHEMA)
+    engine.map(session, given(["a cat"]), "Which animal?", {"type": "object"})
+    assert len(labeller.calls) == 3
+    waiting = engine.maps.create(session, given(["a cat"]), "Which animal?", SCHEMA, "openai/other")
+    assert (waiting.done, waiting.left) == (0, 1)
+
+
 def test_an_invalid_reply_is_corrected_and_a_stubborn_one_is_an_error_of_its_item(
     engine: Engine, session: Session, labeller: Labeller
 ) -> None:
@@ -163,6 +181,10 @@ def test_an_invalid_reply_is_corrected_and_a_stubborn_one_is_an_error_of_its_ite
     record = engine.map(session, given(["a dog"]), "Which animal?", SCHEMA)
     assert answers(engine, record) == [{"animal": "dog"}]
     assert record.spent == 45
+    said = [str(message["content"]) for message in labeller.last.messages[2:]]
+    assert said[0] == "no idea"
+    assert said[1].startswith("That reply is not valid: the reply holds no JSON")
+    assert said[3].startswith("That reply is not valid: animal: 'cow' is not one of ['cat', 'dog', 'none']")
     labeller.says = ["no idea"] * 3
     failed = engine.map(session, given(["a horse"]), "Which animal?", SCHEMA)
     assert (failed.state, failed.failed) == ("done", 1)
@@ -204,6 +226,24 @@ def test_a_rate_limit_waits_and_costs_no_attempt(
     labeller.raises = [ModelRateLimited("slow down", 0.2), ModelRateLimited("slow down", 0.2)]
     record = engine.map(session, given(["a cat", "a dog"]), "Which animal?", SCHEMA, parallel=1)
     assert (record.done, record.failed) == (2, 0)
+    first, second, third, _ = labeller.times
+    assert min(second - first, third - second) >= 0.2
+
+
+def test_no_call_begins_in_a_pause_that_the_provider_asks_for(
+    engine: Engine, session: Session, labeller: Labeller
+) -> None:
+    labeller.raises = [ModelRateLimited("slow down", 30.0)]
+    record = make(engine, session, [f"cat {number}" for number in range(12)])
+    looks = list[int]()
+
+    def stop() -> bool:
+        looks.append(len(labeller.calls))
+        return looks.count(1) > 4
+
+    paused = engine.maps.run(record.map_id, parallel=1, stop=stop)
+    assert (paused.state, paused.left, len(labeller.calls)) == ("running", 12, 1)
+    assert next(engine.maps.items(record.map_id)).attempts == 0
 
 
 def test_a_model_that_always_fails_stops_the_map_and_it_goes_on_later(

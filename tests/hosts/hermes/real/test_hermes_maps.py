@@ -9,6 +9,8 @@ from typing import Any
 from fakes.model_server import Calls, ModelRequest, Reply
 from world import World
 
+from lcm_plugin.messages.tokens import TokenCounter
+
 Make = Callable[..., World]
 SCHEMA = {"type": "object", "properties": {"refund": {"type": "boolean"}}, "required": ["refund"]}
 QUESTION = "How many of these messages ask for a refund?"
@@ -52,6 +54,6 @@ def test_a_counting_question_over_a_thousand_messages_takes_three_calls(world: M
     assert result["answers"] == ["125 of 1000"]
     tools = [row for row in home.stored() if row["role"] == "tool"]
     assert len(tools) == 3
-    # Four characters are a token in common English.
-    assert sum(len(str(row["content"])) for row in tools) < 2_000 * 4
+    count = TokenCounter().text
+    assert sum(count(str(row["content"])) for row in tools) < 2_000
     assert home.server.invalid == []
