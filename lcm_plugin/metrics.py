@@ -1,4 +1,4 @@
-"""Prometheus metrics, counted from events. Needs the extra ``metrics``.
+"""Prometheus metrics, counted from events and read from the database at each scrape. Needs the extra ``metrics``.
 
 A host that has a registry of its own calls `watch`; `serve` opens an endpoint. Nothing is labelled with a session or
 a conversation: their number has no bound.
@@ -6,11 +6,13 @@ a conversation: their number has no bound.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from lcm_plugin.errors import ConfigError
+from lcm_plugin.commands.gauges import Gauges, gauges
+from lcm_plugin.errors import ConfigError, LcmError
 from lcm_plugin.events import Event
 
 if TYPE_CHECKING:
@@ -58,6 +60,8 @@ class Metrics:
         self._failures = Counter(
             "lcm_integrity_failures", "Errors that integrity checks found.", registry=registry
         )
+        self.state = StateCollector()
+        registry.register(self.state)
         # So that a scrape shows both kinds before there is one.
         for kind in ("leaf", "condensed"):
             self._summaries.labels(kind)
@@ -80,6 +84,94 @@ class Metrics:
                 self._failures.inc(fields["errors"])
 
 
+class StateCollector:
+    """Reads the state of the engines that are watched when it is scraped; amounts of several add up. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._engines: list[Engine] = []
+
+    def add(self, engine: Engine) -> None:
+        """Watches one more."""
+        with self._lock:
+            self._engines.append(engine)
+
+    def drop(self, engine: Engine) -> None:
+        """Leaves one alone."""
+        with self._lock:
+            self._engines = [one for one in self._engines if one is not engine]
+
+    def describe(self) -> list[Any]:
+        """Nothing, so that no database is read when it is registered."""
+        return []
+
+    def collect(self) -> Iterator[Any]:
+        """The gauges; ``lcm_database_up`` is 0 and the rest missing when a database cannot be read."""
+        from prometheus_client.core import GaugeMetricFamily
+
+        with self._lock:
+            engines = list(self._engines)
+        if not engines:
+            return
+        try:
+            found = [_state(engine) for engine in engines]
+        except LcmError:
+            found = []
+        yield GaugeMetricFamily("lcm_database_up", "Whether the database can be read.", value=bool(found))
+        if not found:
+            return
+        for name, text, value in _FAMILIES:
+            yield GaugeMetricFamily(name, text, value=value(found))
+        paused = GaugeMetricFamily(
+            "lcm_guards_paused", "Models, and sessions' summary calls, that are paused.", labels=("kind",)
+        )
+        paused.add_metric(("model",), len({model for one in found for model in one.paused_models}))
+        paused.add_metric(("session",), sum(one.paused_sessions for one in found))
+        yield paused
+
+
+def _state(engine: Engine) -> Gauges:
+    with engine.store.read() as reader:
+        return gauges(engine, reader)
+
+
+_FAMILIES: tuple[tuple[str, str, Callable[[list[Gauges]], float]], ...] = (
+    (
+        "lcm_compaction_owed",
+        "Conversations that wait for a compaction or are in one.",
+        lambda found: sum(one.owed for one in found),
+    ),
+    (
+        "lcm_index_lag_rows",
+        "Rows that are not in the search index yet.",
+        lambda found: sum(one.index_lag for one in found),
+    ),
+    (
+        "lcm_context_fullest_ratio",
+        "The largest context of the sessions used in the last hour, as a share of its room.",
+        lambda found: max(one.fullest for one in found),
+    ),
+    (
+        "lcm_waiting_messages",
+        "Messages that could not be stored yet.",
+        lambda found: sum(one.waiting_messages for one in found),
+    ),
+    (
+        "lcm_failing_hooks",
+        "Hooks of sessions that failed at their last call.",
+        lambda found: sum(one.failing_hooks for one in found),
+    ),
+    (
+        "lcm_last_error_timestamp_seconds",
+        "When a hook failed last, or this process warned of something; 0 for never.",
+        lambda found: max(one.last_error_at for one in found) / 1_000,
+    ),
+    (
+        "lcm_last_stored_timestamp_seconds",
+        "When something was stored last; 0 for never.",
+        lambda found: max(one.last_stored_at for one in found) / 1_000,
+    ),
+)
 _known: WeakKeyDictionary[Any, Metrics] = WeakKeyDictionary()
 
 
@@ -91,7 +183,15 @@ def watch(engine: Engine, registry: CollectorRegistry | None = None) -> Callable
     chosen = _prometheus().REGISTRY if registry is None else registry
     if chosen not in _known:
         _known[chosen] = Metrics(chosen)
-    return engine.subscribe(_known[chosen].note)
+    metrics = _known[chosen]
+    metrics.state.add(engine)
+    unsubscribe = engine.subscribe(metrics.note)
+
+    def unwatch() -> None:
+        unsubscribe()
+        metrics.state.drop(engine)
+
+    return unwatch
 
 
 def serve(

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from clock import Clock
 from messages import assistant, user
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
@@ -92,6 +93,47 @@ def test_several_engines_count_in_one_registry_until_they_are_left_alone(
     first.call_tool(session, "lcm_grep", {"pattern": "hello"})
     second.call_tool(session, "lcm_grep", {"pattern": "hello"})
     assert values(registry)["lcm_search_latency_ms_count"] == 3
+
+
+def test_gauges_say_how_the_database_is_now(
+    open_engine: Callable[..., Engine], session: Session, clock: Clock
+) -> None:
+    engine, registry = open_engine(**SMALL, autocompact_disabled=True), CollectorRegistry()
+    unwatch = watch(engine, registry)
+    engine.ingest(session, [user("hello"), assistant("yes " * 300)])
+    calm = values(registry)
+    assert calm["lcm_database_up"] == 1
+    assert [calm[f"lcm_{name}"] for name in ("compaction_owed", "failing_hooks", "waiting_messages")] == [
+        0,
+        0,
+        0,
+    ]
+    assert calm["lcm_last_error_timestamp_seconds"] == 0
+    assert calm["lcm_last_stored_timestamp_seconds"] == clock.now / 1_000
+    with engine.store.write() as writer:
+        row = writer.find_conversation(session)
+        assert row is not None
+        room = engine.compaction.known_limits(writer, row).room
+        writer.request_compaction(row.conversation_id, "over_threshold", None, clock.now)
+        writer.save_guard("breaker:litellm:m", {"open_until": clock.now + 1})
+        writer.save_guard("breaker:litellm:n", {"open_until": clock.now})
+        writer.save_guard("spend:a", {"paused_until": clock.now + 1})
+        lag = writer.index_state()
+    assert calm["lcm_context_fullest_ratio"] == pytest.approx(row.context_tokens / room)
+    engine.hook_health.failed("before_turn", session, "the disk is full")
+    found = values(registry)
+    assert (found["lcm_compaction_owed"], found["lcm_failing_hooks"]) == (1, 1)
+    assert found["lcm_index_lag_rows"] == lag.message_lag + lag.summary_lag
+    assert (found["lcm_guards_paused,kind=model"], found["lcm_guards_paused,kind=session"]) == (1, 1)
+    assert found["lcm_last_error_timestamp_seconds"] == clock.now / 1_000
+    clock.forward(3_700_000)
+    assert values(registry)["lcm_context_fullest_ratio"] == 0, "nobody used it for an hour"
+    engine.close()
+    down = values(registry)
+    assert down["lcm_database_up"] == 0
+    assert "lcm_compaction_owed" not in down
+    unwatch()
+    assert "lcm_database_up" not in values(registry)
 
 
 def test_no_label_names_a_session(open_engine: Callable[..., Engine], session: Session) -> None:

@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from time import perf_counter
 from typing import Any
 
 from lcm_plugin.assembly.assembler import Assembler
@@ -92,11 +93,13 @@ class Contexts:
         It is noted as sent: the provider's next count is compared with it, and the turn's record is written with the
         answer.
         """
+        began = perf_counter()
         conversation, request, context = self._assembled(
             session, budget, overhead, prompt, model, run, recall
         )
         if conversation is not None and request is not None:
-            self._context_log.note(self._call(conversation, request, overhead, context), context.shown)
+            ms = round(1_000 * (perf_counter() - began))
+            self._context_log.note(self._call(conversation, request, overhead, context, ms), context.shown)
         news = self._notices.take(session) if conversation or not context.notices else ()
         if news:
             context = replace(context, notices=(*context.notices, *news))
@@ -172,7 +175,7 @@ class Contexts:
         return conversation, request, context
 
     def _call(
-        self, conversation: Conversation, request: Request, overhead: int, context: Context
+        self, conversation: Conversation, request: Request, overhead: int, context: Context, ms: int
     ) -> SentContext:
         """What a context was made for."""
         number, asked = conversation.conversation_id, context.request
@@ -185,6 +188,7 @@ class Contexts:
             budget=request.budget,
             overhead=overhead,
             room=request.room,
+            made_ms=ms,
             over_budget=context.over_budget,
             model=request.model or "",
             policy=self._config.context_policy,

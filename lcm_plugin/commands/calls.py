@@ -143,6 +143,7 @@ def _head(sent: SentContext) -> dict[str, Any]:
         "overhead": sent.overhead,
         "tokens": sent.tokens,
         "free": max(0, sent.room - sent.tokens),
+        "made_ms": sent.made_ms,
         "over_budget": sent.over_budget,
         "layers": [{"name": name, "tokens": tokens} for name, tokens in sent.layers.items()],
     }

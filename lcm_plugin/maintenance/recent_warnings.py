@@ -17,17 +17,20 @@ class RecentWarnings:
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
+        self.newest_at = 0
+        """When the last warning or error of any session was, in ms; 0 for never in this process."""
         self._newest: LruCache[str | int | None, dict[str, Any]] = LruCache(_KEPT)
 
     def note(self, event: Event) -> None:
         """Remembers an event of level warning or above."""
         if event.level < logging.WARNING:
             return
+        self.newest_at = self._clock()
         warning = {
             "name": event.name,
             "level": "error" if event.level >= logging.ERROR else "warning",
             "text": event.in_words(),
-            "at": self._clock(),
+            "at": self.newest_at,
         }
         for owner in _owners(event):
             self._newest.put(owner, warning)

@@ -169,7 +169,7 @@ PINS = _table(
 SENT_CONTEXTS = _table(
     "sent_contexts",
     "turn",
-    integers="conversation_id turn request_id calls sent_at tokens budget overhead room",
+    integers="conversation_id turn request_id calls sent_at tokens budget overhead room made_ms",
     texts="model policy items quotes no_quotes notices",
     booleans="over_budget",
     page=50,

@@ -18,6 +18,7 @@ from small_talk import turns
 
 from lcm_plugin import Engine, LcmPlugin, Session
 from lcm_plugin.commands.calls import next_call, past_call, turn_list
+from lcm_plugin.commands.gauges import gauges
 from lcm_plugin.sessions.context_log import items_of
 from lcm_plugin.store.insight.contexts import CLEARED, SentContext
 from lcm_plugin.types import Context, Turn
@@ -66,6 +67,20 @@ def test_a_turn_keeps_what_its_call_was_given(engine: Engine) -> None:
     assert (kept.tokens, kept.budget, kept.overhead) == (context.tokens, 8_000, 500)
     assert sum(kept.layers.values()) == kept.tokens
     assert {"instructions", "pins", "messages"} <= set(kept.layers)
+
+
+@pytest.mark.sqlite_only
+def test_it_is_on_record_how_long_contexts_took_to_make(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    took = iter([0.0, 0.25, 1.0, 1.004])
+    monkeypatch.setattr("lcm_plugin.assembly.contexts.perf_counter", lambda: next(took))
+    ask(engine, "One?")
+    ask(engine, "Two?")
+    assert [one.made_ms for one in records(engine)] == [250, 4]
+    with engine.store.read() as reader:
+        now = gauges(engine, reader)
+    assert (now.making_ms, now.making(0.5), now.making(0.95)) == ((4, 250), 250, 250)
 
 
 def test_of_the_calls_of_a_turn_the_newest_is_kept_and_all_are_counted(engine: Engine) -> None:

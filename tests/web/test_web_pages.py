@@ -191,7 +191,17 @@ def test_health_says_what_the_status_says(site: TestClient, filled: Engine) -> N
     text = page(site, "/health")
     assert "stored in all" in text
     assert "The bill so far" in text
+    assert "nothing is paused" in text
+    assert "contexts are made" not in text
+    with filled.store.write() as writer:
+        writer.save_guard("breaker:litellm:small-1", {"open_until": filled.clock() + 60_000})
+    filled.ingest(MAIN, [user("And then?")])
+    filled.assemble(MAIN, 3_000)
+    filled.ingest(MAIN, [assistant("Then this.")])
     filled.hook_health.failed("before_turn", MAIN, "the disk is full")
     again = page(site, "/health")
     assert "the disk is full" in again
+    assert "litellm:small-1</code> is not called for a while" in again
+    assert "contexts are made" in again
+    assert site.get("/api/health").json()["gauges"]["failing_hooks"] == 1
     assert 'class="badge failing"' in page(site, "/")

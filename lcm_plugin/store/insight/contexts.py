@@ -21,6 +21,7 @@ CREATE TABLE sent_contexts (
     budget bigint NOT NULL,
     overhead bigint NOT NULL,
     room bigint NOT NULL,
+    made_ms bigint NOT NULL,
     over_budget boolean NOT NULL,
     model text NOT NULL,
     policy text NOT NULL,
@@ -36,7 +37,7 @@ LAYERS = ("instructions", "pins", "summaries", "messages", "recalled", "notes")
 CLEARED = -1
 _COLUMNS = (
     *("conversation_id", "turn", "request_id", "calls", "sent_at", "tokens", "budget", "overhead", "room"),
-    *("over_budget", "model", "policy", "items", "quotes", "no_quotes", "notices"),
+    *("made_ms", "over_budget", "model", "policy", "items", "quotes", "no_quotes", "notices"),
 )
 _LISTED = ", ".join(_COLUMNS)
 # A turn that is known keeps its number; a new one gets the next.
@@ -88,8 +89,8 @@ class SentContext:
     """The context of a turn's newest call. Amounts are tokens.
 
     ``request_id`` is the message that the turn answers, 0 when there is none. ``room`` is what the context might have
-    taken. ``quotes`` are the ids of quoted messages, ``no_quotes`` says why nothing was quoted, ``notices`` are its
-    sentences for a person.
+    taken, ``made_ms`` how long it took to make. ``quotes`` are the ids of quoted messages, ``no_quotes`` says why
+    nothing was quoted, ``notices`` are its sentences for a person.
     """
 
     conversation_id: int
@@ -99,6 +100,7 @@ class SentContext:
     budget: int
     overhead: int
     room: int
+    made_ms: int = 0
     over_budget: bool = False
     model: str = ""
     policy: str = ""
@@ -139,6 +141,13 @@ class SentContextTable(Transaction):
         )
         return [_context_of(row) for row in rows]
 
+    def newest_making_ms(self, *, conversations: int) -> list[int]:
+        newest = "(SELECT conversation_id FROM conversations ORDER BY updated_at DESC, conversation_id DESC LIMIT :most)"
+        rows = self.all(
+            f"SELECT made_ms FROM sent_contexts WHERE conversation_id IN {newest}", most=conversations
+        )
+        return [int(one) for (one,) in rows]
+
     def keep_sent_context(self, context: SentContext, keep: int) -> None:
         turn, calls = self.one(
             _KEEP,
@@ -150,6 +159,7 @@ class SentContextTable(Transaction):
             budget=context.budget,
             overhead=context.overhead,
             room=context.room,
+            made_ms=context.made_ms,
             over_budget=context.over_budget,
             model=context.model,
             policy=context.policy,

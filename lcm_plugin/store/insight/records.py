@@ -63,6 +63,12 @@ class InsightReader(Protocol):
     ) -> list[SentContext]:
         """What the calls of the newest turns were given, newest first; with ``turn`` only of that one."""
 
+    def newest_making_ms(self, *, conversations: int) -> list[int]:
+        """How long the contexts on record took to make, in ms, of the conversations that were used last."""
+
+    def last_stored_at(self) -> int | None:
+        """When something was stored last in the whole database, in ms; None for never."""
+
 
 class InsightWriter(InsightReader, Protocol):
     """Changes."""

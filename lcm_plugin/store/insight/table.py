@@ -37,6 +37,10 @@ class InsightTable(SentContextTable):
         )
         return [conversation_of(row) for row in rows]
 
+    def last_stored_at(self) -> int | None:
+        newest: int | None = self.one("SELECT max(updated_at) FROM conversations")[0]
+        return newest
+
     def summary_bill(self, conversation_id: int | None) -> list[SummaryBill]:
         chosen = "" if conversation_id is None else "WHERE conversation_id = :here "
         rows = self.all(

@@ -7,11 +7,13 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from lcm_plugin.commands.doctor import left_lines, refused_lines, result_lines
+from lcm_plugin.commands.gauges import Gauges, gauges
 from lcm_plugin.commands.health import Pairs, health_pairs
 from lcm_plugin.commands.health import health as health_data
 from lcm_plugin.commands.status import head, whole_data, whole_pairs
+from lcm_plugin.commands.texts import moment
 from lcm_plugin.store.open import is_server
-from lcm_plugin.text import inline
+from lcm_plugin.text import inline, plural
 from lcm_plugin.types import Finding, IntegrityReport, Session
 
 if TYPE_CHECKING:
@@ -28,17 +30,41 @@ def health(engine: Engine) -> dict[str, Any]:
         whole = whole_data(engine, reader)
         bill = [asdict(line) for line in reader.summary_bill(None)]
         running = reader.held_debts()
-        guards = reader.guards()
+        now = gauges(engine, reader)
     state = whole | health_data(engine, None, None)
-    pairs: Pairs = [("version", head(state)), *whole_pairs(state), *health_pairs(state, zone, inline)]
+    pairs: Pairs = [
+        ("version", head(state)),
+        *whole_pairs(state),
+        *health_pairs(state, zone, inline),
+        *_gauge_pairs(now, zone),
+    ]
     return state | {
         "bill": bill,
         "compacting": [debt.conversation_id for debt in running if debt.owner],
-        "guards": [name for name in guards if name.startswith(("breaker", "spend"))],
+        "gauges": asdict(now),
         "failures": [asdict(one) for one in engine.hook_health.failures()],
         "jobs": [asdict(one) for one in engine.integrity_jobs.overview()[:_MOST_JOBS]],
         "pairs": pairs,
     }
+
+
+def _gauge_pairs(now: Gauges, zone: str) -> Pairs:
+    paused = [f"`{model}` is not called for a while" for model in now.paused_models]
+    if now.paused_sessions:
+        paused.append(f"the summary calls of {plural(now.paused_sessions, 'session')} are used up")
+    pairs = [
+        ("compaction owed", f"in {plural(now.owed, 'conversation')}" if now.owed else "nowhere"),
+        ("guards", "; ".join(paused) or "nothing is paused"),
+    ]
+    if now.last_error_at:
+        pairs.append(("last error", moment(now.last_error_at, zone)))
+    if now.fullest_conversation is not None:
+        where = f"conversation {now.fullest_conversation}"
+        pairs.append(("fullest context", f"{100 * now.fullest:.0f} % of its room, {where}, in the last hour"))
+    if now.making_ms:
+        times = f"half in {now.making(0.5):,} ms, 95 % in {now.making(0.95):,} ms, the slowest in {now.making_ms[-1]:,} ms"
+        pairs.append(("contexts are made", f"{times}; the newest {len(now.making_ms):,} turns on record"))
+    return pairs
 
 
 def findings(engine: Engine, report: IntegrityReport) -> dict[str, Any]:
