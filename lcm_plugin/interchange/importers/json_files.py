@@ -172,8 +172,8 @@ def json_objects(path: Path) -> Iterator[Line]:
             yield from _elements(path)
             return
         first = next(iter(lines), None)
-        if first is not None and first.error and sign == b"{" and (whole := _whole_object(path)):
-            yield Line(1, -1, whole)
+        if first is not None and first.error and sign == b"{" and (whole := _whole_object(path)) is not None:
+            yield whole
             return
         yield from lines
 
@@ -194,11 +194,14 @@ def _elements(path: Path) -> Iterator[Line]:
             yield Line(number + 1, -1, {}, str(error))
 
 
-def _whole_object(path: Path) -> dict[str, Any]:
-    """A document that is one object spread over lines; empty when it is none."""
-    if path.stat().st_size > _MAX_DOCUMENT_BYTES:
-        return {}
-    return decode_object(path.read_bytes().removeprefix(_BOM))[0]
+def _whole_object(path: Path) -> Line | None:
+    """A document that is one object spread over lines, with an error when it is too large to be read; None for any other."""
+    if path.stat().st_size <= _MAX_DOCUMENT_BYTES:
+        value, _ = decode_object(path.read_bytes().removeprefix(_BOM))
+        return Line(1, -1, value) if value else None
+    with path.open("rb") as file:
+        spread = file.readline(16).removeprefix(_BOM).strip() == b"{"
+    return Line(1, -1, {}, f"one object of more than {_MAX_DOCUMENT_BYTES:,} bytes") if spread else None
 
 
 def array_elements(file: IO[bytes], name: str, max_chars: int = MAX_ELEMENT_CHARS) -> Iterator[Any]:

@@ -18,9 +18,10 @@ from peer_databases import CLAW, Peer, claw_database
 
 from lcm_plugin import Engine
 from lcm_plugin.errors import InputError
+from lcm_plugin.interchange.importers import json_files
 from lcm_plugin.interchange.importers.formats import format_of
 from lcm_plugin.interchange.importers.importing import check_broken, find_sources, look_over
-from lcm_plugin.interchange.importers.json_files import LineFile, array_elements
+from lcm_plugin.interchange.importers.json_files import LineFile, array_elements, json_objects
 from lcm_plugin.interchange.importers.sources.tree import Tree
 from lcm_plugin.store.foreign import ForeignDatabase
 
@@ -102,6 +103,23 @@ def test_a_line_without_end_is_bounded(tmp_path: Path) -> None:
         found = [(line.number, line.value, line.error) for line in lines]
         assert lines.at(0) == {"a": 1}
     assert found == [(1, {"a": 1}, ""), (2, {}, "longer than 1,000 bytes"), (3, {"c": 3}, "")]
+
+
+def test_one_object_that_is_too_large_is_refused_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "session-1.json"
+    message = {"id": "m1", "type": "user", "content": "hello"}
+    chat = {"sessionId": "g1", "projectHash": "h", "messages": [message] * 100}
+    path.write_text(json.dumps(chat, indent=2))
+    assert [line.error for line in json_objects(path)] == [""]
+    monkeypatch.setattr(json_files, "_MAX_DOCUMENT_BYTES", 1_000)
+    assert [line.error for line in json_objects(path)] == ["one object of more than 1,000 bytes"]
+    with pytest.raises(InputError, match="one object of more than 1,000 bytes"):
+        find_sources([str(path)])
+    log = tmp_path / "log.jsonl"
+    log.write_text('{"role":\n' + json.dumps({"role": "user", "content": "hello"}) + "\n" + " " * 1_000)
+    assert [bool(line.error) for line in json_objects(log)] == [True, False]
 
 
 def test_nested_beyond_measure_is_broken_and_not_a_crash(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from heapq import merge
 from pathlib import Path
 from typing import Any
 
@@ -245,14 +246,16 @@ def _title(index: _Index, live: set[int]) -> str:
 def _records(
     lines: LineFile, index: _Index, members: list[int], loose: Iterable[tuple[int, int]]
 ) -> Iterator[Record]:
-    """Records in file order. ``loose`` lines have no place in the tree and stand where the file has them."""
-    places = [(float(index.tree.numbers[at]), index.tree.offsets[at], True) for at in members]
+    """Records in file order, which the ``members`` have. ``loose`` lines have no place in the tree and stand where the file
+    has them.
+    """
+    tree = ((float(index.tree.numbers[at]), index.tree.offsets[at], True) for at in members)
     absorbed = _absorbed(index) if loose else {}
     taken_up = index.said | {said for number, _, said in index.absorbed if number in absorbed}
-    places += [(absorbed.get(number, number), offset, False) for number, offset in loose]
+    beside = sorted((absorbed.get(number, number), offset, False) for number, offset in loose)
     last, kept_from = "", ""
     before: dict[str, str] = {}
-    for number, offset, placed in sorted(places):
+    for number, offset, placed in merge(tree, beside):
         record = lines.at(offset)
         if not placed:
             yield _loose_record(record, number, taken_up)

@@ -64,10 +64,10 @@ class Tree:
     def path(self, leaf: int) -> list[int]:
         """Positions from the root to a leaf. A cycle ends the path."""
         found: list[int] = []
-        seen: set[int] = set()
+        seen = bytearray(len(self.ids))
         at: int | None = leaf
-        while at is not None and at not in seen:
-            seen.add(at)
+        while at is not None and not seen[at]:
+            seen[at] = True
             found.append(at)
             at = self.parent_of(at)
         return found[::-1]
@@ -88,15 +88,20 @@ class Tree:
 
         Newest leaf first; a chain ends where it meets what an earlier one holds already.
         """
-        taken = set(live)
-        has_child = {self.parent_of(at) for at in members}
-        leaves = [at for at in sorted(members - live, reverse=True) if at not in has_child]
+        # Marks by position: sets of a long log take more memory than all else of the tree.
+        taken, has_child = bytearray(len(self.ids)), bytearray(len(self.ids))
+        for known in live:
+            taken[known] = True
+        for member in members:
+            if (above := self.parent_of(member)) is not None:
+                has_child[above] = True
+        aside = sorted(members - live, reverse=True)
         # Records of a cycle have no leaf; the newest of them stands in for it.
-        for leaf in [*leaves, *sorted(members - live, reverse=True)]:
+        for leaf in [*(one for one in aside if not has_child[one]), *aside]:
             chain: list[int] = []
             at: int | None = leaf
-            while at is not None and at in members and at not in taken:
-                taken.add(at)
+            while at is not None and at in members and not taken[at]:
+                taken[at] = True
                 chain.append(at)
                 at = self.parent_of(at)
             if chain:
