@@ -82,7 +82,7 @@ def grep(
             print_json(answer)
         elif not answer["hits"]:
             say("nothing found", error=True)
-            if not regex and conversation is None:
+            if not regex and conversation is None and not pattern.isdigit():
                 _say_named(engine, pattern)
         elif sys.stdout.isatty():
             _print_hits(engine, answer["hits"])
