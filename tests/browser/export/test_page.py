@@ -205,6 +205,13 @@ def test_a_phone_needs_no_sideways_scrolling(open_page: Open, name: str) -> None
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
+def test_a_long_title_leaves_room_for_the_search(open_page: Open) -> None:
+    page = open_page("hostile", width=840)
+    assert page.evaluate("document.getElementById('title').scrollWidth") > 600
+    expect(page.locator("#theme")).to_be_in_viewport(ratio=1)
+    expect(page.locator("#node-pane")).to_be_in_viewport(ratio=0.5)
+
+
 def test_colours_follow_the_system_until_chosen(open_page: Open) -> None:
     background = "getComputedStyle(document.body).backgroundColor"
     dark, light = open_page(color_scheme="dark"), open_page(color_scheme="light")
