@@ -185,6 +185,19 @@ def test_pages_change_only_what_a_server_with_write_allows(open_page: Open, writ
     assert axe(page) == "[]"
 
 
+def test_a_turn_on_record_is_shown_with_what_changed_since_the_one_before(open_page: Open) -> None:
+    page = open_page("/context/1")
+    newest = page.get_by_role("link", name=re.compile(r"^turn \d+$")).first
+    newest.click()
+    expect(page.locator("h2")).to_contain_text("What turn")
+    expect(page.locator("#difference")).to_contain_text("Since turn")
+    page.get_by_label("Why is it not in view?").fill("msg_2")
+    page.get_by_role("button", name="Ask").click()
+    expect(page.locator("#why")).to_contain_text("msg_2 is")
+    page.get_by_role("link", name="The next call").click()
+    expect(page.locator("h2")).to_contain_text("What the next call is given")
+
+
 def test_new_messages_appear_while_the_page_is_open(open_page: Open, served: Served) -> None:
     page = open_page("/talk/1")
     expect(page.locator("#msg_591")).to_be_in_viewport()
@@ -204,6 +217,7 @@ def test_new_messages_appear_while_the_page_is_open(open_page: Open, served: Ser
         "/talk/1",
         "/tree/1",
         "/context/1?why=msg_2",
+        "/context/1?turn=12",
         "/health",
         "/search?q=poison+message",
         "/message/msg_588",
@@ -225,6 +239,7 @@ def test_axe_finds_nothing(open_page: Open, path: str, scheme: str) -> None:
         "/talk/1",
         "/tree/1",
         "/context/1?why=msg_2",
+        "/context/1?turn=12",
         "/health",
         "/search?q=poison+message",
         "/message/msg_588",
