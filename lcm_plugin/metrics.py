@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 LOCAL = "127.0.0.1"
 _BUCKETS_MS = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 120_000)
 _SEARCHES = frozenset({"lcm_grep"})
+_SHARES = (0.5, 0.95, 1.0)
 _EXPANSIONS = frozenset({"lcm_expand", "lcm_expand_query", "lcm_describe"})
 
 
@@ -117,6 +118,15 @@ class StateCollector:
             found = [_state(engine) for engine in engines]
         except LcmError:
             found = []
+        latency = GaugeMetricFamily(
+            "lcm_hook_latency_ms",
+            "Milliseconds within which a share of a hook's newest calls in this process returned.",
+            labels=("hook", "share"),
+        )
+        for hook, took in _times(engines).items():
+            for share in _SHARES:
+                latency.add_metric((hook, str(share)), took[min(len(took) - 1, int(share * len(took)))])
+        yield latency
         yield GaugeMetricFamily("lcm_database_up", "Whether the database can be read.", value=bool(found))
         if not found:
             return
@@ -128,6 +138,14 @@ class StateCollector:
         paused.add_metric(("model",), len({model for one in found for model in one.paused_models}))
         paused.add_metric(("session",), sum(one.paused_sessions for one in found))
         yield paused
+
+
+def _times(engines: list[Engine]) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = {}
+    for engine in engines:
+        for hook, took in engine.hook_health.times().items():
+            found[hook] = sorted([*found.get(hook, ()), *took])
+    return found
 
 
 def _state(engine: Engine) -> Gauges:

@@ -115,7 +115,7 @@ class LcmPlugin(forks.FreshLocks):
     def counted(self, hook: str, session: Session, work: Callable[[], _T]) -> _T:
         """The same for a host that must learn of a failure: it is raised again."""
         try:
-            done = work()
+            done = self.health.timed(hook, work)
         except BaseException as error:
             if not is_interrupt(error):
                 self._report(hook, session, error)

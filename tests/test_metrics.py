@@ -15,7 +15,7 @@ from messages import assistant, user
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from lcm_plugin import Engine, LcmConfig, Session
+from lcm_plugin import Engine, LcmConfig, LcmPlugin, Session
 from lcm_plugin.errors import ConfigError
 from lcm_plugin.metrics import serve, watch
 
@@ -134,6 +134,21 @@ def test_gauges_say_how_the_database_is_now(
     assert "lcm_compaction_owed" not in down
     unwatch()
     assert "lcm_database_up" not in values(registry)
+
+
+def test_hooks_that_work_are_timed(
+    open_engine: Callable[..., Engine], session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, registry = open_engine(), CollectorRegistry()
+    watch(engine, registry)
+    plugin = LcmPlugin(engine=engine)
+    clock = iter([*(at for call in range(20) for at in (call, call + 0.001 * (call + 1)))])
+    monkeypatch.setattr("lcm_plugin.maintenance.hook_health.perf_counter", lambda: next(clock))
+    for number in range(20):
+        assert plugin.counted("before_turn", session, lambda number=number: number) == number
+    found = values(registry)
+    took = [found[f"lcm_hook_latency_ms,hook=before_turn,share={share}"] for share in ("0.5", "0.95", "1.0")]
+    assert took == pytest.approx([11, 20, 20])
 
 
 def test_no_label_names_a_session(open_engine: Callable[..., Engine], session: Session) -> None:

@@ -1,12 +1,15 @@
-"""Counts the hooks that fail in a row, and gives each user one sentence about it."""
+"""Counts the hooks that fail in a row, gives each user one sentence about it, and times those that work."""
 
 from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from time import perf_counter
+from typing import TypeVar
 
 from lcm_plugin import forks
 from lcm_plugin.config import LcmConfig
@@ -21,6 +24,8 @@ TOLD_AFTER = 3
 EVERYWHERE = Session("")
 """Means all sessions of a host whose engine cannot be used at all."""
 _MOST_TEXT = 400
+_MOST_TIMES = 256
+_T = TypeVar("_T")
 
 
 class HookHealth(forks.FreshLocks):
@@ -38,6 +43,7 @@ class HookHealth(forks.FreshLocks):
         self._seen_at = 0
         self._told: set[tuple[str, str]] = set()
         self._owed: dict[str, HookFailure] = {}
+        self._times: dict[str, deque[float]] = {}
         forks.join(self)
 
     def failed(self, hook: str, session: Session, error: BaseException | str) -> HookFailure:
@@ -76,6 +82,17 @@ class HookHealth(forks.FreshLocks):
                 log_failure(
                     logger, "a recovery could not be written down", error=problem, level=logging.DEBUG
                 )
+
+    def timed(self, hook: str, work: Callable[[], _T]) -> _T:
+        """The work's result; how long it took is kept, that of a failure is not."""
+        began = perf_counter()
+        done = work()
+        self._times.setdefault(hook, deque(maxlen=_MOST_TIMES)).append(1_000 * (perf_counter() - began))
+        return done
+
+    def times(self) -> dict[str, list[float]]:
+        """How long the newest calls of each hook took in this process, in ms and in ascending order."""
+        return {hook: sorted(took) for hook, took in list(self._times.items())}
 
     def failures(self, session: Session | None = None) -> list[HookFailure]:
         """The newest failure of each hook of a session, or of all, also those of other processes; newest first."""
