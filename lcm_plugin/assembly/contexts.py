@@ -233,8 +233,19 @@ class Contexts:
             self._quoted.put(request, quotes)
         return (at, {"role": "user", "content": quotes}) if quotes else None
 
-    def quotes_for(self, session: Session, asked: str, shown: Sequence[Message], room: int, free: int) -> str:
-        """What recall quotes for a request, of what a host's list does not show; or an empty text."""
+    def quotes_for(
+        self,
+        session: Session,
+        asked: str,
+        shown: Sequence[Message],
+        room: int,
+        free: int,
+        quoted_before: frozenset[str] = frozenset(),
+    ) -> str:
+        """What recall quotes for a request, of what a host's list does not show; or an empty text.
+
+        ``quoted_before``: messages whose quotes beside earlier requests the host still sends.
+        """
         if self._sessions.access(session) is Access.NONE:
             return ""
         with self._store.read() as reader:
@@ -242,7 +253,13 @@ class Contexts:
             if conversation is None:
                 return ""
             left_out = len(shown) + 1 < conversation.message_count
-            view = InView(quoted="\n".join(map(text_of, shown)), left_out=left_out, room=room, free=free)
+            view = InView(
+                quoted="\n".join(map(text_of, shown)),
+                left_out=left_out,
+                room=room,
+                free=free,
+                quoted_before=quoted_before,
+            )
             recalled = self._active_recall.for_text(reader, conversation, asked, view)
         return str(recalled.message["content"]) if recalled else ""
 

@@ -23,8 +23,8 @@ from lcm_plugin.types import Message
 class InView:
     """What a context shows: messages that stand in it whole, what they say, and other texts that quote messages.
 
-    ``room`` is how many tokens the context may have, ``free`` how many of them it leaves. ``left_out``: some of what
-    was never compacted has no room in it.
+    ``quoted_before``: messages that stand there only as quotes beside earlier requests. ``room`` is how many tokens the
+    context may have, ``free`` how many of them it leaves. ``left_out``: some of what was never compacted has no room in it.
     """
 
     refs: frozenset[str] = frozenset()
@@ -33,6 +33,7 @@ class InView:
     left_out: bool = False
     room: int = 0
     free: int = 0
+    quoted_before: frozenset[str] = frozenset()
 
     def holds(self, ref: str, text: str) -> bool:
         """Whether a stored message can be read in it."""

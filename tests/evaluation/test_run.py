@@ -19,6 +19,7 @@ from lcm_plugin.evaluation.run import Plan, document, run
 from lcm_plugin.evaluation.systems import Baseline
 from lcm_plugin.messages.tokens import TokenCounter
 
+README = Path(__file__).resolve().parents[2] / "README.md"
 SMALL = {"freshTailCount": "8", "leafTriggerTokens": "500"}
 
 
@@ -226,26 +227,18 @@ def test_scores_that_differ_between_seeds_have_a_deviation(tmp_path: Path, serve
 
 
 @pytest.mark.long
-def test_the_command_measures_generated_data_without_a_key() -> None:
-    words = (
-        "eval",
-        "generated",
-        "--talks",
-        "1",
-        "--questions",
-        "10",
-        "--windows",
-        "8000",
-        "--systems",
-        "lcm,truncate",
-    )
-    done = run_here(*words, "--json")
+def test_the_command_measures_generated_data_without_a_key_as_the_readme_says() -> None:
+    command = "lcm eval generated --systems lcm,truncate --windows 8000 --talks 1 --seed 1"
+    done = run_here(*command.split()[1:], "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     rows = {row["system"]: row for row in found["rows"]}
-    assert rows["lcm"]["evidence_in_view"] >= 90
+    assert found["command"] == command
+    in_view = [f"{rows[name]['evidence_in_view']} %" for name in ("lcm", "truncate")]
+    [said] = [line for line in README.read_text(encoding="utf-8").splitlines() if command in line]
+    assert [cell.strip(" *") for cell in said.split("|")[2:4]] == in_view
+    assert said.endswith(f"| `{found['data_sha256'][:8]}` |")
     assert rows["lcm"]["hit_10"] == 100
-    assert rows["truncate"]["evidence_in_view"] == 0
     assert rows["lcm"]["bill"] < 80
 
 

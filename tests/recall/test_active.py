@@ -19,6 +19,7 @@ from lcm_plugin.messages.validate import validate
 from lcm_plugin.recall.active import service
 from lcm_plugin.recall.active.asked import asks_enough, read_request
 from lcm_plugin.recall.query import parse_query
+from lcm_plugin.store.records import message_ref
 
 pytestmark = pytest.mark.both_stores
 
@@ -499,3 +500,20 @@ def test_an_old_value_at_the_end_of_a_long_message_is_not_quoted_behind_the_new_
     context = ask(engine, session, "What is the door code of the boathouse?")
     assert any(new in str(one["content"]) for one in context.messages)
     assert not any("1111" in block for block in blocks(context))
+
+
+def test_values_that_earlier_quotes_show_in_another_order_are_quoted_again_in_the_order_they_were_said(
+    engine: Engine, session: Session
+) -> None:
+    old = "The boathouse is inspected on 3 March 2027 at 12:29 (slot 1033)."
+    new = "Correction: The boathouse is inspected on 465003."
+    engine.ingest(session, [user(old), assistant("Noted.")])
+    tell_and_compact(engine, session, fact=new)
+    asked = "When is the boathouse inspected?"
+    block = engine.quotes_for(session, asked, [user("hello")], 20_000, 20_000)
+    refs = [message_ref(number) for number in recalled_ids_of(block)]
+    earlier = frozenset(refs)
+    again = engine.quotes_for(session, asked, [user("hello")], 20_000, 20_000, earlier)
+    assert -1 < again.find(old) < again.find(new)
+    # Only the best ones are shown again.
+    assert len(recalled_ids_of(again)) <= service.BEST < len(refs)

@@ -20,7 +20,7 @@ from lcm_plugin.errors import StoreBusy, StoreConflict, StoreError
 from lcm_plugin.events import log_failure
 from lcm_plugin.hosts.hermes.builtin import HostCompressor
 from lcm_plugin.hosts.hermes.counters import Counters, positive
-from lcm_plugin.hosts.hermes.messages import SENT, Merges, from_host, inherited
+from lcm_plugin.hosts.hermes.messages import Merges, from_host, inherited, quoted_in
 from lcm_plugin.hosts.hermes.pieces import pieces_of, replies_of
 from lcm_plugin.hosts.hermes.provider import provider_compacts
 from lcm_plugin.hosts.hermes.runtime import Runtime
@@ -269,11 +269,8 @@ class HermesEngine(Counters):
             return ""
         if engine.config.active_recall == "off":
             return ""
-        # The host still sends what was quoted for earlier messages.
-        sent = [{"content": one[SENT]} for one in messages if isinstance(one, dict) and one.get(SENT)]
-        free = self.context_length - positive(self.last_prompt_tokens)
-        shown = [*from_host(messages[:-1]), *sent]
-        return engine.quotes_for(session, said, shown, self.context_length, free)
+        free, shown = self.context_length - positive(self.last_prompt_tokens), from_host(messages[:-1])
+        return engine.quotes_for(session, said, shown, self.context_length, free, quoted_in(messages))
 
     def get_tool_schemas(self) -> list[dict[str, Any]]:
         """Our tools as bare functions, as the host wants them."""

@@ -12,8 +12,10 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from lcm_plugin.messages.blocks import text_of
 from lcm_plugin.messages.convert import as_message
-from lcm_plugin.messages.markup import is_own
+from lcm_plugin.messages.markup import is_own, recalled_ids_of
+from lcm_plugin.store.records import message_ref
 from lcm_plugin.types import Message
 
 FOLD = "\n\n"
@@ -179,6 +181,13 @@ def to_host(messages: Sequence[Message]) -> list[Message]:
         else:
             folded.append(copy)
     return folded
+
+
+def quoted_in(messages: Sequence[Any]) -> frozenset[str]:
+    """The messages whose quotes beside earlier requests the host still sends."""
+    sent = (text_of({"content": one[SENT]}) for one in messages if isinstance(one, dict) and one.get(SENT))
+    blocks = (found.group(0) for text in sent for found in _BLOCK.finditer(text))
+    return frozenset(message_ref(number) for block in blocks for number in recalled_ids_of(block))
 
 
 def is_ours(message: Message) -> bool:

@@ -351,13 +351,16 @@ class ActiveRecall:
 def _outside(ranked: Iterable[Ranked], view: InView) -> tuple[float, list[Ranked]]:
     """The score of the best, and as many as could be shown of those that the view does not hold.
 
+    The best ones are shown again where they stand as quotes beside earlier requests only: those follow the order of the
+    requests, so that an old value may stand behind the one that replaced it.
     Not among them is what was said again later with another value, which the view holds: read behind it, the old value
     would pass for the newest.
     """
     best, outside, inside = 0.0, list[Ranked](), list[Ranked]()
-    for one in ranked:
+    for place, one in enumerate(ranked):
         best = best or one.score
-        (inside if view.holds(one.row.ref, one.row.text) else outside).append(one)
+        quoted = place >= BEST and one.row.ref in view.quoted_before
+        (inside if quoted or view.holds(one.row.ref, one.row.text) else outside).append(one)
         if len(outside) == MOST_LINES:
             break
     later = Later(inside[:MOST_LATER])

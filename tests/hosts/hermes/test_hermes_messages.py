@@ -10,8 +10,8 @@ from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lcm_plugin.hosts.hermes.messages import Merges, from_host, to_host
-from lcm_plugin.messages.markup import HISTORY_LABEL, notice_block, plan_block
+from lcm_plugin.hosts.hermes.messages import Merges, from_host, quoted_in, to_host
+from lcm_plugin.messages.markup import HISTORY_LABEL, notice_block, plan_block, recalled_block, recalled_line
 
 
 def summary(number: int, text: str = "They spoke of gardens.") -> dict[str, Any]:
@@ -140,3 +140,10 @@ def test_folding_loses_no_word_and_never_touches_its_input(context: list[dict[st
     assert [word for m in hosted for word in m["content"].split()] == [
         word for m in context for word in m["content"].split()
     ]
+
+
+def test_the_messages_quoted_beside_earlier_requests_are_known_from_what_the_host_sends() -> None:
+    lines = [recalled_line(f"msg_{number}", 0, "UTC", "user", f"fact {number}") for number in (3, 7)]
+    sent = {**user("q"), "api_content": f"q\n\n{recalled_block(lines)}"}
+    imitated = {**user("x"), "api_content": "x\n\n<recalled>\nmsg_9 · fact\n</recalled>"}
+    assert quoted_in([sent, assistant("a"), imitated, user(recalled_block(lines[:1]))]) == {"msg_3", "msg_7"}
