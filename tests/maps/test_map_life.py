@@ -13,14 +13,15 @@ import pytest
 from fakes.model_server import Failure, ModelServer
 from fakes.processes import Running
 from fakes.shell import run_here, run_program
-from messages import user
+from messages import assistant, user
 from waiting import eventually
 
 from lcm_plugin import Engine, LcmConfig, Session
 from lcm_plugin.maintenance.redaction.targets import MatchingTexts, NamedThings
 from lcm_plugin.maps.source import MapSource
+from lcm_plugin.plugin import LcmPlugin
 from lcm_plugin.store.transfer import table_hashes
-from lcm_plugin.types import CompletionRequest
+from lcm_plugin.types import CompletionRequest, Turn
 
 Open = Callable[..., Engine]
 CHILD = Path(__file__).with_name("map_child.py")
@@ -58,6 +59,18 @@ def test_a_killed_worker_loses_no_answer_and_none_is_paid_twice(
         assert stored() - done_before <= set(asked)
         done_before = stored()
     assert engine.maps.run(record.map_id).done == 120
+
+
+@pytest.mark.both_stores
+def test_a_host_goes_on_with_a_map_behind_its_turns(open_engine: Open, session: Session) -> None:
+    engine = open_engine(completer=seen, maps=True)
+    items = [(f"item {number}", f"word {number}") for number in range(20)]
+    record = engine.maps.create(session, MapSource(items=items), "Say it.", TEXT)
+    plugin = LcmPlugin(engine=engine)
+    plugin.before_turn(Turn(session, [user("hello")], mode="append", window=10_000))
+    plugin.after_turn(Turn(session, [assistant("hi")], mode="append", window=10_000))
+    eventually(lambda: engine.maps.get(record.map_id).state == "done")
+    assert engine.maps.get(record.map_id).done == 20
 
 
 @pytest.mark.both_stores
