@@ -29,7 +29,7 @@ def test_the_pages_program_runs(tmp_path: Path) -> None:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -56,7 +56,7 @@ def test_past_sessions_of_claude_code_are_searchable_after_an_import(
         [LCM, "import", str(projects), "--apply", "--database", str(database)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
@@ -73,7 +73,7 @@ def test_past_sessions_of_claude_code_are_searchable_after_an_import(
             result = await session.call_tool("lcm_describe", {"id": ids[0]})
             assert "We ordered the pump HP-2217." in result.content[0].text
 
-    asyncio.run(asyncio.wait_for(work(), 60))
+    asyncio.run(asyncio.wait_for(work(), 300))
 
 
 def write_session(path: Path) -> None:
