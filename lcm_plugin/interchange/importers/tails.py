@@ -14,10 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from lcm_plugin.interchange.importers.json_files import LineFile, View, viewing
+from lcm_plugin.interchange.importers.sources.codex_threads import header_lines
 from lcm_plugin.messages.blocks import calls_answered, calls_made
-
-# Codex's reader takes the session's settings from the first lines of a log.
-_HEAD_LINES = {"claude-code": 0, "codex": 8}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +42,10 @@ class Tail:
 
 def tail_of(path: Path, format_name: str, begin: Position) -> Tail:
     """What a log gained since a position. Raises `InputError` for a file that cannot be read."""
-    head = _HEAD_LINES.get(format_name, 0)
+    head = _head_of(path, format_name)
     state = _Checked(begin.newest)
     check = _CHECKS.get(format_name, _never)
-    offset, lines, plain = begin.offset, begin.lines, begin.lines > head
+    offset, lines, plain = begin.offset, begin.lines, head is not None and begin.lines > head
     with viewing(path, View(0, begin.offset, begin.lines, None)), LineFile(path) as new:
         for line in new:
             if line.end < 0:
@@ -57,8 +55,16 @@ def tail_of(path: Path, format_name: str, begin: Position) -> Tail:
     return Tail(
         Position(offset, lines, state.newest),
         plain,
-        View(head, begin.offset, begin.lines, offset),
+        View(head or 0, begin.offset, begin.lines, offset),
     )
+
+
+def _head_of(path: Path, format_name: str) -> int | None:
+    """How many first lines a reader needs beside the new ones; None where these say what was taken back later."""
+    if format_name != "codex":
+        return 0
+    with LineFile(path) as lines:
+        return header_lines(lines)
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from agent_logs import KEY, Log, Rollout
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lcm_plugin import Engine, LcmConfig
@@ -64,6 +64,7 @@ def lines_of(log: Any, step: str, number: int, back: int) -> list[bytes]:
     steps=st.lists(st.tuples(STEP, st.integers(0, 12)), min_size=1, max_size=9),
     cuts=st.lists(st.integers(0, 400), max_size=12),
 )
+@example(steps=[("turn", 0)] * 4 + [("rewind", 0), ("turn", 0)], cuts=[325])
 def test_piece_by_piece_is_as_good_as_whole(
     tmp_path_factory: pytest.TempPathFactory, name: str, steps: list[tuple[str, int]], cuts: list[int]
 ) -> None:

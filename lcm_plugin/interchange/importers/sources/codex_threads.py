@@ -37,6 +37,17 @@ def taken_apart(value: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     return str(kind or value.get("record_type") or ""), dict(value)
 
 
+def header_lines(lines: LineFile) -> int | None:
+    """How many first lines hold the settings of a session; None where lines of talk stand among them."""
+    headers, talk = 0, 0
+    for count, line in enumerate(islice(lines, _HEAD_LINES), 1):
+        if not line.error and taken_apart(line.value)[0] == "session_meta":
+            headers = count
+        else:
+            talk = talk or count
+    return None if 0 < talk < headers else headers
+
+
 @dataclass(slots=True)
 class Rollout:
     """One file. ``thread`` is the id of its thread, ``copied_from`` that of the thread whose lines it copied.
