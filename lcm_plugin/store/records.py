@@ -251,6 +251,11 @@ class Item:
         """``msg_…`` or ``sum_…``."""
         return self.message.ref if self.message else str(self.summary_id)
 
+    @property
+    def hidden(self) -> bool:
+        """Whether it stands for a row that no call is given: a record beside the talk, or what was taken back."""
+        return self.message is not None and self.message.hidden
+
 
 @dataclass(frozen=True, slots=True)
 class Summary:

@@ -71,24 +71,36 @@ def export(
     Examples: `lcm export --output all.jsonl` · `lcm export agent:main:main -o talk.html` ·
     `lcm export 'agent:**' --active -o talks.md` · `lcm export 3 -f jsonl -o - | gzip > 3.jsonl.gz`
     """
+    from lcm_plugin.sessions.names import talk_count
+
     chosen_format = format_ or _format_of(output)
     with reading(database) as engine, engine.store.read() as reader:
         rows = _chosen(engine, sessions, active)
-        total = sum(row.message_count for row in rows)
+        talk = sum(talk_count(reader, row) for row in rows)
+        records = sum(row.message_count for row in rows) - talk
+        total = talk + records if chosen_format is Format.JSONL else talk
         with (
             _target(output, force) as file,
             progress("writing", total, "messages", quiet=output == _STANDARD_OUTPUT) as advance,
         ):
             whole = not sessions and not active
             report = _write(chosen_format, engine, reader, file, rows, advance, whole=whole)
-    report |= {"path": output, "format": chosen_format.value, "conversations": len(rows), "messages": total}
+    report |= {
+        "path": output,
+        "format": chosen_format.value,
+        "conversations": len(rows),
+        "messages": talk,
+        "records": records,
+    }
     if output == _STANDARD_OUTPUT:
         return
     report["bytes"] = Path(output).expanduser().stat().st_size
     if as_json:
         print_json(report)
         return
-    say(f"{output}: {plural(len(rows), 'conversation')}, {plural(total, 'message')}, {size(report['bytes'])}")
+    beside = f" and {plural(records, 'record')}" if records and chosen_format is Format.JSONL else ""
+    counts = f"{plural(len(rows), 'conversation')}, {plural(talk, 'message')}{beside}"
+    say(f"{output}: {counts}, {size(report['bytes'])}")
 
 
 def _format_of(output: str) -> Format:

@@ -78,11 +78,12 @@ class _Clock:
 
 def _conversation(reader: Reader, row: Conversation, clock: _Clock, now: int) -> Iterator[str]:
     number = row.conversation_id
+    shown = sum(1 for item in iterate_items(reader, number) if not item.hidden)
     state = "in use" if row.active else f"archived ({row.archive_cause or 'ended'})"
     yield f"# {inline(row.session_key or f'Conversation {number}')}\n\n"
     yield (
         f"| | |\n|---|---|\n| conversation | {number}, {state} |\n| messages | {talk_count(reader, row):,} |\n"
-        f"| context | {row.context_tokens:,} tokens in {row.raw_items + row.summary_items:,} items |\n"
+        f"| context | {row.context_tokens:,} tokens in {shown:,} items |\n"
         f"| from | {clock.moment(row.created_at)} |\n| last used | {clock.moment(row.updated_at)} |\n"
         f"| times | {clock.name}; written {clock.moment(now)} |\n\n"
     )
@@ -105,6 +106,8 @@ def _time_line(reader: Reader, number: int, clock: _Clock) -> Iterator[str]:
     """How many messages each day has."""
     days: dict[str, int] = {}
     for stored in iterate_messages(reader, number):
+        if is_record(stored):
+            continue
         date = f"{clock.at(stored.head.created_at):%Y-%m-%d}"
         days[date] = days.get(date, 0) + 1
     yield "## Time line\n\n| day | messages |\n|---|---|\n"
@@ -118,7 +121,7 @@ def _context(reader: Reader, number: int) -> Iterator[str]:
     run: list[Item] = []
     for item in iterate_items(reader, number):
         if item.message is not None:
-            run.append(item)
+            run += [] if item.hidden else [item]
             continue
         yield _run_line(run)
         run = []

@@ -17,7 +17,8 @@ _LINE = 140
 
 def tree(reader: Reader, conversation: Conversation) -> dict[str, Any]:
     """The top of the tree: summaries one by one, messages between them as runs; and what is being done to it."""
-    items = list(islice(iterate_items(reader, conversation.conversation_id), MOST_ITEMS))
+    first = list(islice(iterate_items(reader, conversation.conversation_id), MOST_ITEMS))
+    items = [item for item in first if not item.hidden]
     found = reader.summaries([item.summary_id for item in items if item.summary_id])
     nodes: list[dict[str, Any]] = []
     for is_raw, group in groupby(items, lambda item: item.message is not None):
@@ -26,7 +27,7 @@ def tree(reader: Reader, conversation: Conversation) -> dict[str, Any]:
     debt = reader.debt(conversation.conversation_id)
     return {
         "nodes": nodes,
-        "left_out": conversation.raw_items + conversation.summary_items - len(items),
+        "left_out": conversation.raw_items + conversation.summary_items - len(first),
         "tokens": conversation.context_tokens,
         "by_depth": {
             str(depth): n for depth, n in reader.summary_counts(conversation.conversation_id).items()

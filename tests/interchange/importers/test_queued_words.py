@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from fakes.shell import run_here
 from imported_store import Imported, asides, words
 from session_logs import ClaudeLog
 
@@ -186,7 +187,26 @@ def test_records_are_counted_and_listed_as_talk_nowhere(
         page = b"".join(pieces).decode()
     assert report.total("messages") == status["messages"] == engine.library.status().messages == 2
     assert "| messages | 2 |" in markdown
+    assert " 2 as they were" in markdown
+    assert " tokens in 2 items |" in markdown
+    assert [line[-5:] for line in markdown.splitlines() if line.startswith("| 20")] == ["| 2 |"]
     assert "tide-record" not in markdown
     assert '"messages": 2' in page
     assert "tide-record" not in page
     assert row.message_count == 4
+
+
+def test_no_command_counts_records_as_talk(tmp_path: Path) -> None:
+    log = ClaudeLog(tmp_path / "s1.jsonl")
+    log.record("system", subtype="turn_duration", content="tide-record")
+    log.user("Move the tables")
+    log.assistant("Moved.")
+    database = tmp_path / "lcm.db"
+    run_here("import", log.path, "--apply", "-d", database)
+    assert "· 2 messages as they were ·" in run_here("tree", "1", "-d", database).stdout
+    items = run_here("context", "1", "-d", database).stdout
+    assert [items.count(f"\t{what}\t") for what in ("record", "user", "assistant")] == [2, 1, 1]
+    pages = [(name, run_here("export", "-o", tmp_path / name, "-d", database)) for name in ("a.md", "a.html")]
+    assert all(f"/{name}: 1 conversation, 2 messages, " in done.stderr + done.stdout for name, done in pages)
+    rows = run_here("export", "-o", tmp_path / "a.jsonl", "-d", database)
+    assert "1 conversation, 2 messages and 2 records, " in rows.stderr + rows.stdout

@@ -262,7 +262,8 @@ def tree(
 
     with reading(database) as engine:
         chosen = engine.library.conversation(conversation)
-        outline = engine.library.outline(chosen.conversation_id)
+        items = engine.library.outline(chosen.conversation_id)
+    outline = [node for node in items if node.message is None or not node.message.hidden]
     if as_json:
         print_json({"conversation": chosen.conversation_id, "context": [as_data(node) for node in outline]})
         return
@@ -342,5 +343,5 @@ def _gist(message: dict[str, Any]) -> str:
 
 def what(item: Any) -> str:
     if item.message is not None:
-        return str(item.message.role)
+        return "record" if item.hidden else str(item.message.role)
     return "leaf summary" if item.depth == 0 else f"summary of depth {item.depth}"
