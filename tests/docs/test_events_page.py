@@ -7,7 +7,11 @@ import re
 from functools import cache
 from pathlib import Path
 
+from prometheus_client import CollectorRegistry
+
+from lcm_plugin import Engine
 from lcm_plugin.events import LOG_FIELDS, MEANINGS
+from lcm_plugin.metrics import watch
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "observability.md").read_text(encoding="utf-8")
@@ -81,8 +85,10 @@ def test_the_page_lists_the_log_fields() -> None:
     assert {name.strip("`") for row in rows for name in row.split(", ")} == set(LOG_FIELDS)
 
 
-def test_the_page_lists_the_metrics() -> None:
-    source = (ROOT / "lcm_plugin" / "metrics.py").read_text(encoding="utf-8")
-    made = re.findall(r'(Counter|Histogram)\(\s*"(lcm_[a-z_]+)"', source)
-    names = {f"{name}_total" if kind == "Counter" else name for kind, name in made}
+def test_the_page_lists_the_metrics(engine: Engine) -> None:
+    registry = CollectorRegistry()
+    stop = watch(engine, registry)
+    made = list(registry.collect())
+    stop()
+    names = {f"{one.name}_total" if one.type == "counter" else one.name for one in made}
     assert set(re.findall(r"^\| `(lcm_[a-z_]+)`", PAGE, re.MULTILINE)) == names

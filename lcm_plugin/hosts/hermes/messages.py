@@ -15,7 +15,6 @@ from typing import Any
 from lcm_plugin.messages.blocks import text_of
 from lcm_plugin.messages.convert import as_message
 from lcm_plugin.messages.markup import is_own, recalled_ids_of
-from lcm_plugin.store.records import message_ref
 from lcm_plugin.types import Message
 
 FOLD = "\n\n"
@@ -185,6 +184,8 @@ def to_host(messages: Sequence[Message]) -> list[Message]:
 
 def quoted_in(messages: Sequence[Any]) -> frozenset[str]:
     """The messages whose quotes beside earlier requests the host still sends."""
+    from lcm_plugin.store.records import message_ref
+
     sent = (text_of({"content": one[SENT]}) for one in messages if isinstance(one, dict) and one.get(SENT))
     blocks = (found.group(0) for text in sent for found in _BLOCK.finditer(text))
     return frozenset(message_ref(number) for block in blocks for number in recalled_ids_of(block))
