@@ -491,6 +491,16 @@ def test_a_fact_at_the_end_of_a_long_message_is_quoted_though_its_other_sentence
     assert fact in block
 
 
+def test_what_was_said_of_another_thing_of_the_same_kind_is_no_older_value(
+    engine: Engine, session: Session
+) -> None:
+    old, other = "The door code of the boathouse is 1111.", "The door code of the cellar is 2222."
+    tell_and_compact(engine, session, fact=old)
+    engine.ingest(session, [user(other), assistant("Noted.")])
+    [block] = blocks(ask(engine, session, "Which door code is set?"))
+    assert old in block
+
+
 def test_an_old_value_at_the_end_of_a_long_message_is_not_quoted_behind_the_new_one(
     engine: Engine, session: Session
 ) -> None:

@@ -74,8 +74,8 @@ class Later:
         newer = [words for place, words in self._newer if place > _place(old)]
         if not newer:
             return False
-        said = set(_words(_sentence_found(old)))
-        changed = [other for words in newer if _is_nearly(said, other := said - words)]
+        said = list(_words(_sentence_found(old)))
+        changed = [other for words in newer if (other := _other_value(said, words)) is not None]
         if not changed:
             return False
         asked = set(_words(" ".join(old.row.text[start:end] for start, end in old.matches.sorted_spans)))
@@ -86,10 +86,17 @@ def _place(one: Ranked) -> tuple[int, int]:
     return one.row.at, one.row.row_id
 
 
-def _is_nearly(said: set[str], other: set[str]) -> bool:
-    """Whether most of a sentence's words come back, all but ``other``."""
-    same = len(said) - len(other)
-    return same >= SAME_WORDS and len(other) <= min(OTHER_WORDS, same // 2)
+def _other_value(said: Sequence[str], words: set[str]) -> set[str] | None:
+    """The words of a sentence that others lack, when these are its value at most: few, and in one place.
+
+    None when they lack more. A sentence that differs in two places is about something else of the same kind.
+    """
+    places = [place for place, word in enumerate(said) if word not in words]
+    other = {said[place] for place in places}
+    same = len(set(said)) - len(other)
+    if places and places[-1] - places[0] >= len(places):
+        return None
+    return other if same >= SAME_WORDS and len(other) <= min(OTHER_WORDS, same // 2) else None
 
 
 def _sentence_found(one: Ranked) -> str:
