@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from fakes.shell import run_here
 
 from lcm_plugin import Engine, LcmConfig, LcmPlugin, Session, Turn
-from lcm_plugin.cli.app import app
 from lcm_plugin.messages.validate import validate
 
 pytestmark = pytest.mark.sqlite_only
@@ -113,7 +112,7 @@ def test_it_is_compacted_checked_and_copied(deep: Engine, tmp_path: Path) -> Non
         ["import", file, "--apply", "--database", copy],
         ["doctor", "--database", copy],
     ):
-        done = CliRunner().invoke(app, arguments)
-        assert done.exit_code == 0, f"{arguments}: {done.output}"
+        done = run_here(*arguments)
+        assert done.returncode == 0, f"{arguments}: {done.output}"
     with Engine.open(LcmConfig(database=copy)) as engine:
         assert engine.messages(LANE) == stored

@@ -57,6 +57,10 @@ class Done:
     stdout: str
     stderr: str
 
+    @property
+    def output(self) -> str:
+        return self.stdout + self.stderr
+
 
 class Running:
     """A program that runs: ``python WORDS``, where they begin with ``-c CODE`` or a file's path.

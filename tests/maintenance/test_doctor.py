@@ -13,11 +13,10 @@ from typing import Any
 
 import pytest
 from databases import RawDatabase
+from fakes.shell import run_here
 from messages import user
-from typer.testing import CliRunner
 
 from lcm_plugin import CompletionRequest, Engine, Session
-from lcm_plugin.cli.app import app
 from lcm_plugin.errors import StoreUnavailable
 from lcm_plugin.types import RepairOutcome, RepairPlan
 
@@ -199,9 +198,9 @@ def test_damage_of_base_tables_is_called_that_and_no_copy_of_it_is_made(
         file.write(b"\xff" * size)
     before = path.read_bytes()
     for options in ([], ["--apply"]):
-        done = CliRunner().invoke(app, ["doctor", *options, "--database", str(path)])
-        assert done.exit_code in (1, 5)
-    assert "lcm rescue" in CliRunner().invoke(app, ["doctor", "--database", str(path)]).output
+        done = run_here("doctor", *options, "--database", str(path))
+        assert done.returncode in (1, 5)
+    assert "lcm rescue" in run_here("doctor", "--database", str(path)).output
     assert path.read_bytes() == before
     assert [one.name for one in tmp_path.iterdir() if ".bak" in one.name] == []
 
@@ -321,12 +320,12 @@ def test_the_command_line_mends_one_class_only(
 ) -> None:
     damage.change("UPDATE conversations SET raw_tokens = raw_tokens + 1, message_count = message_count - 1")
     path = database_named("lcm")
-    done = CliRunner().invoke(app, ["doctor", "--apply", "--only", "message_order", "--database", path])
-    assert done.exit_code == 0, done.output
+    done = run_here("doctor", "--apply", "--only", "message_order", "--database", path)
+    assert done.returncode == 0, done.output
     assert codes(filled) == {"counters", "message_count"}
-    unknown = CliRunner().invoke(app, ["doctor", "--only", "nonsense", "--database", path])
-    assert unknown.exit_code == 2
-    done = CliRunner().invoke(app, ["doctor", "--apply", "--database", path])
-    assert done.exit_code == 0, done.output
+    unknown = run_here("doctor", "--only", "nonsense", "--database", path)
+    assert unknown.returncode == 2
+    done = run_here("doctor", "--apply", "--database", path)
+    assert done.returncode == 0, done.output
     assert ("A copy from before is at" in done.output) is ("://" not in path)
     assert codes(filled) == set()

@@ -13,12 +13,11 @@ from typing import Any
 
 import pytest
 from databases import RawDatabase
+from fakes.shell import run_here
 from messages import user
 from old_schema import take_back
-from typer.testing import CliRunner
 
 from lcm_plugin import CompletionRequest, Engine, LcmConfig, Session
-from lcm_plugin.cli.app import app
 from lcm_plugin.events import Event
 from lcm_plugin.maintenance.jobs import LEASE_MS
 from lcm_plugin.store.leases import new_holder
@@ -139,18 +138,17 @@ def test_a_worker_does_what_the_command_line_asked_for(
     engine.close()
     path = database_named("lcm")
     raw_database().change("UPDATE conversations SET raw_tokens = raw_tokens + 1")
-    runner = CliRunner()
-    asked = runner.invoke(app, ["doctor", "--later", "scan_and_plan", "--database", path])
-    assert asked.exit_code == 0, asked.output
-    worked = runner.invoke(app, ["worker", "--until-idle", "--json", "--database", path])
+    asked = run_here("doctor", "--later", "scan_and_plan", "--database", path)
+    assert asked.returncode == 0, asked.output
+    worked = run_here("worker", "--until-idle", "--json", "--database", path)
     assert json.loads(worked.stdout)["integrity_checks"] == 1
-    (told,) = json.loads(runner.invoke(app, ["doctor", "--results", "--json", "--database", path]).stdout)
+    (told,) = json.loads(run_here("doctor", "--results", "--json", "--database", path).stdout)
     assert told["reason"] == "manual"
     assert told["mode"] == "scan_and_plan"
     assert told["result"]["findings"]["counters"] == 1
     assert "counters" in [step["code"] for step in told["result"]["plan"]]
-    assert "counters" in runner.invoke(app, ["doctor", "--results", "--database", path]).output
-    idle = runner.invoke(app, ["worker", "--until-idle", "--json", "--database", path])
+    assert "counters" in run_here("doctor", "--results", "--database", path).output
+    idle = run_here("worker", "--until-idle", "--json", "--database", path)
     assert json.loads(idle.stdout)["integrity_checks"] == 0
 
 
@@ -255,9 +253,8 @@ def test_a_database_of_an_older_version_is_not_called_damaged(tmp_path: Path, se
     with Engine.open(LcmConfig(database=str(path), **SETTINGS)) as engine:
         engine.ingest(session, [user("from before")])
     take_back(path, "integrity_jobs")
-    runner = CliRunner()
-    looked = runner.invoke(app, ["doctor", "--database", str(path)])
-    assert looked.exit_code == 5
+    looked = run_here("doctor", "--database", str(path))
+    assert looked.returncode == 5
     assert "brings it up to date" in looked.output
-    assert runner.invoke(app, ["worker", "--until-idle", "--database", str(path)]).exit_code == 0
-    assert runner.invoke(app, ["doctor", "--database", str(path)]).exit_code == 0
+    assert run_here("worker", "--until-idle", "--database", str(path)).returncode == 0
+    assert run_here("doctor", "--database", str(path)).returncode == 0

@@ -10,11 +10,10 @@ from random import Random
 from typing import Any
 
 import pytest
+from fakes.shell import run_here
 from messages import assistant, call, result, user
-from typer.testing import CliRunner
 
 from lcm_plugin import Engine, LcmConfig, Session
-from lcm_plugin.cli.app import app
 from lcm_plugin.errors import InputError, NotFound, StoreUnavailable
 from lcm_plugin.store.sqlite.rescue import rescue
 from lcm_plugin.store.sqlite.salvage import Salvage
@@ -82,8 +81,8 @@ def overwrite(path: Path, size: int, page: int, filling: bytes = b"\x00") -> Non
 
 def rescued(path: Path) -> tuple[Path, dict[str, Any], int]:
     new = path.with_name("rescued.db")
-    done = CliRunner().invoke(app, ["rescue", str(path), str(new), "--json"])
-    return new, json.loads(done.stdout), done.exit_code
+    done = run_here("rescue", str(path), str(new), "--json")
+    return new, json.loads(done.stdout), done.returncode
 
 
 @pytest.mark.long

@@ -15,12 +15,11 @@ from typing import Any
 import pluggy
 import pytest
 from fakes.processes import FORKS, run
+from fakes.shell import run_here
 from messages import assistant, user
 from old_schema import take_back
-from typer.testing import CliRunner
 
 from lcm_plugin import Engine, LcmConfig, Session
-from lcm_plugin.cli.app import app
 from lcm_plugin.errors import StoreBusy, StoreUnavailable
 from lcm_plugin.plugin import register
 from lcm_plugin.store.records import NewMessage, Part
@@ -103,8 +102,8 @@ def test_a_dry_run_leaves_no_trace(
     (folder / "lcm.db").chmod(0o400)
     assert (folder / "lcm.db-wal").exists() == running
     before, names = prints(folder), {path.name for path in folder.iterdir()}
-    done = CliRunner().invoke(app, ["doctor", "--database", str(folder / "lcm.db"), "--json"])
-    assert done.exit_code == 0, done.output
+    done = run_here("doctor", "--database", str(folder / "lcm.db"), "--json")
+    assert done.returncode == 0, done.output
     assert {finding["code"] for finding in json.loads(done.stdout)["findings"]} <= {"lane_stale"}
     assert prints(folder) == before
     if not running:
