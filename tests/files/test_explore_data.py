@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import sys
 
 import pytest
 
@@ -164,6 +165,13 @@ def test_several_yaml_documents_are_counted() -> None:
 
 def test_broken_yaml_tells_where_it_breaks() -> None:
     assert "Not valid YAML from line 4" in told("a: 1\nb: 2\nc: [1, 2\nd: }\n", name="x.yaml", kind="yaml")
+
+
+def test_yaml_without_its_parser_tells_the_outermost_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    for name in ("docker-compose.yml", ""):
+        assert told(YAML, name=name, kind="yaml") == "YAML: 10 lines.\nKeys: version, services, volumes"
+    assert explore(b"Dear Ann,\nthank you.\nBob\n", "letter.yaml").kind == "text"
 
 
 SQL = """\

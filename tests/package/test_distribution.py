@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tarfile
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -88,11 +89,41 @@ def test_one_version_is_named_everywhere() -> None:
     assert PROJECT["version"] == __version__ == newest[1]
 
 
+def dependencies() -> dict[str, tuple[float, str]]:
+    """The rows of the page: package, megabytes that only it brings, reason."""
+    section = (ROOT / "docs" / "installing.md").read_text(encoding="utf-8").partition("## Dependencies")[2]
+    rows = re.findall(r"^\| `([\w.-]+)` \| ([\d.]*) ?\| (.+) \|$", section, re.MULTILINE)
+    return {name: (float(size or 0), reason) for name, size, reason in rows}
+
+
 def test_each_dependency_has_a_reason_on_the_page() -> None:
-    page = (ROOT / "docs" / "installing.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `([\w.-]+)` \| (.+) \|$", page.partition("## Dependencies")[2], re.MULTILINE)
     named = {re.split(r"[<>=\[; ]", requirement)[0] for requirement in PROJECT["dependencies"]}
-    assert {name for name, reason in rows if len(reason.split()) > 3} == named
+    assert {name for name, (_, reason) in dependencies().items() if len(reason.split()) > 3} == named
+
+
+def test_the_parts_of_a_plain_install_are_what_the_page_says_in_all(built: Path) -> None:
+    page = (ROOT / "docs" / "installing.md").read_text(encoding="utf-8")
+    whole, of_three = (
+        float(re.findall(pattern, page)[0]) for pattern in (r"adds ([\d.]+) MB", r"([\d.]+) of them are this")
+    )
+    sizes = {name: size for name, (size, _) in dependencies().items()}
+    own = of_three - sizes["tiktoken"] - sizes["sqlite-utils"]
+    assert own + sum(sizes.values()) == pytest.approx(whole, abs=0.3)
+    # What the wheel unpacks to, with bytecode about twice its sources on every Python.
+    [wheel] = built.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        files = {one.filename: one.file_size for one in archive.infolist()}
+    sources = sum(size for name, size in files.items() if name.endswith(".py"))
+    assert sum(files.values()) + 1.85 * sources == pytest.approx(own * 1e6, rel=0.1)
+
+
+def test_a_wheel_brings_no_text_twice_and_no_large_data_but_the_encoding(built: Path) -> None:
+    [wheel] = built.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        named = [(one.filename, archive.read(one)) for one in archive.infolist() if one.file_size > 500]
+    assert len({content for _, content in named}) == len(named)
+    data = {name: len(content) for name, content in named if not name.endswith((".py", "/RECORD"))}
+    assert [name for name, size in data.items() if size > 110_000] == ["lcm_plugin/messages/o200k_base.bin"]
 
 
 HOSTS = {"bub", "langchain", "openai-agents", "pydantic-ai"}

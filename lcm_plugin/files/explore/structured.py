@@ -1,7 +1,7 @@
 """JSON, JSON lines and YAML: keys with types, counts and samples.
 
 Documents beyond the head are read as far as the head goes. YAML is read as events, so that an alias
-is named and never expanded.
+is named and never expanded; without PyYAML (extra ``files``) its outermost keys are listed.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from lcm_plugin.files.explore.base import FileOutline, TextSample, one_line
+from lcm_plugin.files.explore.base import FileOutline, TextSample, listed, one_line
 from lcm_plugin.files.explore.shape import outline, outline_records
 from lcm_plugin.text import plural
 
 _RECORDS = 2_000
 _YAML_CHARS = 128 << 10
 _YAML_DEPTH = 12
+_YAML_KEYS = 40
 _YAML_KEY = re.compile(r"""(?:- )?(?:[A-Za-z_"'][^\s:#]{0,80}|"[^"\n]{1,80}"):(?:\s|$)""")
 _BLANK = " \t\r\n\ufeff"
 
@@ -146,8 +147,10 @@ def looks_like_yaml(sample: TextSample) -> bool:
 
 def explore_yaml(sample: TextSample) -> FileOutline | None:
     """YAML documents, their keys and samples; None when the text is not YAML."""
-    import yaml
-
+    try:
+        import yaml
+    except ImportError:
+        return _yaml_keys(sample)
     text = sample.head
     cut = len(text) > _YAML_CHARS or not sample.whole
     if cut:
@@ -175,6 +178,19 @@ def explore_yaml(sample: TextSample) -> FileOutline | None:
     ]
     body = list(outline_records(documents)) if len(documents) > 1 else list(outline(documents[0]))
     return FileOutline("yaml", "application/yaml", head + body)
+
+
+def _yaml_keys(sample: TextSample) -> FileOutline | None:
+    """What can be seen without a parser: the outermost keys of what looks like YAML."""
+    if not looks_like_yaml(sample):
+        return None
+    found = (_YAML_KEY.match(line) for line in sample.head.split("\n"))
+    keys = dict.fromkeys(match[0].strip("- :\t\r") for match in found if match)
+    lines = [
+        f"YAML: {plural(sample.line_count, 'line')}.",
+        f"Keys: {one_line(listed(keys, _YAML_KEYS), 2_000)}",
+    ]
+    return FileOutline("yaml", "application/yaml", lines)
 
 
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
