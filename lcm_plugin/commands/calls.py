@@ -187,6 +187,7 @@ def _line(
         "tokens": item.tokens if not item.last else tokens_of(row.head, cuts) if row else 0,
         "shortened": bool(cuts),
         "cleared": cuts == CLEARED,
+        "messages": summary.message_count if summary else 1,
         "text": first_line(text, _LINE),
     }
 

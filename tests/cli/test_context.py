@@ -67,7 +67,11 @@ def test_why_is_answered_for_a_turn_and_for_the_next_call(database: Path) -> Non
 
 @pytest.mark.parametrize(
     ("arguments", "named"),
-    [(("--turn", "7"), "turn 7 is not on record; there are 1 to 2"), (("--against", "1"), "with --turn")],
+    [
+        (("--turn", "7"), "turn 7 is not on record; there are 1 to 2"),
+        (("--against", "1"), "with --turn"),
+        (("--brief",), "with --turn"),
+    ],
 )
 def test_what_cannot_be_shown_is_named(database: Path, arguments: tuple[str, ...], named: str) -> None:
     done = lcm(database, *arguments)

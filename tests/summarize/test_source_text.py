@@ -105,9 +105,14 @@ def test_depths_ask_for_different_things_and_the_second_level_is_stricter() -> N
     assert "facts only" not in text(0)
 
 
-def test_the_second_level_asks_for_half(bench: Bench, make_task: MakeTask) -> None:
+def test_the_second_level_asks_for_half_behind_a_prompt_that_a_cache_holds(
+    bench: Bench, make_task: MakeTask
+) -> None:
     bench.run(make_task(target=300), "", GOOD)
     first, second = bench.server.requests
+    asked, again = ([str(message["content"]) for message in one.messages] for one in (first, second))
+    assert again[0] == asked[0]
+    assert again[1].startswith(asked[1].rpartition("</source>")[0])
     assert second.body["max_tokens"] * 2 == first.body["max_tokens"]
     assert second.body["temperature"] < first.body["temperature"] == 0.2
 

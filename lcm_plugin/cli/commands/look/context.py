@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -28,6 +29,10 @@ def context(
     why: Annotated[
         str, typer.Option(help="Why this id is in view or not: in the next call, or in that of --turn.")
     ] = "",
+    brief: Annotated[
+        bool,
+        typer.Option("--brief", help="With --turn: one line for each summary and each run of messages."),
+    ] = False,
     after: Annotated[int, typer.Option(help="Go on after this ordinal.")] = 0,
     limit: Limit = 1_000,
     as_json: AsJson = False,
@@ -35,16 +40,16 @@ def context(
     """Show what the active context is made of, item by item; or what the calls of the newest turns were given.
 
     Examples: `lcm context agent:main:main` · `lcm context 3 --turns` · `lcm context 3 --turn 12` ·
-    `lcm context 3 --turn 12 --why msg_42`
+    `lcm context 3 --turn 12 --brief` · `lcm context 3 --turn 12 --why msg_42`
     """
-    if against is not None and turn is None:
-        raise InputError("--against compares with a turn: name one with --turn")
+    if turn is None and (brief or against is not None):
+        raise InputError("--brief and --against are about a turn: name one with --turn")
     with reading(database) as engine:
         chosen = engine.library.conversation(conversation)
         if turns:
             _show_turns(engine, chosen, limit, as_json)
         elif turn is not None:
-            _show_turn(engine, chosen, turn, against, why, as_json)
+            _show_turn(engine, chosen, turn, against, why, brief, as_json)
         elif why:
             _show_why(engine, chosen, why, as_json)
         else:
@@ -105,7 +110,13 @@ def _show_turns(engine: Engine, chosen: Conversation, limit: int, as_json: bool)
 
 
 def _show_turn(
-    engine: Engine, chosen: Conversation, turn: int, against: int | None, why: str, as_json: bool
+    engine: Engine,
+    chosen: Conversation,
+    turn: int,
+    against: int | None,
+    why: str,
+    brief: bool,
+    as_json: bool,
 ) -> None:
     from lcm_plugin.commands.calls import past_call
 
@@ -116,6 +127,9 @@ def _show_turn(
         return
     if found["why"]:
         _say_why(found["why"])
+        return
+    if brief:
+        _print_brief(found)
         return
     layers = ", ".join(f"{one['name']} {one['tokens']:,}" for one in found["layers"])
     quotes = " ".join(found["recalled"]) or found["no_quotes"] or "none"
@@ -132,6 +146,38 @@ def _show_turn(
         _print_difference(found["difference"])
     rows = [(one["id"], one["what"], one["layer"], one["tokens"], one["text"]) for one in found["items"]]
     print_table(("id", "what", "layer", "tokens", "text"), rows, yields="text")
+
+
+def _print_brief(found: dict[str, Any]) -> None:
+    """The layers of a call in order: each summary, the runs of messages, what is quoted, and the request."""
+    rows = [(found["tokens"], "all", f"of {found['budget']:,}")]
+    for _, run in groupby(found["items"], lambda one: _brief_key(one, found["request"])):
+        items = list(run)
+        rows.append((sum(one["tokens"] for one in items), *_brief_line(items, found["request"])))
+    quoted = sum(one["tokens"] for one in found["layers"] if one["name"] == "recalled")
+    if found["recalled"]:
+        rows.append((quoted, "recalled", f"quotes of {len(found['recalled'])} messages that fit the request"))
+    print_table(
+        ("tokens", "layer", "what"), [(f"{tokens:,}", *rest) for tokens, *rest in rows], yields="what"
+    )
+
+
+def _brief_key(item: dict[str, Any], request: str) -> tuple[str, str]:
+    alone = item["layer"] != "messages" or item["id"] == request
+    return item["layer"], item["id"] if alone else ""
+
+
+def _brief_line(items: list[dict[str, Any]], request: str) -> tuple[str, str]:
+    first, count = items[0], len(items)
+    if first["id"] == request:
+        return "request", first["text"]
+    if first["layer"] == "summaries":
+        return f"summary, {first['what']}", f"{first['messages']:,} messages"
+    if first["layer"] != "messages":
+        return first["layer"], first["text"]
+    shortened = sum(one["shortened"] for one in items)
+    whole = "message, word for word" if count == 1 else "messages, word for word"
+    return "messages", f"{count:,} {whole}" + (f", but for {shortened:,} cut short" if shortened else "")
 
 
 def _print_difference(found: dict[str, Any]) -> None:
