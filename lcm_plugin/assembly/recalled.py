@@ -7,8 +7,8 @@ the message is gone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from lcm_plugin.assembly.render import Rendered
@@ -20,11 +20,20 @@ from lcm_plugin.types import Message
 
 
 @dataclass(frozen=True, slots=True)
+class Quote:
+    """What is quoted of a message beside earlier requests, and the place among the quotes where that stands last."""
+
+    text: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
 class InView:
     """What a context shows: messages that stand in it whole, what they say, and other texts that quote messages.
 
-    ``quoted_before``: messages that stand there only as quotes beside earlier requests. ``room`` is how many tokens the
-    context may have, ``free`` how many of them it leaves. ``left_out``: some of what was never compacted has no room in it.
+    ``quoted_before``: messages that stand there only as quotes beside earlier requests; ``quotes``: the same with the
+    quotes, where their order is known. ``room`` is how many tokens the context may have, ``free`` how many of them it
+    leaves. ``left_out``: some of what was never compacted has no room in it.
     """
 
     refs: frozenset[str] = frozenset()
@@ -34,6 +43,7 @@ class InView:
     room: int = 0
     free: int = 0
     quoted_before: frozenset[str] = frozenset()
+    quotes: Mapping[str, Quote] = field(default_factory=dict[str, Quote])
 
     def holds(self, ref: str, text: str) -> bool:
         """Whether a stored message can be read in it."""

@@ -11,23 +11,19 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from lcm_plugin.assembly.recalled import InView, Recalled
+from lcm_plugin.assembly.recalled import InView, Quote, Recalled
 from lcm_plugin.engine import Engine
 from lcm_plugin.hosts.agents.calls import HookCall
 from lcm_plugin.hosts.agents.projects import conversations_of
-from lcm_plugin.messages.markup import recalled_ids_of
+from lcm_plugin.hosts.agents.quotes import quotes_in
 from lcm_plugin.recall.scope import Scope
 from lcm_plugin.sessions.access import Access
 from lcm_plugin.store.protocol import Reader, iterate_items
-from lcm_plugin.store.records import message_ref
 from lcm_plugin.types import Session
 
 MOST_TOKENS = 370
 """About 1,500 characters: they are paid for again in each request until the next compaction."""
 _COMPACTIONS = (b'"isCompactSummary":true', b'"type":"compacted"', b'{"$set":{"messages"')
-# Gemini CLI escapes what a hook adds.
-_BLOCK = re.compile(r"(?:<|&lt;)recalled(?:>|&gt;).*?(?:<|&lt;)/recalled", re.DOTALL)
-_QUOTED = re.compile(r"(msg_\d+) (?:·|\\u00b7)")
 _COMMAND = re.compile(r"/[\w:.-]+(?:\s|\Z)")
 _BY_PROGRAM = (
     "<task-notification>",
@@ -45,12 +41,12 @@ class Passages:
     def __init__(self, host: str, open_engine: Callable[[], Engine]) -> None:
         self._host = host
         self._open = open_engine
-        self._quoted: dict[str, set[str]] = {}
+        self._quoted: dict[str, dict[str, Quote]] = {}
         self._compacted: dict[str, int] = {}
 
     def compacted(self, session: str) -> None:
         """The host took all that was stored of a session, and all that was quoted in it, out of its context."""
-        self._quoted[session] = set()
+        self._quoted[session] = {}
         with self._open().store.read() as reader:
             self._compacted[session] = reader.newest_row("message")
 
@@ -69,12 +65,13 @@ class Passages:
                 return ""
             seen = self._visible(reader, own.conversation_id, call.session) if own else set()
             if call.session not in self._quoted:
-                self._quoted[call.session] = quoted_in(call.transcript)
+                self._quoted[call.session] = quotes_in(_since_compaction(call.transcript))
             view = InView(
-                frozenset(seen | self._quoted[call.session]),
+                frozenset(seen),
                 left_out=True,
                 room=10 * MOST_TOKENS,
                 free=MOST_TOKENS,
+                quotes=self._quoted[call.session],
             )
             found: Recalled | None = self._open().active_recall.within(
                 reader, key, Scope(tuple(sorted(among))), call.prompt, view
@@ -82,9 +79,8 @@ class Passages:
         return str(found.message["content"]) if found else ""
 
     def delivered(self, session: str, text: str) -> None:
-        """What the host was given stands in its context: it is not quoted again before the next compaction."""
-        if numbers := recalled_ids_of(text):
-            self._quoted.setdefault(session, set()).update(map(message_ref, numbers))
+        """What the host was given stands in its context, until the next compaction."""
+        quotes_in(text, self._quoted.setdefault(session, {}))
 
     def _visible(self, reader: Reader, conversation_id: int, session: str) -> set[str]:
         """The messages of a session that its host has not compacted."""
@@ -94,13 +90,6 @@ class Passages:
 
     def _is_hidden(self, key: str) -> bool:
         return self._open().sessions.access_of_key(key) is Access.NONE
-
-
-def quoted_in(log: str) -> set[str]:
-    """The ids of messages that were quoted in a log since the last compaction that it tells of."""
-    text = _since_compaction(log)
-    blocks = (match.group() for match in _BLOCK.finditer(text))
-    return {ref for block in blocks for ref in _QUOTED.findall(block)}
 
 
 def pack_is_due(log: str) -> bool:

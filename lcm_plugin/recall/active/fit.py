@@ -66,12 +66,12 @@ class Later:
 
     def __init__(self, newer: Sequence[Ranked]) -> None:
         self._newer = [
-            (_place(one), set(_words(cut_around(one.row.text, one.matches, LOOKED_AT)))) for one in newer
+            (place_of(one), set(_words(cut_around(one.row.text, one.matches, LOOKED_AT)))) for one in newer
         ]
 
     def says_again(self, old: Ranked) -> bool:
         """Whether one of them has the sentence that a message was found by, but for a value."""
-        newer = [words for place, words in self._newer if place > _place(old)]
+        newer = [words for place, words in self._newer if place > place_of(old)]
         if not newer:
             return False
         said = list(_words(_sentence_found(old)))
@@ -82,7 +82,8 @@ class Later:
         return any(map(asked.isdisjoint, changed))
 
 
-def _place(one: Ranked) -> tuple[int, int]:
+def place_of(one: Ranked) -> tuple[int, int]:
+    """When a message was said, for an order of them."""
     return one.row.at, one.row.row_id
 
 

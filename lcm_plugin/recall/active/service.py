@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -28,7 +28,8 @@ from lcm_plugin.messages.blocks import text_of
 from lcm_plugin.messages.markup import recalled_block, recalled_line
 from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.recall.active.asked import asks_enough, read_request
-from lcm_plugin.recall.active.fit import Later, gives_orders, may_be_quoted, names_it, shares_held
+from lcm_plugin.recall.active.fit import gives_orders, may_be_quoted, names_it, shares_held
+from lcm_plugin.recall.active.outside import BEST, outside_of
 from lcm_plugin.recall.match import Matcher, cut_around
 from lcm_plugin.recall.query import parse_query
 from lcm_plugin.recall.rank import Ranked
@@ -42,17 +43,13 @@ from lcm_plugin.store.records import Conversation, message_ref
 from lcm_plugin.store.search import Filter, SearchRow
 from lcm_plugin.types import Message, Session
 
-# Of the best messages outside the view, so many are looked at for how much of the request they hold.
-BEST = 3
 SHARE_OF_ROOM = 10
 PASSAGE_CHARS = 600
 LEAST_TOKENS = 100
 MOST_LAG = 500
 LAGS = "the search index lags behind"
 EFFORT = Effort(pool=80, expanded=10, proposed=1_000, seconds=0.5, pages=False)
-CANDIDATES, MOST_LINES, LEAST_LINE = 60, 40, 25
-# How many messages in view, the best ones, are looked at for what they say again.
-MOST_LATER = 8
+CANDIDATES, LEAST_LINE = 60, 25
 MOST_WEAKENED = 1
 _TURNS = 256
 _TURNS_EACH = 4
@@ -280,7 +277,7 @@ class ActiveRecall:
             and may_be_quoted(one.row, query)
             and not (one.row.tool_name and keeps_plan(plans, one.row.tool_name))
         )
-        best, outside = _outside(ranked, view)
+        best, outside, again = outside_of(ranked, view, Matcher(query))
         if not outside:
             return nothing("nothing outside the view fits")
         held = shares_held(outside, found)
@@ -289,8 +286,11 @@ class ActiveRecall:
         bounds = QUESTION if asks else STATEMENT
         if sure < bounds.sure:
             return nothing("nothing fits well enough", sure)
-        if outside[0].score < bounds.beside_view * best:
+        if max(one.score for one in outside) < bounds.beside_view * best:
             return nothing("the view answers it", sure)
+        if again:
+            outside = sorted([*outside, *again], key=lambda one: -one.score)
+            held = shares_held(outside, found)
         passages = _shown(outside, held, bounds.each)
         return Decision(question, passages, budget, sure), {one.row.row_id: one.row for one in outside}
 
@@ -346,25 +346,6 @@ class ActiveRecall:
             known.newest, known.newest_request = decision, key[0]
             if shown_at:
                 known.shown_at = [*known.shown_at[-_TURNS_EACH:], shown_at]
-
-
-def _outside(ranked: Iterable[Ranked], view: InView) -> tuple[float, list[Ranked]]:
-    """The score of the best, and as many as could be shown of those that the view does not hold.
-
-    The best ones are shown again where they stand as quotes beside earlier requests only: those follow the order of the
-    requests, so that an old value may stand behind the one that replaced it.
-    Not among them is what was said again later with another value, which the view holds: read behind it, the old value
-    would pass for the newest.
-    """
-    best, outside, inside = 0.0, list[Ranked](), list[Ranked]()
-    for place, one in enumerate(ranked):
-        best = best or one.score
-        quoted = place >= BEST and one.row.ref in view.quoted_before
-        (inside if quoted or view.holds(one.row.ref, one.row.text) else outside).append(one)
-        if len(outside) == MOST_LINES:
-            break
-    later = Later(inside[:MOST_LATER])
-    return best, [one for one in outside if not later.says_again(one)]
 
 
 def _shown(ranked: Sequence[Ranked], held: Sequence[float], least: float) -> tuple[Passage, ...]:

@@ -13,8 +13,9 @@ from agent_logs import SESSION, Log, Rollout
 from lcm_plugin import Engine, LcmConfig
 from lcm_plugin.hosts.agents.calls import HookCall
 from lcm_plugin.hosts.agents.capture import Capture
-from lcm_plugin.hosts.agents.passages import Passages, is_persons, quoted_in
-from lcm_plugin.messages.markup import is_own, recalled_ids_of
+from lcm_plugin.hosts.agents.passages import Passages, is_persons
+from lcm_plugin.hosts.agents.quotes import quotes_in
+from lcm_plugin.messages.markup import is_own, recalled_block, recalled_ids_of, recalled_line
 
 OTHER = "11111111-2222-4333-8444-555555555555"
 FACT = "The gate code of the north pumping station is HERON-4417."
@@ -128,7 +129,9 @@ def test_a_new_process_knows_from_the_log_what_was_quoted(tmp_path: Path, told: 
     [text] = quotes(told, asked(transcript=str(log.path)))
     attachment = {"type": "hook_additional_context", "content": [text]}
     log.add("attachment", "", attachment=attachment, message=None)
-    assert quoted_in(str(log.path)) == {f"msg_{number}" for number in recalled_ids_of(text)} != set()
+    written = quotes_in(log.path.read_text(encoding="utf-8"))
+    assert list(written) == [f"msg_{number}" for number in recalled_ids_of(text)] != []
+    assert written == quotes_in(text)
     assert quotes(told, asked(transcript=str(log.path))) == [""]
     log.write(json.dumps({"isCompactSummary": True}, separators=(",", ":")).encode() + b"\n")
     assert FACT in quotes(told, asked(transcript=str(log.path)))[0]
@@ -141,6 +144,58 @@ def test_quotes_stay_short_however_much_fits(tmp_path: Path, engine: Engine) -> 
     Capture(engine, "claude-code").store([log.path])
     [text] = quotes(engine, asked())
     assert 0 < len(text) <= MOST_CHARS
+
+
+def test_the_newest_value_is_read_last_whatever_was_quoted_before(tmp_path: Path, engine: Engine) -> None:
+    log = Log(tmp_path, OTHER)
+    log.turn("The gate code of the north pumping station is HERON-4417.", "Noted.")
+    log.turn("We use OSPREY-9920 at the gate of the north pumping station instead of the code.", "Noted.")
+    log.turn("The fence of the south pumping station is blue.", "Noted.")
+    Capture(engine, "claude-code").store([log.path])
+    passages = Passages("claude-code", lambda: engine)
+    passages.delivered(SESSION, _block(engine, "OSPREY"))
+    passages.delivered(SESSION, _block(engine, "HERON"))
+    text = passages.for_prompt(asked())
+    assert text.count("OSPREY-9920") == 1
+    assert "HERON-4417" not in text
+    passages.delivered(SESSION, text)
+    assert passages.for_prompt(asked()) == ""
+
+
+def test_an_old_value_is_not_quoted_without_the_newest_behind_it(tmp_path: Path, engine: Engine) -> None:
+    log = Log(tmp_path, OTHER)
+    log.turn("The gate code of the north pumping station is HERON-4417.", "Noted.")
+    log.turn(
+        "Since May a badge opens the gate of the north station: OSPREY-9920 replaces its code.", "Noted."
+    )
+    Capture(engine, "claude-code").store([log.path])
+    passages = Passages("claude-code", lambda: engine)
+    passages.delivered(SESSION, _block(engine, "OSPREY"))
+    text = passages.for_prompt(asked())
+    assert text.index("HERON-4417") < text.index("OSPREY-9920")
+
+
+def test_another_part_of_a_message_that_was_quoted_in_part_is_quoted(tmp_path: Path, engine: Engine) -> None:
+    log = Log(tmp_path, OTHER)
+    log.turn(f"{FACT} {'The pump hums all day. ' * 60} The key of the boathouse is with Ines.", "Noted.")
+    Capture(engine, "claude-code").store([log.path])
+    boathouse, gate, again = quotes(engine, asked("Who has the key of the boathouse?"), asked(), asked())
+    assert "Ines" in boathouse
+    assert FACT not in boathouse
+    assert FACT in gate
+    assert again == ""
+
+
+def _block(engine: Engine, word: str) -> str:
+    with engine.store.read() as reader:
+        [row] = [
+            one
+            for conversation in reader.conversations(limit=10)
+            for one in reader.messages(conversation.conversation_id, limit=20)
+            if word in str(one.parts[0].text)
+        ]
+    said = str(row.parts[0].text)
+    return recalled_block([recalled_line(row.head.ref, row.head.created_at, "UTC", "user", said)])
 
 
 def test_a_tools_output_that_gives_orders_is_marked(tmp_path: Path, engine: Engine) -> None:
