@@ -167,12 +167,13 @@ class LcmConfig(BaseSettings):
     )
     skip_stateless_sessions: bool = Field(default=True, description="Enforce statelessSessionPatterns.")
     prune_heartbeat_ok: bool = Field(
-        default=False, description="Drop heartbeat cycles in which nothing was done."
+        default=False,
+        description="Take polls answered by a bare `HEARTBEAT_OK` out of the context; they stay stored.",
     )
     control_message_patterns: Expressions = Field(
         default_factory=list,
-        description="Whole texts of standing user messages, such as polls, which leave the context when nothing "
-        "was done about them; they stay stored.",
+        description="Whole texts of user messages that a host repeats, such as polls: they leave the context when "
+        "nothing was done about them, and stay stored.",
     )
     host_note_patterns: Expressions = Field(
         default_factory=list,
