@@ -336,17 +336,16 @@ class Engine(ServiceHolder, forks.FreshLocks):
         return services.lifecycle.end(session, reason)
 
     def bootstrap_session(self, child: Session, parent: Session) -> int:
-        """A sub-agent begins: copies the end of its parent's context and grants it the parent's history.
-
-        Returns how many messages were copied; 0 for a child that has begun already.
-        """
+        """Grants a sub-agent its parent's history and copies the end of its context; how many messages, 0 once begun."""
         return self._live.subagents.bootstrap(child, parent)
 
     # -- tools, commands, health
 
-    def call_tool(self, session: Session, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Runs one of the recall tools; what goes wrong comes back as ``{"error": …}``."""
-        return self._live.recall.call(session, name, arguments)
+    def call_tool(
+        self, session: Session, name: str, arguments: Mapping[str, Any], most_chars: int | None = None
+    ) -> dict[str, Any]:
+        """Runs a recall tool, for at most ``most_chars`` of JSON text; errors come back as ``{"error": …}``."""
+        return self._live.recall.call(session, name, arguments, most_chars=most_chars)
 
     def command(self, session: Session, text: str) -> CommandResult:
         """Answers a ``/lcm …`` chat command."""

@@ -135,6 +135,11 @@ class LcmConfig(BaseSettings):
         default=3.0, ge=1, description="A summary may be this many times its target."
     )
     max_expand_tokens: int = Field(default=4_000, ge=1, description="Most tokens one expansion returns.")
+    answer_max_chars: int | None = Field(
+        default=None,
+        ge=1_200,
+        description="Most characters of a recall tool's answer that the host takes whole.",
+    )
     max_assembly_token_budget: int | None = Field(
         default=None, ge=1_000, description="Ceiling over any budget a host gives."
     )

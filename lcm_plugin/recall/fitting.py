@@ -32,6 +32,27 @@ def cost_of(value: object, count: Count) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class Receiver:
+    """What the receiver of an answer takes of it: so many characters of the whole text as sent; None for any number.
+
+    A cap in tokens bounds the characters too where a text counts as a quarter of its characters at least.
+    """
+
+    most_chars: int | None = None
+
+    @property
+    def most_tokens(self) -> int | None:
+        """The tokens within which an answer is short enough."""
+        return None if self.most_chars is None else self.most_chars // _CHARS_PER_TOKEN
+
+    def count(self, count: Count) -> Count:
+        """The tokens of a text, or a quarter of its characters where that is more."""
+        if self.most_chars is None:
+            return count
+        return lambda text: max(count(text), -(-len(text) // _CHARS_PER_TOKEN))
+
+
+@dataclass(frozen=True, slots=True)
 class Slice:
     """A piece of a text: where it begins and ends in it, in characters, and its tokens."""
 

@@ -112,7 +112,7 @@ class Grep:
         asked = self.arguments
         if not self.scope.conversation_ids:
             return self._answer([], 0, True, None)
-        search = fingerprint(asked.model_dump(exclude={"cursor", "limit"}))
+        search = fingerprint(asked.model_dump(exclude={"cursor", "limit", "token_cap"}))
         if self.with_others:
             search = of_others(search)
             self._note(FROM_OTHERS)

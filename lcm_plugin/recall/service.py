@@ -18,6 +18,7 @@ from lcm_plugin.recall.delegation.delegate import Delegate, Delegations
 from lcm_plugin.recall.describe import Describer
 from lcm_plugin.recall.expand import Expander
 from lcm_plugin.recall.filesearch import decode_text
+from lcm_plugin.recall.fitting import Count, Receiver
 from lcm_plugin.recall.grep import Clockwork, Grep
 from lcm_plugin.recall.mapsearch import is_map
 from lcm_plugin.recall.results import is_of_others
@@ -39,6 +40,8 @@ from lcm_plugin.summarize.completers import Completions
 from lcm_plugin.types import Session
 
 MAX_ERROR_CHARS = 600
+# Even the least answer needs some room.
+LEAST_ANSWER_CHARS = 1_200
 # Of what is searched for, the share that a hit of the session must hold for other sessions to be left alone.
 ENOUGH = 0.5
 Tool: TypeAlias = Callable[[Session, str, Mapping[str, Any]], dict[str, Any]]
@@ -84,14 +87,18 @@ class Recall:
         arguments: Mapping[str, Any],
         grant: Grant | None = None,
         effort: Effort = THOROUGH,
+        most_chars: int | None = None,
     ) -> dict[str, Any]:
         """A tool's answer. What goes wrong is told in the answer, as ``error`` and ``error_code``.
 
         ``grant`` narrows what a delegate may do; it cannot call ``lcm_expand_query``. ``effort`` bounds ``lcm_grep``.
+        ``most_chars``: what the receiver takes of the answer's JSON text, beside the setting ``answerMaxChars``.
         """
         started = time.perf_counter()
+        limits = [most for most in (most_chars, self._config.answer_max_chars) if most is not None]
+        receiver = Receiver(max(LEAST_ANSWER_CHARS, min(limits)) if limits and grant is None else None)
         try:
-            answer = self._run(session, name, arguments, grant, effort)
+            answer = self._run(session, name, arguments, grant, effort, receiver)
         except LcmError as error:
             answer = {"error": storable(str(error))[:MAX_ERROR_CHARS], "error_code": error_code(error)}
         except Exception as error:  # noqa: BLE001 - a model that calls a tool always gets an answer
@@ -139,27 +146,39 @@ class Recall:
             return ""
 
     def _run(
-        self, session: Session, name: str, arguments: Mapping[str, Any], grant: Grant | None, effort: Effort
+        self,
+        session: Session,
+        name: str,
+        arguments: Mapping[str, Any],
+        grant: Grant | None,
+        effort: Effort,
+        receiver: Receiver,
     ) -> dict[str, Any]:
+        count, most = receiver.count(self._count), receiver.most_tokens
         if name == "lcm_grep":
-            return self._grep(session, check(GrepArguments, name, arguments), grant, effort)
+            found = check(GrepArguments, name, arguments).within(most)
+            return self._grep(session, found, grant, effort, count)
         if name == "lcm_describe":
-            return self._describe(session, check(DescribeArguments, name, arguments), grant)
+            return self._describe(
+                session, check(DescribeArguments, name, arguments).within(most), grant, count
+            )
         if name == "lcm_expand":
-            return self._expand(session, check(ExpandArguments, name, arguments), grant)
+            return self._expand(session, check(ExpandArguments, name, arguments).within(most), grant, count)
         if name == "lcm_expand_query" and grant is None:
-            return self._expand_query(session, check(ExpandQueryArguments, name, arguments))
+            return self._expand_query(
+                session, check(ExpandQueryArguments, name, arguments).within(most), count
+            )
         if name in self._more and grant is None:
             return self._more[name](session, name, arguments)
         known = (*TOOL_NAMES, *self._more) if grant is None else TOOL_NAMES[:3]
         raise InputError(f"there is no tool {safe_repr(name, 80)}; the tools are {', '.join(known)}")
 
     def _grep(
-        self, session: Session, asked: GrepArguments, grant: Grant | None, effort: Effort
+        self, session: Session, asked: GrepArguments, grant: Grant | None, effort: Effort, count: Count
     ) -> dict[str, Any]:
         self._index()
         with self._store.read() as reader:
-            grep, answer = self._search(reader, session, asked, grant, effort)
+            grep, answer = self._search(reader, session, asked, grant, effort, count)
             broken = grep.index_failed and reader.index_state().usable
         if broken:
             reset_index(self._store, self._events, "the full-text index did not answer")
@@ -179,7 +198,8 @@ class Recall:
         session: Session,
         asked: GrepArguments,
         grant: Grant | None,
-        effort: Effort = THOROUGH,
+        effort: Effort,
+        count: Count,
     ) -> tuple[Grep, dict[str, Any]]:
         """Searches the scope of the call, and other sessions where it holds little of what is looked for."""
         own = find_conversation(reader, Session(self._gate.key_of(session, reader), session.id))
@@ -189,7 +209,7 @@ class Recall:
             arguments=asked,
             clock=Clockwork(self._clock(), self._config.timezone),
             read_file=self._payloads.read_file,
-            count=self._count,
+            count=count,
             own=own.conversation_id if own else None,
             granted_tokens=grant.token_cap if grant else None,
             semantics=self.semantics,
@@ -222,31 +242,35 @@ class Recall:
         others = self.scope(reader, session, False, None, None, with_others=True)
         return others if others.conversation_ids != scope.conversation_ids else None
 
-    def _describe(self, session: Session, asked: DescribeArguments, grant: Grant | None) -> dict[str, Any]:
+    def _describe(
+        self, session: Session, asked: DescribeArguments, grant: Grant | None, count: Count
+    ) -> dict[str, Any]:
         if self._describe_map and grant is None and isinstance(asked.id, str) and is_map(asked.id):
             cap = asked.token_cap or self._config.max_expand_tokens
             return self._describe_map(session, asked.id, asked.offset, cap)
         with self._store.read() as reader:
             scope = self.scope(reader, session, asked.all_conversations, asked.conversation_id, grant)
-            return Describer(reader, scope, self._payloads, self._count, self._config).describe(
+            return Describer(reader, scope, self._payloads, count, self._config).describe(
                 asked, grant.token_cap if grant else None
             )
 
-    def _expand(self, session: Session, asked: ExpandArguments, grant: Grant | None) -> dict[str, Any]:
+    def _expand(
+        self, session: Session, asked: ExpandArguments, grant: Grant | None, count: Count
+    ) -> dict[str, Any]:
         if asked.query and not asked.summary_ids:
             self._index()
         with self._store.read() as reader:
             scope = self.scope(reader, session, asked.all_conversations, asked.conversation_id, grant)
-            return Expander(reader, scope, self._payloads, self._count, self._config).expand(asked, grant)
+            return Expander(reader, scope, self._payloads, count, self._config).expand(asked, grant)
 
-    def _expand_query(self, session: Session, asked: ExpandQueryArguments) -> dict[str, Any]:
+    def _expand_query(self, session: Session, asked: ExpandQueryArguments, count: Count) -> dict[str, Any]:
         self._index()
         with self._store.read() as reader:
             scope = self.scope(reader, session, asked.all_conversations, asked.conversation_id, None)
             if not asked.summary_ids and self._with_others(reader, session, asked, scope, None) is not None:
                 first = GrepArguments(pattern=asked.query or asked.prompt, context=0)
-                scope = self._search(reader, session, first, None)[0].scope
-        delegate = Delegate(self, session, self._config, self._completions, self._count)
+                scope = self._search(reader, session, first, None, THOROUGH, count)[0].scope
+        delegate = Delegate(self, session, self._config, self._completions, count)
         with self._delegations.only_one(session):
             return delegate.answer(asked, scope)
 

@@ -5,7 +5,7 @@ arguments, checked. Names of arguments may be snake_case or camelCase.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
@@ -48,6 +48,12 @@ class _Arguments(BaseModel):
 
     conversation_id: int | None = Field(default=None, ge=1, le=LARGEST)
     all_conversations: bool = False
+
+    def within(self, most: int | None, name: str = "token_cap") -> Self:
+        """The same with a cap of at most ``most`` tokens, where there is one."""
+        if most is None:
+            return self
+        return self.model_copy(update={name: min(getattr(self, name) or most, most)})
 
 
 class PinArguments(BaseModel):
@@ -111,6 +117,10 @@ class ExpandQueryArguments(_Arguments):
     max_tokens: int = Field(default=2_000, ge=50, le=32_000)
     token_cap: int | None = Field(default=None, ge=100, le=LARGEST)
     timeout_ms: int | None = Field(default=None, ge=1, le=MAX_TIMEOUT_MS)
+
+    def within(self, most: int | None, name: str = "max_tokens") -> Self:
+        """As of the others; ``token_cap`` is what the helper reads, not what it answers."""
+        return super().within(most, name)
 
 
 _Model = TypeVar("_Model", bound=BaseModel)

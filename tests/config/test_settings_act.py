@@ -412,6 +412,17 @@ def test_max_expand_tokens(make: Open) -> None:
     assert lengths[0] <= 200 < lengths[1] <= 2_000
 
 
+@acts("answer_max_chars")
+def test_answer_max_chars(make: Open) -> None:
+    lengths = []
+    for most in (2_000, None):
+        engine = make(answerMaxChars=most)
+        engine.ingest(KEY, [user("word " * 3_000)])
+        shown = engine.call_tool(KEY, "lcm_describe", {"id": "msg_1"})
+        lengths.append(len(json.dumps(shown, ensure_ascii=False)))
+    assert 1_000 < lengths[0] <= 2_000 < lengths[1]
+
+
 @acts("max_assembly_token_budget")
 def test_max_assembly_token_budget(make: Open) -> None:
     engine = make(maxAssemblyTokenBudget=1_000)

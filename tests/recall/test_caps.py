@@ -90,13 +90,14 @@ def test_every_answer_stays_within_its_cap(history: Engine, session: Session) ->
     )  # fmt: skip
 
     @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
-    @given(asked)
-    def fits(one: tuple[str, dict[str, Any]]) -> None:
+    @given(asked, st.none() | st.integers(1_200, 9_000))
+    def fits(one: tuple[str, dict[str, Any]], most_chars: int | None) -> None:
         tool, arguments = one
-        answer = history.call_tool(session, tool, arguments)
+        answer = history.call_tool(session, tool, arguments, most_chars)
         assert "error" not in answer, answer
         cap = arguments["max_tokens"] if tool == "lcm_expand_query" else arguments["token_cap"]
         assert tokens(history, answer) <= cap, answer
+        assert most_chars is None or len(json.dumps(answer, ensure_ascii=False)) <= most_chars
 
     fits()
 
@@ -113,6 +114,25 @@ def test_the_default_answers_of_reading_tools_stay_within_the_setting(
         answer = history.call_tool(session, tool, arguments)
         assert answer["truncated"]
         assert 2_500 < tokens(history, answer) <= 4_000
+
+
+def test_pages_for_a_receiver_of_few_characters_hold_every_hit_once(
+    history: Engine, session: Session
+) -> None:
+    """A host that hands its model no more than so many characters gets pages of whole hits, also as its limit changes."""
+    asked = {"pattern": "heron", "limit": 60}
+    wide = [hit["id"] for hit in history.call_tool(session, "lcm_grep", asked)["hits"] if "line" not in hit]
+    shown: list[str] = []
+    cursor: dict[str, Any] = {}
+    for most in [2_000, 3_000] * 60:
+        answer = history.call_tool(session, "lcm_grep", asked | cursor, most)
+        assert len(json.dumps(answer, ensure_ascii=False)) <= most
+        shown += [hit["id"] for hit in answer["hits"]]
+        if "next_cursor" not in answer:
+            break
+        cursor = {"cursor": answer["next_cursor"]}
+    assert len(shown) == len(set(shown))
+    assert [one for one in shown if one.startswith("msg_")][: len(wide)] == wide
 
 
 @pytest.mark.parametrize("cap", [100, 260, 900])

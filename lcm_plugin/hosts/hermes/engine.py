@@ -25,7 +25,7 @@ from lcm_plugin.hosts.hermes.pieces import pieces_of, replies_of
 from lcm_plugin.hosts.hermes.provider import provider_compacts
 from lcm_plugin.hosts.hermes.runtime import Runtime
 from lcm_plugin.hosts.hermes.seen import SeenList
-from lcm_plugin.hosts.hermes.settings import profile_name
+from lcm_plugin.hosts.hermes.settings import most_answer_chars, profile_name
 from lcm_plugin.hosts.hermes.shrink import DEFAULT_SHARE, Shrinker
 from lcm_plugin.sessions.access import Access
 from lcm_plugin.types import IngestMode, IngestReport, Message, Session
@@ -296,7 +296,7 @@ class HermesEngine(Counters):
             return {"error": f"LCM is not working: {self.runtime.problem}"}
         if session is None:
             return {"error": "no session is bound, so there is nothing to search"}
-        return engine.call_tool(session, name, arguments)
+        return engine.call_tool(session, name, arguments, most_answer_chars(name, self.context_length))
 
     # the model
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,6 +63,20 @@ def profile_name() -> str:
         return str(get_active_profile_name())
     except Exception:  # noqa: BLE001 - older hosts have no profiles, or fail to tell
         return ""
+
+
+def most_answer_chars(tool: str, window: int) -> int | None:
+    """The characters of a tool's result that a model with this window gets whole; None where the host sets no limit.
+
+    Of a longer one it gets the first 1,500 and the path of a file.
+    """
+    try:
+        from tools.budget_config import budget_for_context_window
+
+        limit = budget_for_context_window(window).resolve_threshold(tool)
+    except Exception:  # noqa: BLE001 - older hosts have no such limit
+        return None
+    return int(limit) if math.isfinite(limit) else None
 
 
 def _entries() -> dict[str, Any]:
