@@ -24,7 +24,7 @@ from lcm_plugin.assembly.notices import (
     pins_text,
 )
 from lcm_plugin.assembly.opening import insert_opening, turn_opening
-from lcm_plugin.assembly.pairing import FindCall, pair
+from lcm_plugin.assembly.pairing import pair, stored_calls
 from lcm_plugin.assembly.recalled import Recalled, Recaller, in_view, with_recalled, worth_caching
 from lcm_plugin.assembly.relevance import scorer
 from lcm_plugin.assembly.render import Rendered, Renderer
@@ -50,8 +50,8 @@ from lcm_plugin.events import EventBus
 from lcm_plugin.lru import LruCache
 from lcm_plugin.messages.blocks import is_instruction
 from lcm_plugin.messages.markup import notice_block
-from lcm_plugin.messages.shape import copy_message, only_call
-from lcm_plugin.messages.stubs import LEAST_TOKENS, shortened
+from lcm_plugin.messages.shape import copy_message
+from lcm_plugin.messages.stubs import LEAST_TOKENS
 from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.sessions.pins import pins_of
 from lcm_plugin.store.protocol import Reader
@@ -202,7 +202,11 @@ class _Assembly:
         model = self._request.model
         if model is None:
             return [item for item in items if item is not None]
-        fitting = (self._renderer.for_model(item, model) for item in items if item is not None)
+        fitting = [
+            item if item.author is None else self._renderer.for_model(item, model)
+            for item in items
+            if item is not None
+        ]
         return [item for item in fitting if item is not None]
 
     def _planned(self) -> Draft | None:
@@ -321,7 +325,9 @@ class _Assembly:
         if not choice.silent:
             chosen = nearly_full(chosen, choice.layer.tokens, self._request.room, self._counter.message)
         ordered = beside(self._summaries_before_their_request(chosen))
-        paired = pair(ordered, self._find_call(ordered))
+        restart = self._view.conversation.restart_seq
+        find_call = stored_calls(ordered, restart, self._messages_at, self._counter.text)
+        paired = pair(ordered, find_call, self._view.steady)
         placed = paired.messages
         first = next((one.message for one in placed if not is_instruction(one.message["role"])), None)
         if first is None:
@@ -354,30 +360,8 @@ class _Assembly:
             known.update({span: span in busy for span in asked})
         return placed_before(items, {ref: span[0] for ref, span in spans.items() if not known[span]})
 
-    def _find_call(self, items: Sequence[Rendered]) -> FindCall:
-        """Finds the calls of results whose call is not among the items: compacted, or left out.
-
-        What ``/new`` took out stays out: the call of a result that came after it is not shown again.
-        """
-        present = {item.group for item in items if item.calls}
-        restart = self._view.conversation.restart_seq
-        wanted = {
-            item.group
-            for item in items
-            if item.answers and restart <= item.group < item.ordinal and item.group not in present
-        }
-        found = (
-            self._renderer.message_at(self._reader, self._view.conversation.conversation_id, sorted(wanted))
-            if wanted
-            else {}
-        )
-
-        def find(result: Rendered, call_id: str) -> Message | None:
-            message = found.get(result.group)
-            call = only_call(message, call_id) if message else None
-            return call and shortened(call, f"msg_{result.group}", self._counter.text).message
-
-        return find
+    def _messages_at(self, seqs: Sequence[int]) -> dict[int, Message]:
+        return self._renderer.message_at(self._reader, self._view.conversation.conversation_id, seqs)
 
     def _finished(self, draft: Draft, recalled: Recalled | None) -> Context:
         newest, place = self._newest, self._newest.ordinal if self._newest else _EVERYTHING

@@ -63,11 +63,12 @@ class ContextCheck:
 
     def _faults(self, conversation_id: int, messages: list[Message]) -> list[str]:
         passed = self._passed.get(conversation_id)
-        seen = _look_again(messages, passed)
         if passed is not None and messages[: len(passed.messages)] == passed.messages:
-            rules, fresh = passed.rules.copy(), seen[len(passed.messages) :]
+            rules, fresh = passed.rules.copy(), list(map(look_at, messages[len(passed.messages) :]))
+            seen = passed.seen + fresh
         else:
-            rules, fresh = Rules(), seen
+            rules, fresh = Rules(), _look_again(messages, passed)
+            seen = fresh
         faults = rules.take(fresh)
         passed = _Passed(messages, rules.copy(), seen)
         faults += rules.end()

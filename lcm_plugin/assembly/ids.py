@@ -20,6 +20,16 @@ class UniqueIds:
         self._used: set[str] = set()
         self._numbers: dict[str, int] = {}
 
+    def copy(self) -> UniqueIds:
+        """The same state, to go on from more than once."""
+        twin = UniqueIds()
+        twin._used, twin._numbers = set(self._used), dict(self._numbers)
+        return twin
+
+    def release(self, call_ids: Sequence[str]) -> None:
+        """Forgets ids that `are_new` took."""
+        self._used.difference_update(map(_reduced, call_ids))
+
     def are_new(self, call_ids: Sequence[str]) -> bool:
         """Takes ids as they are if none of them was used before; False, and nothing taken, otherwise."""
         reduced = {_reduced(call_id) for call_id in call_ids}

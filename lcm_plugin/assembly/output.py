@@ -14,13 +14,18 @@ NO_RESULT = "[lcm: no result of this call was recorded]"
 
 
 class Output:
-    """Writes the entries out, a trailing reply left out."""
+    """Writes the entries out behind the messages that are placed ``before`` them, a trailing reply left out.
 
-    def __init__(self, entries: Sequence[Entry], breaks: Sequence[int]) -> None:
+    ``unique`` are the ids used before; it is changed.
+    """
+
+    def __init__(
+        self, entries: Sequence[Entry], breaks: Sequence[int], before: Sequence[Placed], unique: UniqueIds
+    ) -> None:
         self._entries = entries
         self._breaks = breaks
-        self._unique = UniqueIds()
-        self._messages: list[Placed] = []
+        self._unique = unique
+        self._messages = list(before)
         self._open: list[str] = []
         self._settled = -1
         self._said: set[int] = set()

@@ -13,35 +13,77 @@ was given the marked one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from lcm_plugin.assembly.entries import Answer, Caller, Direct, Entry, Orphans, Paired
 from lcm_plugin.assembly.output import Output
 from lcm_plugin.assembly.render import Rendered
+from lcm_plugin.assembly.steady import Steady, direct_results
 from lcm_plugin.messages.shape import only_call
+from lcm_plugin.messages.stubs import shortened
 from lcm_plugin.types import Message
 
 FindCall = Callable[[Rendered, str], Message | None]
 """A bare assistant message with a result's call, from the store; None when no such call is stored."""
 
 
-def pair(items: Sequence[Rendered], find_call: FindCall) -> Paired:
-    """The items with every call answered, every result behind its call, and every id unique."""
-    forward = _Forward(find_call)
-    position = 0
+def pair(items: Sequence[Rendered], find_call: FindCall, steady: Steady | None = None) -> Paired:
+    """The items with every call answered, every result behind its call, and every id unique.
+
+    ``steady`` is the beginning of the list as it was paired last, which becomes this one's.
+    """
+    begun = steady or Steady()
+    begun.follow(items)
+    forward = _Forward(find_call, begun.direct)
+    position = len(begun.items)
     while position < len(items):
         size = forward.take_direct(items, position)
         if not size:
             forward.take(items[position])
         position += size or 1
-    return Output(forward.entries, forward.breaks).paired()
+    return Output(forward.entries, forward.breaks, begun.placed, begun.unique.copy()).paired()
+
+
+def stored_calls(
+    items: Sequence[Rendered],
+    restart: int,
+    read: Callable[[Sequence[int]], Mapping[int, Message]],
+    count: Callable[[str], int],
+) -> FindCall:
+    """Finds the calls of results whose call is not among the items: compacted, or left out.
+
+    What ``/new`` took out, before ``restart``, stays out: the call of a result that came after it is not shown again.
+    ``read`` gives messages by seq; it is called once, when a call is looked for.
+    """
+    found: Mapping[int, Message] | None = None
+
+    def missing() -> Mapping[int, Message]:
+        present = {item.group for item in items if item.calls}
+        wanted = {
+            item.group
+            for item in items
+            if item.answers and restart <= item.group < item.ordinal and item.group not in present
+        }
+        return read(sorted(wanted)) if wanted else {}
+
+    def find(result: Rendered, call_id: str) -> Message | None:
+        nonlocal found
+        found = missing() if found is None else found
+        message = found.get(result.group)
+        call = only_call(message, call_id) if message else None
+        return call and shortened(call, f"msg_{result.group}", count).message
+
+    return find
 
 
 class _Forward:
-    """The pass over the messages: what stands where, and which result belongs to which call."""
+    """The pass over the messages: what stands where, and which result belongs to which call.
 
-    def __init__(self, find_call: FindCall) -> None:
+    ``direct`` are calls before the first of them, with their results.
+    """
+
+    def __init__(self, find_call: FindCall, direct: Mapping[str, tuple[Rendered, Answer]]) -> None:
         self.entries: list[Entry] = []
         self.breaks: list[int] = []
         self._find_call = find_call
@@ -49,18 +91,16 @@ class _Forward:
         self._open: list[Caller] = []
         self._waiting: list[Orphans] = []
         self._orphans: list[Orphans] = []
-        self._direct: dict[str, tuple[Rendered, Answer]] = {}
+        self._direct = dict(direct)
         self._now = 0
 
     def take_direct(self, items: Sequence[Rendered], position: int) -> int:
         """Takes a call with its results if nothing about them is unusual; how many messages that were."""
         item = items[position]
-        if item.kind != "call" or self._waiting:
+        if not item.calls or self._waiting or any(call in self._slots for call in item.calls):
             return 0
-        results = items[position + 1 : position + 1 + len(item.calls)]
-        if not _is_direct(item, results) or any(
-            call in self._slots or call in self._direct for call in item.calls
-        ):
+        results = direct_results(items, position, self._direct)
+        if results is None:
             return 0
         if self._open:
             self._now = item.ordinal
@@ -202,19 +242,6 @@ class _Forward:
             else:
                 kept.append(orphans)
         self._waiting = kept
-
-
-def _is_direct(item: Rendered, results: Sequence[Rendered]) -> bool:
-    wanted = set(item.calls)
-    if len(results) < len(item.calls) or len(wanted) < len(item.calls) or "" in wanted:
-        return False
-    for result in results:
-        if len(result.answers) != 1 or result.with_words or result.group != item.group:
-            return False
-        if result.answers[0] not in wanted or Answer(result, 0).is_synthetic:
-            return False
-        wanted.discard(result.answers[0])
-    return True
 
 
 def _take_orphan(groups: Sequence[Orphans], call_id: str) -> Answer | None:

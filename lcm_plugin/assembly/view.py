@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from lcm_plugin.assembly.render import LatestPlan, Rendered, Renderer
 from lcm_plugin.assembly.select import Selection, Wanted
+from lcm_plugin.assembly.steady import Steady
 from lcm_plugin.compaction.tail import TailBounds, tail_of
 from lcm_plugin.lru import LruCache
 from lcm_plugin.messages.identity import identity_of
@@ -52,11 +53,12 @@ class View:
     users_within: dict[tuple[int, int], bool] = field(default_factory=dict)
     plans: dict[Wanted, Plan] = field(default_factory=dict)
     latest: dict[tuple[str, ...], LatestPlan | None] = field(default_factory=dict)
+    steady: Steady = field(default_factory=Steady)
 
     @property
     def media(self) -> int:
         """Characters of images and other media in it."""
-        return sum(one.media for one in self.shown if one is not None)
+        return sum([one.media for one in self.shown if one is not None])
 
     @property
     def hidden_request(self) -> int:

@@ -114,10 +114,15 @@ def answers_like(caller: Message, answered: Sequence[tuple[int, str]], text: str
 
 def copy_message(message: Message) -> Message:
     """A copy that a host may change."""
-    return {key: value if type(value) is str else _copy(value) for key, value in message.items()}
+    copied = message.copy()
+    # Most messages hold texts alone, and all are copied at each turn.
+    for key, value in message.items():
+        if type(value) is not str:
+            copied[key] = _copy(value)
+    return copied
 
 
 def _copy(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: item if type(item) is str else _copy(item) for key, item in value.items()}
+        return copy_message(value)
     return [_copy(item) for item in value] if isinstance(value, list) else value

@@ -123,11 +123,12 @@ def _is_text(head: bytes) -> bool:
 
 def files_in(messages: Iterable[Mapping[str, Any]]) -> int:
     """How many images and other files some messages hold, whose price only the provider knows."""
+    contents = (message.get("content") for message in messages)
     return sum(
         kind_of(block) is Kind.MEDIA
-        for message in messages
-        if isinstance(message.get("content"), (list, tuple))
-        for block in message["content"]
+        for content in contents
+        if type(content) is not str and isinstance(content, (list, tuple))
+        for block in content
         if isinstance(block, Mapping)
     )
 
