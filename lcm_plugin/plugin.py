@@ -374,21 +374,17 @@ def next_context(engine: Engine, turn: Turn) -> Context:
     """The context of a turn whose messages are stored; compaction that is due then goes on behind it."""
     if turn_budget(turn) is None:
         engine.budgets.note_assumed(turn.model)
-    decision = _make_room(engine, turn)
-    if decision is not None and decision.left_to_host and turn.mode in LIST_MODES:
-        return engine.beside_own_list(turn)
-    context = engine.assemble(
-        turn.session,
-        turn_budget(turn),
-        turn.overhead_tokens,
-        turn.prompt,
-        model=turn.model,
-        run=turn.run,
-        recall=turn.recall,
-    )
-    if decision is not None:
+    decision, context = engine.assemble_turn(turn, lambda found: _comes_first(turn, found))
+    if context is not None:
         # Only now, so that what a turn sees does not depend on how fast a thread is.
         engine.schedule_compaction(turn.session, **_call_of(turn), wait=False, decision=decision)
+    elif decision.left_to_host:
+        return engine.beside_own_list(turn)
+    else:
+        _make_room(engine, turn)
+        made = engine.assemble_turn(turn, lambda found: False)[1]
+        assert made is not None
+        context = made
     limit = engine.token_limit(turn_budget(turn), turn.overhead_tokens, turn.model)
     return with_live_copies(context, turn, engine.count_tokens, limit)
 
@@ -402,19 +398,20 @@ def end_turn(engine: Engine, turn: Turn) -> None:
     retry_lost(lambda: engine.schedule_compaction(turn.session, **call, wait=False))
 
 
-def _make_room(engine: Engine, turn: Turn) -> CompactionDecision | None:
-    """Compacts before the model call if the context is too large for one; else what may wait until it is assembled."""
-    call = _call_of(turn)
-    decision = engine.evaluate(turn.session, **call)
+def _comes_first(turn: Turn, decision: CompactionDecision) -> bool:
+    """Whether a turn's context is not to be assembled yet: it is too large for a model call, or the host's own."""
     if decision.left_to_host:
-        return decision
+        return turn.mode in LIST_MODES
+    return _refused(turn) is not None or decision.reason is Reason.OVER_HARD_LIMIT
+
+
+def _make_room(engine: Engine, turn: Turn) -> None:
+    """Compacts a context that is too large for a model call."""
+    call = _call_of(turn)
     if _refused(turn) is not None:
         engine.recover_overflow(turn.session, **call, error=turn.metadata["overflow"], sent=turn.sent)
-        return None
-    if decision.reason is not Reason.OVER_HARD_LIMIT:
-        return decision
-    engine.schedule_compaction(turn.session, **call, wait=True)
-    return None
+    else:
+        engine.schedule_compaction(turn.session, **call, wait=True)
 
 
 def _refused(turn: Turn) -> Refusal | None:

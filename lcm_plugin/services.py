@@ -135,6 +135,7 @@ class ServiceHolder:
             services.contexts.quoted_beside,
         )
         self.look_ahead, self.bytes_of = services.contexts.look_ahead, services.contexts.bytes_of
+        self.assemble_turn = services.contexts.assemble_turn
         self.compaction = services.compaction
         self.retention = services.retention
         self.redaction = services.redaction

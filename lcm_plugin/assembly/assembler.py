@@ -53,7 +53,7 @@ from lcm_plugin.messages.markup import notice_block
 from lcm_plugin.messages.shape import copy_message
 from lcm_plugin.messages.stubs import LEAST_TOKENS
 from lcm_plugin.messages.tokens import TokenCounter
-from lcm_plugin.sessions.pins import pins_of
+from lcm_plugin.sessions.standing_rows import StandingRows
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Conversation
 from lcm_plugin.types import Context, Message, Pin
@@ -81,24 +81,24 @@ class Assembler:
         self._contexts: LruCache[_Key, Context] = LruCache(_CONTEXTS)
         self._check = ContextCheck(counter.message, events)
 
-    def assemble(self, reader: Reader, conversation: Conversation, request: Request) -> Context:
+    def assemble(self, reader: Reader, rows: StandingRows, request: Request) -> Context:
         """The context of one conversation, such as every provider takes."""
-        pins = pins_of(reader, conversation)
-        key = (conversation, request, pins)
+        conversation = rows.conversation
+        key = (conversation, request, rows.pins)
         context = self._contexts.get(key)
         if context is None:
             view = self._views.open(reader, conversation)
             seen = seen_by(view, request.run) if request.run else view
-            context = self._assembled(reader, seen, request, pins)
+            context = self._assembled(reader, seen, request, rows)
             self._views.keep(view)
             context = self._check.sound(conversation.conversation_id, context)
             if view.media == 0 and not self._recaller.lags(conversation.conversation_id):
                 self._contexts.put(key, context)
         return replace(context, messages=[copy_message(message) for message in context.messages])
 
-    def _assembled(self, reader: Reader, view: View, request: Request, pins: Sequence[Pin]) -> Context:
+    def _assembled(self, reader: Reader, view: View, request: Request, rows: StandingRows) -> Context:
         """The context with what recall finds for the newest request; without, when that takes too much room."""
-        parts = (self._renderer, self._counter, self._views, self._recaller, reader, view, pins)
+        parts = (self._renderer, self._counter, self._views, self._recaller, reader, view, rows)
         plain = _Assembly(*parts, request)
         recalled = plain.recalled() if request.recall else None
         if recalled is None or plain.free >= recalled.tokens:
@@ -120,7 +120,7 @@ class _Assembly:
         recaller: Recaller,
         reader: Reader,
         view: View,
-        pins: Sequence[Pin],
+        rows: StandingRows,
         request: Request,
     ) -> None:
         self._renderer = renderer
@@ -132,9 +132,9 @@ class _Assembly:
         self._request = request
         self._opening = turn_opening(reader, renderer, view, request.run)
         plan = latest_plan(reader, view, request.keep_latest_of)
-        left = request.standing - sum(pin.tokens for pin in pins)
+        left = request.standing - sum(pin.tokens for pin in rows.pins)
         shown = renderer.plan(plan, left) if plan else None
-        self._standing = StandingLayer(reader, renderer, view.conversation, pins, shown)
+        self._standing = StandingLayer(reader, renderer, rows, shown)
         self._newest = self._newest_request()
         self._made: tuple[Draft | None] | None = None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
@@ -30,13 +30,37 @@ from lcm_plugin.sessions.access import Access
 from lcm_plugin.sessions.context_log import ContextLog
 from lcm_plugin.sessions.conversations import SessionDirectory
 from lcm_plugin.sessions.notices import SessionNotices
+from lcm_plugin.sessions.standing_rows import StandingRows
 from lcm_plugin.store.insight.contexts import SentContext
 from lcm_plugin.store.protocol import Reader, Store
 from lcm_plugin.store.records import Conversation, Item, message_ref
 from lcm_plugin.turns import newest_request, turn_budget
-from lcm_plugin.types import Context, Message, RunPosition, Sent, Session, Turn
+from lcm_plugin.types import CompactionDecision, Context, Message, RunPosition, Sent, Session, Turn
 
 _REQUESTS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a session's context is asked for with; as the arguments of `Engine.assemble`."""
+
+    session: Session
+    budget: int | None
+    overhead: int
+    prompt: str | None
+    model: str | None
+    run: RunPosition | None
+    recall: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A context, and what it was made for and of; none where the ``decision`` comes first."""
+
+    conversation: Conversation | None
+    request: Request | None
+    context: Context | None
+    decision: CompactionDecision | None
 
 
 class Contexts:
@@ -94,12 +118,38 @@ class Contexts:
         answer.
         """
         began = perf_counter()
-        conversation, request, context = self._assembled(
-            session, budget, overhead, prompt, model, run, recall
+        made = self._made(_Asked(session, budget, overhead, prompt, model, run, recall))
+        return self._handed_out(session, overhead, made, began)
+
+    def assemble_turn(
+        self, turn: Turn, comes_first: Callable[[CompactionDecision], bool]
+    ) -> tuple[CompactionDecision, Context | None]:
+        """Whether compaction is due for a turn's model call, and its context, both as one transaction sees them.
+
+        There is no context where ``comes_first`` says of the decision that something is to be done before.
+        """
+        began, budget = perf_counter(), turn_budget(turn)
+        asked = _Asked(
+            turn.session, budget, turn.overhead_tokens, turn.prompt, turn.model, turn.run, turn.recall
         )
-        if conversation is not None and request is not None:
+        call = self._budgets.call(budget, turn.overhead_tokens, turn.model, turn.window)
+        made = self._made(
+            asked, lambda reader, rows: self._compaction.decide(reader, turn.session, rows, call), comes_first
+        )
+        assert made.decision is not None
+        if made.context is None:
+            return made.decision, None
+        return made.decision, self._handed_out(turn.session, turn.overhead_tokens, made, began)
+
+    def _handed_out(self, session: Session, overhead: int, made: _Made, began: float) -> Context:
+        """The context, noted as sent."""
+        conversation, context = made.conversation, made.context
+        assert context is not None
+        if conversation is not None and made.request is not None:
             ms = round(1_000 * (perf_counter() - began))
-            self._context_log.note(self._call(conversation, request, overhead, context, ms), context.shown)
+            self._context_log.note(
+                self._call(conversation, made.request, overhead, context, ms), context.shown
+            )
         news = self._notices.take(session) if conversation or not context.notices else ()
         if news:
             context = replace(context, notices=(*context.notices, *news))
@@ -114,7 +164,9 @@ class Contexts:
         self, session: Session, budget: int | None, overhead: int, model: str | None, recall: bool
     ) -> Context:
         """The context that the next call would be given; nothing is noted as sent."""
-        return self._assembled(session, budget, overhead, None, model, None, recall)[2]
+        context = self._made(_Asked(session, budget, overhead, None, model, None, recall)).context
+        assert context is not None
+        return context
 
     def bytes_of(self, reader: Reader, refs: Sequence[str]) -> dict[str, tuple[int, int]]:
         """How many bytes, as JSON, and tokens stored messages and summaries take in a context now, by id."""
@@ -136,43 +188,49 @@ class Contexts:
             if one is not None
         }
 
-    def _assembled(
+    def _made(
         self,
-        session: Session,
-        budget: int | None,
-        overhead: int,
-        prompt: str | None,
-        model: str | None,
-        run: RunPosition | None,
-        recall: bool,
-    ) -> tuple[Conversation | None, Request | None, Context]:
-        total, limit = self._budgets.total(budget, model), self._budgets.room(budget, overhead, model)
+        asked: _Asked,
+        decide: Callable[[Reader, StandingRows | None], CompactionDecision] | None = None,
+        comes_first: Callable[[CompactionDecision], bool] = lambda decision: False,
+    ) -> _Made:
+        decision = None
         with self._store.read() as reader:
-            conversation = self._sessions.conversation(reader, session)
-            if conversation is None:
-                ignored = self._sessions.access(session) is Access.NONE
-                return None, None, Context([], 0, notices=(IGNORED,) if ignored else ())
-            number = conversation.conversation_id
-            call = self._budgets.call(budget, overhead, model, budget)
-            limits = self._compaction.limits(reader, conversation, call)
-            request = Request(
-                budget=total,
-                limit=limit,
-                room=min(limit, self._calibration.room(total, overhead, model, number)),
-                tail=TailBounds(limits.tail_count, limits.tail_tokens),
-                prompt=prompt if prompt and prompt.strip() else None,
-                model=model,
-                by_relevance=self._config.prompt_aware_eviction,
-                standing=self._config.standing_tokens(total),
-                keep_latest_of=tuple(self._config.keep_latest_of),
-                run=run,
-                recall=recall,
-            )
-            context = self._assembler.assemble(reader, conversation, request)
+            conversation = self._sessions.conversation(reader, asked.session)
+            rows = StandingRows.read(reader, conversation) if conversation else None
+            if decide is not None and comes_first(decision := decide(reader, rows)):
+                return _Made(conversation, None, None, decision)
+            if rows is None:
+                ignored = self._sessions.access(asked.session) is Access.NONE
+                return _Made(None, None, Context([], 0, notices=(IGNORED,) if ignored else ()), decision)
+            request = self._request(reader, rows, asked)
+            context = self._assembler.assemble(reader, rows, request)
+        number = rows.conversation.conversation_id
         if self._active_recall.lags(number) and self._index():
             with self._store.read() as reader:
-                context = self._assembler.assemble(reader, conversation, request)
-        return conversation, request, context
+                rows = StandingRows.read(reader, rows.conversation)
+                context = self._assembler.assemble(reader, rows, request)
+        return _Made(conversation, request, context, decision)
+
+    def _request(self, reader: Reader, rows: StandingRows, asked: _Asked) -> Request:
+        """What a context of a conversation is wanted for."""
+        budget, overhead, model, prompt = asked.budget, asked.overhead, asked.model, asked.prompt
+        total, limit = self._budgets.total(budget, model), self._budgets.room(budget, overhead, model)
+        number = rows.conversation.conversation_id
+        limits = self._compaction.limits(reader, rows, self._budgets.call(budget, overhead, model, budget))
+        return Request(
+            budget=total,
+            limit=limit,
+            room=min(limit, self._calibration.room(total, overhead, model, number)),
+            tail=TailBounds(limits.tail_count, limits.tail_tokens),
+            prompt=prompt if prompt and prompt.strip() else None,
+            model=model,
+            by_relevance=self._config.prompt_aware_eviction,
+            standing=self._config.standing_tokens(total),
+            keep_latest_of=tuple(self._config.keep_latest_of),
+            run=asked.run,
+            recall=asked.recall,
+        )
 
     def _call(
         self, conversation: Conversation, request: Request, overhead: int, context: Context, ms: int

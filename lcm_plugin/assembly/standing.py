@@ -12,9 +12,9 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from lcm_plugin.assembly.render import Rendered, Renderer
+from lcm_plugin.sessions.standing_rows import StandingRows
 from lcm_plugin.store.protocol import Reader
-from lcm_plugin.store.records import Conversation, Item, MessageHead
-from lcm_plugin.types import Pin
+from lcm_plugin.store.records import Item, MessageHead
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +46,10 @@ class StandingLayer:
         self,
         reader: Reader,
         renderer: Renderer,
-        conversation: Conversation,
-        pins: Sequence[Pin],
+        standing: StandingRows,
         plan: Rendered | None,
     ) -> None:
-        rows = reader.instructions(conversation.conversation_id)
+        conversation, rows = standing.conversation, standing.instructions
         heads = {head.seq: head for head, _ in rows}
         in_force = conversation.instruction_seqs
         if missing := [seq for seq in in_force if seq not in heads]:
@@ -60,7 +59,7 @@ class StandingLayer:
         later = [head for head, _ in rows if head.seq not in in_force]
         self._later = _rendered(reader, renderer, later)
         self._plan = [plan] if plan else []
-        self._pins = [renderer.pin(pin) for pin in pins]
+        self._pins = [renderer.pin(pin) for pin in standing.pins]
         self._raw = {head.seq for head, raw in rows if raw and head.seq not in in_force}
         self._said = {head.seq: head.identity for head in heads.values()}
 

@@ -13,6 +13,7 @@ from lcm_plugin.sessions.access import Access
 from lcm_plugin.sessions.kinds import find_conversation
 from lcm_plugin.sessions.names import talk_count
 from lcm_plugin.sessions.pins import pins_of
+from lcm_plugin.sessions.standing_rows import StandingRows
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Conversation
 from lcm_plugin.summarize.base import extracted
@@ -134,7 +135,8 @@ def _owed(engine: EngineFacade, reader: Reader, conversation: Conversation) -> d
     debt = reader.debt(conversation.conversation_id)
     limits = engine.compaction.known_limits(reader, conversation)
     call = engine.compaction.last_call(conversation.conversation_id)
-    decision = engine.compaction.assess(reader, conversation, limits.call).decision
+    rows = StandingRows.read(reader, conversation)
+    decision = engine.compaction.assess(reader, rows, limits.call).decision
     guards = engine.summarizer.status(conversation.session_key)
     now = engine.clock()
     return {

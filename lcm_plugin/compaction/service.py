@@ -26,7 +26,7 @@ from lcm_plugin.lru import LruCache
 from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.sessions.access import Access
 from lcm_plugin.sessions.conversations import SessionDirectory
-from lcm_plugin.sessions.pins import pins_of
+from lcm_plugin.sessions.standing_rows import StandingRows
 from lcm_plugin.store.protocol import Reader, Store
 from lcm_plugin.store.records import Conversation
 from lcm_plugin.summarize.base import SummaryDraft
@@ -106,7 +106,8 @@ class Compaction:
         if conversation is None:
             return self._compactor.limits(Call(), "")
         number = conversation.conversation_id
-        return self.limits(reader, conversation, self.last_call(number) or _stored_call(reader, number))
+        rows = StandingRows.read(reader, conversation)
+        return self.limits(reader, rows, self.last_call(number) or _stored_call(reader, number))
 
     def summary_target(self, reader: Reader, conversation_id: int, depth: int) -> int:
         """The size that a conversation's summaries of a depth aim at."""
@@ -117,10 +118,20 @@ class Compaction:
         found = self._find(session, call)
         return found.decision if found else self._none_due(session, call)
 
-    def assess(self, reader: Reader, conversation: Conversation, call: Call) -> Assessment:
+    def assess(self, reader: Reader, rows: StandingRows, call: Call) -> Assessment:
         """Whether compaction is due for an active conversation, as a transaction sees it."""
-        limits = self.limits(reader, conversation, call)
-        return Assessment(conversation, limits, self._compactor.assess(reader, conversation, limits))
+        limits = self.limits(reader, rows, call)
+        return Assessment(
+            rows.conversation, limits, self._compactor.assess(reader, rows.conversation, limits)
+        )
+
+    def decide(
+        self, reader: Reader, session: Session, rows: StandingRows | None, call: Call
+    ) -> CompactionDecision:
+        """The same for a session, which may have no conversation, or none that may be written to."""
+        if rows is None or self._sessions.access(session, reader) is not Access.FULL:
+            return self._none_due(session, call)
+        return self.assess(reader, rows, call).decision
 
     def captures_only(self, session: Session) -> bool:
         """Whether the host compacts a session, by the settings or because it said so."""
@@ -232,7 +243,7 @@ class Compaction:
         """Compacts at once if the context is larger than what the model takes."""
         tokens = conversation.context_tokens
         with self._store.read() as reader:
-            limits = self.limits(reader, conversation, call)
+            limits = self.limits(reader, StandingRows.read(reader, conversation), call)
         if tokens <= limits.soft:
             return CompactionResult(False, Reason.BELOW_THRESHOLD, 0, tokens, tokens)
         result = self._compact(conversation, call, force=True)
@@ -294,7 +305,9 @@ class Compaction:
         """The assessment of a session's conversation; None when there is none to write to."""
         with self._store.read() as reader:
             conversation = self._sessions.writable(reader, session)
-            return self.assess(reader, conversation, call) if conversation else None
+            return (
+                self.assess(reader, StandingRows.read(reader, conversation), call) if conversation else None
+            )
 
     def _is_left_to_host(self, conversation: Conversation) -> bool:
         if captures_only(self._config, conversation.session_key):
@@ -312,20 +325,19 @@ class Compaction:
 
     def _compact(self, conversation: Conversation, call: Call, *, force: bool) -> CompactionResult:
         with self._store.read() as reader:
-            limits = self.limits(reader, conversation, call)
+            limits = self.limits(reader, StandingRows.read(reader, conversation), call)
         return self._compactor.compact(
             conversation.conversation_id, limits, force=force, cancelled=lambda: self._background.closing
         )
 
-    def limits(self, reader: Reader, conversation: Conversation, call: Call) -> Limits:
+    def limits(self, reader: Reader, rows: StandingRows, call: Call) -> Limits:
         """Instructions and pins stand before the talk or in it and are never compacted, so they count as overhead.
 
         So do the tokens that the provider counts in every call although nobody named them.
         A host's own list that is nearly full has the rest prepared, so that it need not wait for a model when it is.
         """
-        more = sum(head.tokens for head, _ in reader.instructions(conversation.conversation_id))
-        more += sum(pin.tokens for pin in pins_of(reader, conversation))
-        more += self._calibration.hidden(call.model, conversation.conversation_id)
+        conversation = rows.conversation
+        more = rows.tokens + self._calibration.hidden(call.model, conversation.conversation_id)
         whole = replace(call, overhead=max(0, call.overhead + more))
         limits = self._compactor.limits(whole, conversation.session_key)
         return limits.to_publish() if _is_full_soon(reader, conversation, limits) else limits

@@ -1,6 +1,7 @@
 """Storing what a host hands over: at once, once, in one transaction.
 
-What is new is worked out on a read transaction, and so are parts and token counts, which cost most.
+What is new is worked out on a read transaction, and so are parts and token counts, which cost most. Of a few short
+messages both cost less than a transaction, and happen in the one that writes.
 The write transaction starts over only when somebody else stored something meanwhile, or when the database
 server went away; what may have been committed then is looked for first.
 """
@@ -115,16 +116,24 @@ class Ingestor:
 
     def _store_new(self, session: Session, batch: Batch, mode: IngestMode, count: int) -> IngestReport:
         now, planner = self._clock(), self._planner
-        with self._store.read() as reader:
-            incoming = planner.reduce(reader, batch)
-            plan = planner.plan(reader, session, incoming, mode)
-        if not plan.changes and not plan.writes_run(session):
-            planner.settled(session, plan)
-            return self._nothing_new(session, count, plan)
-        prepared = self._prepare(batch, plan.added, session, now)
+        plan, conversation, prepared = None, None, dict[int, PreparedRow]()
+        if mode in LIST_MODES or not batch.is_short:
+            with self._store.read() as reader:
+                incoming = planner.reduce(reader, batch)
+                plan = planner.plan(reader, session, incoming, mode)
+            if not plan.writes(session):
+                return self._nothing_new(session, count, plan)
+            prepared = self._prepare(batch, plan.added, session, now)
         try:
             with self._store.write() as writer:
-                conversation = open_conversation(writer, session, now)
+                known = None
+                if plan is None:
+                    incoming = planner.reduce(writer, batch)
+                    plan = planner.plan(writer, session, incoming, mode)
+                    if not plan.writes(session):
+                        return self._nothing_new(session, count, plan)
+                    prepared, known = self._prepare(batch, plan.added, session, now), plan.conversation
+                conversation = open_conversation(writer, session, now, known)
                 if not plan.holds_for(conversation):
                     plan = planner.plan(writer, session, incoming, mode)
                     missing = [index for index in plan.added if index not in prepared]
@@ -147,7 +156,8 @@ class Ingestor:
                 if self._prune_heartbeats or self._standing.has_controls:
                     self._hide_idle(writer, conversation, len(plan.new), now)
         except OutcomeUnknown:
-            planner.unsure(session, conversation, [incoming[index] for index in plan.new])
+            if conversation is not None and plan is not None:
+                planner.unsure(session, conversation, [incoming[index] for index in plan.new])
             raise
         self._context_log.written(here, sent)
         planner.settled(session, plan, conversation)
@@ -248,6 +258,7 @@ class Ingestor:
             return error
 
     def _nothing_new(self, session: Session, count: int, plan: Plan) -> IngestReport:
+        self._planner.settled(session, plan)
         if plan.settled:
             return IngestReport(plan.settled, count - plan.settled, run=plan.branch.run)
         why = "everything is stored already"

@@ -18,13 +18,14 @@ from lcm_plugin.ingest.redaction import Redactor
 from lcm_plugin.ingest.rows import incoming_of
 from lcm_plugin.messages.blocks import Call, calls_of
 from lcm_plugin.messages.conversions import Conversions, ListConversions
-from lcm_plugin.messages.convert import NoMessage, broken_record, to_message
+from lcm_plugin.messages.convert import NoMessage, broken_record, rough_size, to_message
 from lcm_plugin.messages.markup import own_ref
 from lcm_plugin.types import Message
 
 # What no single message is to blame for.
 NOT_THE_MESSAGE = (StoreError, EngineClosed, MemoryError, OSError)
 _T = TypeVar("_T")
+_FEW, _SHORT = 8, 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,11 @@ class Batch:
     def incoming(self) -> list[Incoming]:
         """What is compared of each."""
         return [one.item for one in self.taken]
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the messages are so few and short that they cost less than a transaction."""
+        return len(self.taken) <= _FEW and rough_size(self.messages) <= _SHORT
 
     def converted(self, indices: Iterable[int]) -> tuple[str, ...]:
         """What was converted in some of the messages."""

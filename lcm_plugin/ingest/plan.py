@@ -89,10 +89,11 @@ class Plan:
         inserted = (index for one in self.insertions for index in one.indices)
         return [*self.new, *inserted, *(edit.index for edit in self.edits if edit.former is None)]
 
-    def writes_run(self, session: Session) -> bool:
-        """Whether the run that repeats what is stored is to be remembered with its conversation."""
+    def writes(self, session: Session) -> bool:
+        """Whether anything is written; the run that repeats what is stored is remembered with its conversation."""
         mine = self.conversation
-        return mine is not None and session.id is not None and mine.session_id != storable(session.id)
+        other_run = mine is not None and session.id is not None and mine.session_id != storable(session.id)
+        return self.changes or other_run
 
     def holds_for(self, conversation: Conversation) -> bool:
         """Whether nothing was stored in the conversation meanwhile."""

@@ -26,10 +26,15 @@ def find_conversation(reader: Reader, session: Session) -> Conversation | None:
     return current if current is not None and current.session_id is None else None
 
 
-def open_conversation(writer: Writer, session: Session, now: int) -> Conversation:
-    """The session's conversation, made when there is none; a cron lane's other run is archived then."""
+def open_conversation(
+    writer: Writer, session: Session, now: int, known: Conversation | None = None
+) -> Conversation:
+    """The session's conversation, made when there is none; a cron lane's other run is archived then.
+
+    ``known`` is what `find_conversation` gave in the same transaction.
+    """
     if not _by_run(session):
-        return writer.open_conversation(session, now)
+        return writer.open_conversation(session, now, known)
     found = find_conversation(writer, session)
     if found is not None and not found.active:
         return found

@@ -235,8 +235,8 @@ class Writer(
 ):
     """Changes within one write transaction."""
 
-    def open_conversation(self, session: Session, now: int) -> Conversation:
-        """The session's active conversation, made when there is none; records the session id."""
+    def open_conversation(self, session: Session, now: int, seen: Conversation | None = None) -> Conversation:
+        """The session's active conversation, ``seen`` or made when there is none; records the session id."""
 
     def open_archived(self, session: Session, cause: ArchiveCause, now: int) -> Conversation:
         """A new conversation of the key that is archived from the start, beside an active one."""

@@ -391,7 +391,7 @@ def test_a_commit_whose_answer_never_comes_is_neither_lost_nor_doubled(
     engine = open_engine(through)
     said = [user("ok"), assistant("good")]
     engine.ingest(lane, said)
-    proxy.commit_after(2, fate)  # the first ends what was read before
+    proxy.commit_after(1, fate)
     report = engine.ingest(lane, said)
     assert proxy.commit == "answered"
     assert (report.stored, report.skipped) == (2, 0)
@@ -419,7 +419,7 @@ def test_a_commit_that_nobody_can_tell_about_is_looked_for_later(
     engine = open_engine(through)
     said = [user("ok"), assistant("good")]
     engine.ingest(lane, said)
-    proxy.commit_after(2, fate)
+    proxy.commit_after(1, fate)
     proxy.then_refuse = True
     with pytest.raises(ServerAway):
         engine.ingest(lane, said)

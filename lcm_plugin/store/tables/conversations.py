@@ -120,8 +120,8 @@ class ConversationTable(Transaction):
         )
         return str(row[0]) if row else None
 
-    def open_conversation(self, session: Session, now: int) -> Conversation:
-        found = self.find_conversation(session)
+    def open_conversation(self, session: Session, now: int, seen: Conversation | None = None) -> Conversation:
+        found = seen or self.find_conversation(session)
         if found is None:
             self.run(
                 "INSERT INTO conversations (session_key, session_id, created_at, updated_at) "
