@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from fakes.shell import Done, run_here
+from replayed import INCIDENT, Replayed
 
-INCIDENT = Path(__file__).resolve().parents[2] / "examples" / "incident.jsonl"
 KEY = "agent:replay:main"
 
 
@@ -18,12 +18,9 @@ def lcm(*arguments: str | Path, **environment: str) -> Done:
     return run_here(*arguments, environment=environment)
 
 
-@pytest.fixture(scope="module")
-def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("browse") / "a.db"
-    done = lcm("replay", INCIDENT, "--database", place, "--json")
-    assert done.returncode == 0, done.stderr
-    return place
+@pytest.fixture
+def database(incident: Replayed) -> Path:
+    return incident.database
 
 
 def data(*arguments: str | Path) -> dict:

@@ -7,17 +7,14 @@ from pathlib import Path
 
 import pytest
 from fakes.shell import Done, run_here
+from replayed import INCIDENT, Replayed
 
-INCIDENT = Path(__file__).resolve().parents[2] / "examples" / "incident.jsonl"
 KEY = "agent:replay:main"
 
 
-@pytest.fixture(scope="module")
-def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("recall") / "a.db"
-    done = run_here("replay", INCIDENT, "--database", place, "--json")
-    assert done.returncode == 0, done.stderr
-    return place
+@pytest.fixture
+def database(incident: Replayed) -> Path:
+    return incident.database
 
 
 def data(database: Path, *arguments: str) -> dict:

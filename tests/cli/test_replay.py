@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 from fakes.processes import Running
 from fakes.shell import Done, program, run_here, run_program
+from replayed import INCIDENT, Replayed
 from waiting import eventually
-
-INCIDENT = Path(__file__).resolve().parents[2] / "examples" / "incident.jsonl"
 
 
 def lcm(*arguments: str | Path, stdin: str = "") -> Done:
@@ -26,13 +25,6 @@ def replayed(*arguments: str | Path, stdin: str = "") -> dict:
     done = lcm("replay", *arguments, "--json", stdin=stdin)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
-
-
-@pytest.fixture(scope="module")
-def incident(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
-    """A whole replay of the incident: its database and its report."""
-    database = tmp_path_factory.mktemp("incident") / "a.db"
-    return database, replayed(INCIDENT, "--budget", "16000", "--database", database)
 
 
 def jsonl(path: Path, *rows: object) -> Path:
@@ -46,8 +38,8 @@ def summary_ids(database: Path) -> list[tuple]:
 
 
 @pytest.mark.long
-def test_the_incident_stays_bounded_and_nothing_is_lost(incident: tuple[Path, dict]) -> None:
-    _, report = incident
+def test_the_incident_stays_bounded_and_nothing_is_lost(incident: Replayed) -> None:
+    report = incident.report
     assert report["recovered"] == report["messages"] == 591
     assert report["context_tokens_max"] <= report["budget"] == 16_000
     assert report["context_tokens_final"] < 0.7 * report["tokens_in"]
@@ -59,14 +51,14 @@ def test_the_incident_stays_bounded_and_nothing_is_lost(incident: tuple[Path, di
 
 
 @pytest.mark.long
-def test_a_second_run_makes_the_same_summaries(incident: tuple[Path, dict], tmp_path: Path) -> None:
-    database, _ = incident
+def test_a_second_run_makes_the_same_summaries(incident: Replayed, tmp_path: Path) -> None:
+    database = incident.database
     replayed(INCIDENT, "--budget", "16000", "--database", tmp_path / "b.db")
     assert summary_ids(database) == summary_ids(tmp_path / "b.db") != []
 
 
-def test_a_finished_replay_can_be_run_again_and_stores_nothing_twice(incident: tuple[Path, dict]) -> None:
-    database, first = incident
+def test_a_finished_replay_can_be_run_again_and_stores_nothing_twice(incident: Replayed) -> None:
+    database, first = incident.database, incident.report
     again = replayed(INCIDENT, "--database", database)
     assert (again["resumed_at"], again["turns"], again["recovered"]) == (591, 0, 591)
     assert again["summaries_by_depth"] == first["summaries_by_depth"]
@@ -115,8 +107,8 @@ def test_without_a_database_nothing_is_left_behind(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.jsonl"]
 
 
-def test_the_report_for_people_shows_figures_tree_and_proof(incident: tuple[Path, dict]) -> None:
-    database, _ = incident
+def test_the_report_for_people_shows_figures_tree_and_proof(incident: Replayed) -> None:
+    database = incident.database
     done = lcm("replay", INCIDENT, "--budget", "16000", "--database", database)
     assert (done.returncode, done.stderr) == (0, "")
     for text in ("591 messages", "of 16,000 tokens", "sum_", "/lcm", "591 of 591 messages came back"):

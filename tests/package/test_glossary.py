@@ -8,11 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-import lcm_plugin
+from source_trees import PACKAGE, trees
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGE = Path(lcm_plugin.__file__).parent
 CONCEPTS = ROOT / "docs" / "concepts.md"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "skills").rglob("*.md"))]
 
@@ -77,10 +75,10 @@ def test_a_replaced_word_would_be_found() -> None:
 
 def test_the_code_has_no_second_word_for_a_thing() -> None:
     found = {
-        f"{path.relative_to(PACKAGE)}:{line}: {word}"
-        for path in PACKAGE.rglob("*.py")
-        if not str(path.relative_to(PACKAGE)).startswith(OTHERS_WORDS)
-        for line, text in spoken(ast.parse(path.read_text(encoding="utf-8")))
+        f"{path}:{line}: {word}"
+        for path, tree in trees().items()
+        if not path.startswith(OTHERS_WORDS)
+        for line, text in spoken(tree)
         for word in replaced(text)
     }
     assert found == set()

@@ -9,9 +9,8 @@ from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
-import lcm_plugin
+from source_trees import PACKAGE, trees
 
-PACKAGE = Path(lcm_plugin.__file__).parent
 TESTS = Path(__file__).resolve().parents[1]
 MOST_FILES, MOST_LINES, MOST_FUNCTION_LINES, LEAST_MODULE_LINES = 20, 450, 80, 30
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -19,12 +18,12 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @cache
 def modules() -> dict[str, ast.Module]:
-    """Every module of the package, parsed."""
-    return {_name(path): ast.parse(path.read_text(encoding="utf-8")) for path in PACKAGE.rglob("*.py")}
+    """Every module of the package by its name in an import."""
+    return {_name(path): tree for path, tree in trees().items()}
 
 
-def _name(path: Path) -> str:
-    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+def _name(path: str) -> str:
+    parts = (PACKAGE.name, *path.removesuffix(".py").split("/"))
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
@@ -87,7 +86,7 @@ def test_no_module_only_forwards() -> None:
         for name, module in modules().items()
         if module.body and (module.body[-1].end_lineno or 0) < LEAST_MODULE_LINES
     }
-    packages = {_name(path) for path in PACKAGE.rglob("__init__.py")}
+    packages = {_name(path) for path in trees() if path.endswith("__init__.py")}
     assert [name for name, module in short.items() if name not in packages and only_forwards(module)] == []
 
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
+from source_trees import trees
 
-import lcm_plugin
 from lcm_plugin.messages.table import REASONING_KEYS, TYPES, Kind
 
-ROOT = Path(lcm_plugin.__file__).parent
-TABLE = ROOT / "messages" / "table.py"
+TABLE = "messages/table.py"
 KINDS = (Kind.TEXT, Kind.REASONING, Kind.CALL, Kind.RESULT)
 # Each translates one format into another, block type by block type.
 TRANSLATORS = {
@@ -53,14 +51,14 @@ def test_a_second_list_would_be_found(source: str, found: bool) -> None:
 
 def test_no_module_has_a_list_of_block_types_of_its_own() -> None:
     second = {
-        f"{path.relative_to(ROOT)}:{line}: {names}"
-        for path in ROOT.rglob("*.py")
-        if path != TABLE and str(path.relative_to(ROOT)) not in TRANSLATORS
-        for line, names in lists_of_types(ast.parse(path.read_text(encoding="utf-8")))
+        f"{path}:{line}: {names}"
+        for path, tree in trees().items()
+        if path != TABLE and path not in TRANSLATORS
+        for line, names in lists_of_types(tree)
     }
     assert second == set()
 
 
 def test_every_translator_still_needs_its_exception() -> None:
     for name in TRANSLATORS:
-        assert any(lists_of_types(ast.parse((ROOT / name).read_text(encoding="utf-8"))))
+        assert any(lists_of_types(trees()[name]))

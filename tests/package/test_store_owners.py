@@ -3,21 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from pathlib import Path
 
-import lcm_plugin
+from source_trees import trees
 
-ROOT = Path(lcm_plugin.__file__).parent
-STORE = ROOT / "store"
 # The place that decides, and one that hides passwords in any URL.
 READERS_OF_URLS = {"store/open.py", "config/explain.py"}
-
-
-def trees(folder: Path) -> Iterator[tuple[str, ast.Module]]:
-    """The modules below a folder, by their path in the package."""
-    for path in folder.rglob("*.py"):
-        yield path.relative_to(ROOT).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
 
 
 def text_of(node: ast.AST) -> str:
@@ -29,7 +19,8 @@ def text_of(node: ast.AST) -> str:
 
 def statements(folder: str) -> set[str]:
     """What one database's modules write of SQL."""
-    nodes = [node for _, tree in trees(STORE / folder) for node in ast.walk(tree)]
+    modules = [tree for path, tree in trees().items() if path.startswith(f"store/{folder}/")]
+    nodes = [node for tree in modules for node in ast.walk(tree)]
     pieces = {id(value) for node in nodes if isinstance(node, ast.JoinedStr) for value in node.values}
     texts = {" ".join(text_of(node).split()) for node in nodes if id(node) not in pieces}
     return {text for text in texts if text.startswith(("SELECT ", "INSERT ", "UPDATE ", "DELETE "))}
@@ -45,7 +36,7 @@ def test_no_statement_stands_in_the_modules_of_both_databases() -> None:
 def test_one_place_decides_whether_a_database_is_on_a_server() -> None:
     found = {
         path
-        for path, tree in trees(ROOT)
+        for path, tree in trees().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.Compare)
         and isinstance(node.left, ast.Constant)

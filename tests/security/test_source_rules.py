@@ -4,26 +4,16 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from functools import cache
-from pathlib import Path
 
 import pytest
+from source_trees import trees
 
-PACKAGE = Path(__file__).resolve().parents[2] / "lcm_plugin"
-FILES = sorted(PACKAGE.rglob("*.py"))
 FORBIDDEN_MODULES = {"pickle", "shelve", "dill", "cloudpickle", "xmlrpc", "telnetlib"}
 FORBIDDEN_CALLS = {"eval", "exec", "compile", "__import__"}
 NETWORK_MODULES = {"socket", "ssl", "http", "urllib", "httpx", "requests", "aiohttp", "websockets"}
 # What talks to a model, a server or a person's browser says so by where it lives.
 NETWORK_PLACES = ("hosts/", "summarize/litellm_client.py", "cli/", "web/server.py")
 EXECUTORS = {"execute", "executemany", "_all", "_one", "_run", "_many", "executescript"}
-
-
-@cache
-def trees() -> tuple[tuple[str, ast.Module], ...]:
-    return tuple(
-        (str(path.relative_to(PACKAGE)), ast.parse(path.read_text(encoding="utf-8"))) for path in FILES
-    )
 
 
 def imported(tree: ast.Module) -> Iterator[str]:
@@ -35,28 +25,28 @@ def imported(tree: ast.Module) -> Iterator[str]:
 
 
 def test_nothing_unpickles() -> None:
-    found = [(file, name) for file, tree in trees() for name in imported(tree)]
+    found = [(file, name) for file, tree in trees().items() for name in imported(tree)]
     assert [one for one in found if one[1].partition(".")[0] in FORBIDDEN_MODULES] == []
 
 
 def test_marshal_only_writes() -> None:
     used = {
         (file, node.attr)
-        for file, tree in trees()
+        for file, tree in trees().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "marshal"
     }
     assert used == {("messages/conversions.py", "dumps")}
     assert not any(
         isinstance(node, ast.ImportFrom) and node.module == "marshal"
-        for _, tree in trees()
+        for _, tree in trees().items()
         for node in ast.walk(tree)
     )
 
 
 def test_no_text_is_run_as_code_and_no_shell_is_started() -> None:
     wrong = []
-    for file, tree in trees():
+    for file, tree in trees().items():
         for node in ast.walk(tree):
             if not isinstance(node, ast.Call):
                 continue
@@ -78,7 +68,7 @@ def test_no_text_is_run_as_code_and_no_shell_is_started() -> None:
 def test_only_the_parts_that_say_so_can_reach_a_network() -> None:
     found = [
         (file, name)
-        for file, tree in trees()
+        for file, tree in trees().items()
         for name in imported(tree)
         if name.partition(".")[0] in NETWORK_MODULES and name != "urllib.parse"
     ]
@@ -87,7 +77,7 @@ def test_only_the_parts_that_say_so_can_reach_a_network() -> None:
     # A lease names the machine that holds it, which asks nobody.
     used = {
         node.attr
-        for file, tree in trees()
+        for file, tree in trees().items()
         if file in elsewhere
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "socket"
@@ -104,7 +94,7 @@ def interpolated(node: ast.expr) -> Iterator[ast.expr]:
 
 def test_no_statement_is_built_with_percent_or_format() -> None:
     wrong = []
-    for file, tree in trees():
+    for file, tree in trees().items():
         if not file.startswith("store/"):
             continue
         for node in ast.walk(tree):
@@ -120,7 +110,7 @@ def test_no_statement_is_built_with_percent_or_format() -> None:
 
 def test_sql_is_executed_in_the_store_alone() -> None:
     wrong = []
-    for file, tree in trees():
+    for file, tree in trees().items():
         if file.startswith(("store/", "importers/", "hosts/", "ingest/explore/")):
             continue
         wrong += [
@@ -138,7 +128,7 @@ def test_no_value_of_a_record_or_a_session_is_put_into_a_statement(store: str) -
     """Values go beside a statement. Into its text go only this package's own constants and conditions."""
     outside = {"session", "conversation", "message", "record", "summary", "now", "text", "pattern"}
     wrong = []
-    for file, tree in trees():
+    for file, tree in trees().items():
         if not file.startswith(f"store/{store}/"):
             continue
         for node in ast.walk(tree):
