@@ -6,9 +6,20 @@ Settings that were set are taken as they were set. The others follow `contextPol
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 
-from lcm_plugin.compaction.shapes import MOST_PASSES, POLICIES, TAIL_SHARE_OF_SOFT, Room, Wishes
+from lcm_plugin.compaction.shapes import (
+    CONDENSED_TARGET,
+    MOST_PASSES,
+    MOST_SOURCE,
+    POLICIES,
+    PUBLISHED_NODES,
+    PUBLISHED_PREFIX,
+    TAIL_SHARE_OF_SOFT,
+    Room,
+    Wishes,
+)
 from lcm_plugin.config import LcmConfig, ThresholdMatch, ThresholdOverride
 from lcm_plugin.sessions.globs import matches, matches_any
 from lcm_plugin.store.records import Conversation, Debt
@@ -53,7 +64,8 @@ class Limits:
     ``early`` is the context size from which ``early_outside`` raw tokens outside the tail make a pass due;
     None when only ``trigger`` counts. ``verbatim`` are the newest raw tokens that a compaction below the soft limit
     leaves alone, whatever the tail holds. Above it, one takes ``passes`` chunks at a time, up to the tail. With
-    ``clears_first``, summaries wait for the soft limit once clearing of old results made room.
+    ``clears_first``, summaries wait for the soft limit once clearing of old results made room. ``own_sizes``: chunks
+    and summaries have the sizes of the policy, not somebody's own.
     """
 
     call: Call
@@ -80,6 +92,7 @@ class Limits:
     enabled: bool
     captures_only: bool
     clears_first: bool
+    own_sizes: bool
 
     def target(self, depth: int) -> int:
         """The size that a summary of a depth aims at."""
@@ -100,14 +113,34 @@ class Limits:
         """Least messages for a leaf pass past the hard limit."""
         return min(self.leaf_fanout, _EMERGENCY_LEAF_FANOUT)
 
-    def to_publish(self) -> Limits:
-        """As they hold when the host takes a new context anyway: all that is worth a pass is compacted in one go.
+    def to_publish(self, raw_tokens: int) -> Limits:
+        """As they hold shortly before the host takes a new context anyway, with so many raw tokens of talk.
 
-        A beginning of the prompt that changes costs the same however much of it does. Less than a quarter of a chunk waits.
+        All that is worth a pass is compacted in one go: a beginning of the prompt that changes costs the same however
+        much of it does. Less than a quarter of a chunk waits.
         """
         worthwhile = max(self.rich_tokens, self.chunk_tokens // 4)
-        trigger = min(self.trigger, worthwhile)
-        return replace(self, trigger=trigger, passes=MOST_PASSES, clears_first=False)
+        due = replace(self, trigger=min(self.trigger, worthwhile), passes=MOST_PASSES, clears_first=False)
+        owed = raw_tokens - self.verbatim
+        return due._in_few_calls(raw_tokens, owed) if self.own_sizes and owed > self.chunk_tokens else due
+
+    def _in_few_calls(self, raw_tokens: int, owed: int) -> Limits:
+        """With as few summaries as can stand for so much: each call repeats the prompt, and short summaries are soon
+        read again to be condensed."""
+        calls = math.ceil(owed / MOST_SOURCE)
+        most = min(CONDENSED_TARGET, self.prefix_target // PUBLISHED_NODES)
+        scaled = self.leaf_target * owed // (calls * self.chunk_tokens)
+        return replace(
+            self,
+            chunk_tokens=math.ceil(raw_tokens / calls),
+            prefix_target=int(self.prefix_target * PUBLISHED_PREFIX),
+            leaf_target=max(self.leaf_target, min(most, scaled)),
+            condensed_target=max(self.condensed_target, most),
+        )
+
+    def to_wait(self) -> Limits:
+        """As they hold while the host goes on with a list of its own: what is summarised now would be seen by nobody."""
+        return replace(self, trigger=max(self.trigger, self.soft), early=None)
 
     @property
     def least_outside(self) -> int:
@@ -133,7 +166,8 @@ def limits_for(config: LcmConfig, call: Call, *, session_key: str = "", factor: 
     threshold = override.context_threshold if override else config.context_threshold
     hard = max(share(max(threshold, config.hard_threshold)), int(total * _LEAST_ROOM_SHARE))
     soft = max(min(hard, share(threshold)), int(total * _LEAST_ROOM_SHARE * threshold), 1)
-    amounts = POLICIES[config.context_policy](Room(total, soft, hard), _wishes(config, override))
+    policy, whole = POLICIES[config.context_policy], Room(total, soft, hard)
+    amounts = policy(whole, _wishes(config, override))
     tail_count, leaf_fanout = _tail_and_fanout(config, override)
     return Limits(
         call=call,
@@ -160,6 +194,7 @@ def limits_for(config: LcmConfig, call: Call, *, session_key: str = "", factor: 
         enabled=not config.autocompact_disabled,
         captures_only=captures_only(config, session_key),
         clears_first=amounts.verbatim > 0,
+        own_sizes=amounts.sizes == policy(whole, Wishes()).sizes,
     )
 
 

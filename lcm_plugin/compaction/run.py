@@ -131,7 +131,7 @@ class Compactor:
         """The first chunk that a forced compaction would summarise, and its text; nothing is published."""
         deadline = time.monotonic() + self._config.sweep_deadline_ms / 1000
         return self._sweeper.preview(
-            conversation_id, limits, Bounds(1, deadline, self._config.summary_timeout_ms / 1000)
+            conversation_id, limits, Bounds(1, deadline, self._config.summary_seconds)
         )
 
     def _compact(
@@ -209,7 +209,7 @@ class Compactor:
         return Bounds(
             max_passes=self._config.max_sweep_passes if self._calls_models() else _NO_LIMIT,
             deadline=time.monotonic() + self._config.sweep_deadline_ms / 1000,
-            pass_seconds=self._config.summary_timeout_ms / 1000,
+            pass_seconds=self._config.summary_seconds,
             alive=lambda: lease.held and not cancelled(),
             spent_until=self._spent_until,
         )

@@ -35,7 +35,6 @@ from lcm_plugin.types import CompactionDecision, CompactionResult, CompactionUnd
 
 _MOST_NEW_MESSAGES = 256
 _MOST_CALLS = 4_096
-_PREPARED_TURNS = 2
 _NOTHING = CompactionResult(False, Reason.NOTHING_ELIGIBLE, 0, 0, 0)
 
 
@@ -334,13 +333,18 @@ class Compaction:
         """Instructions and pins stand before the talk or in it and are never compacted, so they count as overhead.
 
         So do the tokens that the provider counts in every call although nobody named them.
-        A host's own list that is nearly full has the rest prepared, so that it need not wait for a model when it is.
+        Where the host keeps a list of its own, nothing is summarised before that is nearly full; then all that is owed
+        is, so that the host need not wait for a model when it is.
         """
         conversation = rows.conversation
         more = rows.tokens + self._calibration.hidden(call.model, conversation.conversation_id)
         whole = replace(call, overhead=max(0, call.overhead + more))
         limits = self._compactor.limits(whole, conversation.session_key)
-        return limits.to_publish() if _is_full_soon(reader, conversation, limits) else limits
+        if call.shown is None:
+            return limits
+        if _is_full_soon(reader, conversation, limits, call.shown):
+            return limits.to_publish(conversation.raw_tokens)
+        return limits.to_wait()
 
     def _prompt_tokens(self, conversation: Conversation, sent: Sent) -> int | None:
         """Our count of an answered call: what was handed out, and what the turn added to it before the answer."""
@@ -356,12 +360,13 @@ class Compaction:
         return sent.tokens + sent.overhead + sum(head.tokens for head in before if not head.hidden)
 
 
-def _is_full_soon(reader: Reader, conversation: Conversation, limits: Limits) -> bool:
+def _is_full_soon(reader: Reader, conversation: Conversation, limits: Limits, shown: int) -> bool:
     """Whether a list that the host keeps is within a few turns of where it asks for a context in its place."""
-    shown = limits.call.shown
-    if shown is None or shown < limits.soft // 2:
+    if shown < limits.soft // 2:
         return False
-    return shown + recent_growth(reader, conversation.conversation_id, _PREPARED_TURNS) >= limits.soft
+    last = recent_growth(reader, conversation.conversation_id, 1)
+    before = recent_growth(reader, conversation.conversation_id, 2) - last
+    return shown + max(last, before) >= limits.soft
 
 
 def _stored_call(reader: Reader, conversation_id: int) -> Call:

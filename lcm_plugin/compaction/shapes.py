@@ -23,6 +23,11 @@ TAIL_SHARE_OF_SOFT = 2 / 3
 LEAST_TARGET = 96
 MOST_PASSES = 10
 """Leaf passes of one compaction: within `maxSweepPasses`, with room for condensations."""
+MOST_SOURCE = 36 * CONDENSED_TARGET
+"""Where a host's list is replaced, most tokens that one summary stands for: more would leave too little of each."""
+PUBLISHED_NODES, PUBLISHED_PREFIX = 4, 1.5
+"""There a context has fewer and longer summaries: each takes up to a quarter of the prefix, all of them half as much
+again, so that they are condensed every few compactions."""
 
 _PREFIX_SHARE = 1 / 4
 # A tree keeps some eight nodes in the context; together they should take no more than the prefix.
@@ -71,6 +76,11 @@ class Amounts:
     prefix: int
     leaf_target: int
     condensed_target: int
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        """Of chunks, of all summaries together, and of a summary."""
+        return self.chunk, self.prefix, self.leaf_target, self.condensed_target
 
 
 @dataclass(frozen=True, slots=True)

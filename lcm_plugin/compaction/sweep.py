@@ -70,13 +70,13 @@ class Bounds:
     """Where a series must stop.
 
     ``deadline`` is a `time.monotonic` value after which no pass starts; one that has started may take
-    ``pass_seconds``. ``alive`` is False once the work was cancelled or its lease lost. ``spent_until`` is
-    when a session may call a model again; 0 when it may now.
+    ``pass_seconds``, of its source's tokens. ``alive`` is False once the work was cancelled or its lease
+    lost. ``spent_until`` is when a session may call a model again; 0 when it may now.
     """
 
     max_passes: int
     deadline: float
-    pass_seconds: float
+    pass_seconds: Callable[[int], float]
     alive: Callable[[], bool] = lambda: True
     spent_until: Callable[[str], int] = lambda scope: 0
 
@@ -88,9 +88,9 @@ class Bounds:
             return Reason.DEFERRED
         return None
 
-    def pass_deadline(self) -> float:
+    def pass_deadline(self, source_tokens: int) -> float:
         """Until when a pass that starts now may call models."""
-        return max(self.deadline, time.monotonic() + self.pass_seconds)
+        return max(self.deadline, time.monotonic() + self.pass_seconds(source_tokens))
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +290,7 @@ class _Series:
             self._limits.target(chunk.depth),
             self._pressure.reason,
             self._pressure.forced,
-            self._bounds.pass_deadline(),
+            self._bounds.pass_deadline(chunk.tokens),
             self._limits.call.focus,
         )
 

@@ -256,7 +256,10 @@ class LcmConfig(BaseSettings):
     )
     summary_base_url: str = Field(default="", description="Its API base URL.")
     summary_timeout_ms: int = Field(
-        default=60_000, ge=1, le=LONGEST_MS, description="Longest time of one summary call."
+        default=60_000,
+        ge=1,
+        le=LONGEST_MS,
+        description="Longest time of a summary call; of sources above 20,000 tokens in proportion.",
     )
     fallback_models: Patterns = Field(
         default_factory=list, description="Models tried in order after summaryModel."
@@ -356,6 +359,10 @@ class LcmConfig(BaseSettings):
     def summary_cap(self, target: int) -> int:
         """The most tokens of a summary that aims at ``target``."""
         return math.ceil(target * self.summary_max_overage_factor)
+
+    def summary_seconds(self, source_tokens: int) -> float:
+        """The longest time of a summary call for so much text."""
+        return self.summary_timeout_ms / 1000 * max(1, source_tokens / 20_000)
 
     @property
     def database_target(self) -> str:

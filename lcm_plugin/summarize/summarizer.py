@@ -229,7 +229,7 @@ class Summarizer:
                 max_tokens=parts.target * _OUTPUT_FACTOR + allowance,
                 temperature=_TEMPERATURE[level],
                 purpose="summary",
-                timeout=self._config.summary_timeout_ms / 1_000,
+                timeout=self._config.summary_seconds(job.task.source_tokens),
             )
             try:
                 return self.completions.call(route, request, job.task.deadline, spend), parts

@@ -17,7 +17,7 @@ from lcm_plugin.compaction.policy import (
     decide,
     limits_for,
 )
-from lcm_plugin.compaction.shapes import LEAF_TRIGGER_TOKENS, PREFIX_TOKENS
+from lcm_plugin.compaction.shapes import LEAF_TRIGGER_TOKENS, MOST_SOURCE, PREFIX_TOKENS
 from lcm_plugin.store.records import Conversation, Debt
 from lcm_plugin.types import Reason
 
@@ -38,12 +38,39 @@ def test_shares_of_what_the_hosts_overhead_leaves_of_the_budget() -> None:
     assert limits(overhead=90_000).soft == 7_500
 
 
-def test_a_list_that_is_replaced_anyway_has_all_that_is_owed_compacted_in_one_go() -> None:
+def test_a_list_that_is_replaced_anyway_has_all_that_is_owed_compacted_in_as_few_calls_as_can_stand_for_it() -> (
+    None
+):
     bounds = limits(200_000)
-    full = bounds.to_publish()
-    assert (full.verbatim, full.chunk_tokens) == (bounds.verbatim, bounds.chunk_tokens)
+    raw = bounds.verbatim + 3 * bounds.chunk_tokens
+    full = bounds.to_publish(raw)
+    assert full.verbatim == bounds.verbatim
     assert full.trigger <= bounds.chunk_tokens / 2 < bounds.trigger
-    assert full.passes > bounds.passes
+    assert full.chunk_tokens >= 3 * bounds.chunk_tokens
+    assert bounds.leaf_target < full.leaf_target <= 3 * bounds.leaf_target
+    much = bounds.to_publish(bounds.verbatim + 2 * MOST_SOURCE)
+    assert MOST_SOURCE <= much.chunk_tokens <= MOST_SOURCE + bounds.verbatim
+    # Less than a chunk is taken as it is after a turn.
+    less = bounds.to_publish(raw // 4)
+    assert (less.chunk_tokens, less.leaf_target) == (bounds.chunk_tokens, bounds.leaf_target)
+
+
+def test_sizes_that_were_set_hold_where_a_list_is_replaced_too() -> None:
+    bounds = limits(200_000, leaf_chunk_tokens=10_000)
+    full = bounds.to_publish(100_000)
+    assert (full.chunk_tokens, full.leaf_target) == (10_000, bounds.leaf_target)
+    targets = limits(200_000, leaf_target_tokens=500)
+    assert targets.to_publish(100_000).leaf_target == 500
+
+
+@pytest.mark.parametrize("policy", ["economy", "balanced", "faithful"])
+def test_below_the_threshold_nothing_is_due_before_a_list_of_the_hosts_own_is_nearly_full(
+    policy: str,
+) -> None:
+    waiting = limits(128_000, context_policy=policy).to_wait()
+    raw = waiting.soft
+    assert verdict(raw, waiting, outside=raw - 1) is Reason.BELOW_THRESHOLD
+    assert verdict(raw + 1, waiting) is Reason.OVER_THRESHOLD
 
 
 def test_c10_the_threshold_follows_the_window() -> None:

@@ -176,7 +176,7 @@ class Shrinker:
         engine.schedule_compaction(session, **self._call(), shown_tokens=self._shown)
 
     def can_shrink(self, engine: Engine, session: Session, listing: Sequence[Message], tokens: int) -> bool:
-        """Whether the core's context is smaller than the list, or can be made so now.
+        """Whether the core's context is smaller than a list that the host calls full, or can be made so now.
 
         An agent that has shown no list yet is judged by the host's count of it, ``tokens``.
         """
@@ -185,7 +185,7 @@ class Shrinker:
         else:
             theirs = int(tokens / engine.calibration.factor(self._agent.model or None)) - self.overhead
         self._shown = max(self._shown, theirs)
-        decision = engine.evaluate(session, **self._call(), shown_tokens=self._shown)
+        decision = engine.evaluate(session, **self._call(), shown_tokens=self._full)
         urgent = decision.reason is Reason.OVER_HARD_LIMIT or engine.wait_idle(0)
         self._asked = decision.tokens < _WORTH_IT * theirs or (decision.due and urgent)
         return self._asked
@@ -231,9 +231,14 @@ class Shrinker:
         if now:
             engine.wait_idle(_SWEEP_SECONDS)
             return engine.compact(session, True, **self._call(), focus=focus).detail
-        engine.schedule_compaction(session, **self._call(), shown_tokens=self._shown)
+        engine.schedule_compaction(session, **self._call(), shown_tokens=self._full)
         engine.wait_idle(_GRACE_SECONDS)
         return ""
+
+    @property
+    def _full(self) -> int:
+        """The size of the list once the host wants a smaller one: its threshold at least, whatever we count."""
+        return max(self._shown, self._agent.threshold_tokens - self.overhead)
 
     def _call(self) -> dict[str, Any]:
         """What the core is told of the next model call."""

@@ -354,18 +354,21 @@ def test_what_is_owed_is_summarised_before_the_list_is_full(make_runtime: Callab
     core = runtime.engine()
     assert core is not None
     assert session is not None
+    made: list[int] = []
     for end in range(2, len(messages), 2):
         listing = messages[:end]
         engine.before_request(listing[:-1], {})
         engine.after_turn(listing)
         assert core.wait_idle(30)
-        if core.count_tokens(messages[: end + 4]) > engine.threshold_tokens:
+        made.append(sum(item.kind == "summary" for item in core.context_items(session)))
+        if core.count_tokens(messages[: end + 2]) > engine.threshold_tokens:
             break
-    shown = core.count_tokens(listing)
-    assert shown < engine.threshold_tokens
+    assert core.count_tokens(listing) < engine.threshold_tokens
+    assert made == [0] * (len(made) - 1) + [1]
     bounds = limits_for(core.config, Call(WINDOW))
     raw = sum(item.tokens for item in core.context_items(session) if item.kind == "message")
-    assert raw <= bounds.verbatim + bounds.chunk_tokens
+    turn = core.count_tokens(messages[:2])
+    assert bounds.verbatim - turn <= raw <= bounds.verbatim + turn
 
 
 def test_what_a_provider_compacts_on_its_side_is_kept_as_it_is_and_compacted_by_nobody_else(
