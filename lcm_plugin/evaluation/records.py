@@ -66,5 +66,5 @@ def words_of(text: str) -> set[str]:
 
 
 def whole_messages(messages: Sequence[Message], places: Sequence[int]) -> tuple[Evidence, ...]:
-    """Evidence that is the whole content of some messages."""
-    return tuple(Evidence(place, str(messages[place]["content"])) for place in sorted(set(places)))
+    """Evidence that is the whole content of some messages, without blanks round it."""
+    return tuple(Evidence(place, str(messages[place]["content"]).strip()) for place in sorted(set(places)))

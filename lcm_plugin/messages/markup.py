@@ -50,6 +50,7 @@ _ADDED = re.compile(
 )
 _RECALLED = re.compile(rf"\s*<recalled>\n{re.escape(RECALLED_LABEL)}\n(.*)\n</recalled>\s*", re.DOTALL)
 _RECALLED_LINE = re.compile(r"(?m)^(msg_\d+) · ")
+_DATED_LINE = re.compile(r"(msg_\d+ · )(\d{4}-\d\d-\d\d · )")
 _IMITATED_LINE = re.compile(r"(msg_\d+) ·")
 _MARK = "[LCM"
 _STUB = re.compile(r"\[LCM cut (msg_\d+): \d+ of \d+ tokens left out here; read all with lcm_describe\]")
@@ -133,8 +134,14 @@ def resume_block(text: str) -> str:
 
 
 def recalled_block(lines: Sequence[str]) -> str:
-    """Passages from outside the view, each a line of `recalled_line`."""
-    return "\n".join(["<recalled>", RECALLED_LABEL, *lines, "</recalled>"])
+    """Passages from outside the view, each a line of `recalled_line`; of the same day only the first one is dated."""
+    shown, last = list[str](), ""
+    for line in lines:
+        dated = _DATED_LINE.match(line)
+        day = dated.group(2) if dated else last
+        shown.append(line.replace(day, "", 1) if dated and day == last else line)
+        last = day
+    return "\n".join(["<recalled>", RECALLED_LABEL, *shown, "</recalled>"])
 
 
 def recalled_line(ref: str, at: int, zone: str, who: str, text: str) -> str:

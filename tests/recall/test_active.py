@@ -74,7 +74,8 @@ def test_an_old_fact_stands_word_for_word_right_before_the_question(engine: Engi
     [block] = blocks(context)
     assert context.messages[-2]["content"] == block
     line = next(line for line in block.splitlines() if FACT in line)
-    assert line.startswith("msg_3 · 2026-")
+    assert line.startswith("msg_3 · ")
+    assert " · 20" in block.splitlines()[2]
     assert line.endswith(f' · user: "{FACT}"')
     assert "msg_3" in context.recalled
     assert context.tokens == engine.count_tokens(context.messages)
@@ -364,6 +365,28 @@ def test_whatever_is_quoted_the_block_stays_one(quotes: list[tuple[str, str]]) -
     assert recalled_ids_of(block) == list(range(1, len(quotes) + 1))
     assert is_own(block)
     assert block.count("</recalled>") == 1
+
+
+def test_a_day_stands_once_above_what_was_said_on_it() -> None:
+    day = 86_400_000
+    lines = [recalled_line(f"msg_{n}", at, "UTC", "Ann", "hi") for n, at in ((1, 0), (2, 1), (3, day))]
+    block = recalled_block(lines)
+    assert block.splitlines()[2:-1] == [
+        'msg_1 · 1970-01-01 · Ann: "hi"',
+        'msg_2 · Ann: "hi"',
+        'msg_3 · 1970-01-02 · Ann: "hi"',
+    ]
+    assert recalled_ids_of(block) == [1, 2, 3]
+
+
+def test_an_answer_is_found_by_the_same_question_asked_before(engine: Engine, session: Session) -> None:
+    engine.ingest(session, [user(QUESTION), assistant("Under the blue flowerpot, next to the rusty bell.")])
+    for message in small_talk(40):
+        engine.ingest(session, [message])
+    engine.compact(session, force=True)
+    [block] = blocks(ask(engine, session))
+    assert "rusty bell" in block
+    assert QUESTION not in block
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,8 @@ _SENTENCE = re.compile(r"[^.!?\n]+")
 def shares_held(ranked: Sequence[Ranked], found: Found) -> list[float]:
     """How much of what is asked each row holds, with the turns beside it: the share of the words' weight."""
     total = sum(found.weights) or 1.0
-    placed = {(one.row.conversation_id, one.row.position): one.matches.spans for one in ranked}
+    # Beside an answer may stand its question, which is no passage itself.
+    placed = {(one.row.conversation_id, one.row.position): one.matches.spans for one in found.rows}
     shares = []
     for one in ranked:
         here, at = one.row.conversation_id, one.row.position

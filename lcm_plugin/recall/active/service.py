@@ -49,7 +49,9 @@ LEAST_TOKENS = 100
 MOST_LAG = 500
 LAGS = "the search index lags behind"
 EFFORT = Effort(pool=80, expanded=10, proposed=1_000, seconds=0.5, pages=False)
-CANDIDATES, LEAST_LINE = 60, 25
+CANDIDATES, LEAST_LINE = 60, 20
+# What a line costs less when its day stands above.
+DAY_TOKENS = 8
 MOST_WEAKENED = 1
 _TURNS = 256
 _TURNS_EACH = 4
@@ -307,6 +309,7 @@ class ActiveRecall:
         gone = reader.withdrawn_among(ids)
         matcher = Matcher(parse_query(decision.asked))
         kept: list[tuple[tuple[bool, int, int], str, str]] = []
+        days = set[str]()
         left = decision.budget - self._counter.message(_message([]))
         for row_id in ids:
             if left < LEAST_LINE:
@@ -316,9 +319,11 @@ class ActiveRecall:
                 continue
             text = cut_around(row.text, matcher.find(row.text), PASSAGE_CHARS)
             line = recalled_line(row.ref, row.at, self._config.timezone, _who(row), text)
-            cost = self._counter.text(f"\n{line}")
+            day = line.split(" · ", 2)[1]
+            cost = self._counter.text(f"\n{line}") - (DAY_TOKENS if day in days else 0)
             if cost <= left:
                 left -= cost
+                days.add(day)
                 kept.append(((gives_orders(row), row.at, row.row_id), line, row.ref))
         # Tokens of lines do not add up exactly.
         while kept:
