@@ -35,9 +35,10 @@ from lcm_plugin.maintenance.recent_warnings import RecentWarnings
 from lcm_plugin.maintenance.recount import Recount
 from lcm_plugin.maintenance.redaction.redaction import Redaction
 from lcm_plugin.maintenance.repair import Repairer
-from lcm_plugin.maintenance.resummarise import Rewriter
 from lcm_plugin.maintenance.sampling import Sampler
-from lcm_plugin.maintenance.summary_checks import SummaryHealth
+from lcm_plugin.maintenance.summaries.checks import SummaryHealth
+from lcm_plugin.maintenance.summaries.rewriting import Rewriter
+from lcm_plugin.maintenance.summaries.texts import SummaryTexts
 from lcm_plugin.maps.schemas import MAP_TOOL_NAMES
 from lcm_plugin.maps.service import Maps
 from lcm_plugin.maps.source import Sources
@@ -100,6 +101,7 @@ class Services:
     pins: Pins
     maps: Maps
     doctor: Doctor
+    summary_texts: SummaryTexts
     integrity_jobs: IntegrityJobs
     idle: IdleWork
     retention: Retention
@@ -139,7 +141,7 @@ class ServiceHolder:
         self.compaction = services.compaction
         self.retention = services.retention
         self.redaction = services.redaction
-        self.doctor = services.doctor
+        self.doctor, self.summary_texts = services.doctor, services.summary_texts
         self.doctor.failures = lambda: self.hook_health.failures()
         self.integrity_jobs = services.integrity_jobs
         self.arrivals = services.arrivals
@@ -190,7 +192,7 @@ def build_services(
     contexts = _contexts(base, active_recall, budgets, calibration, compaction)
     maps = _maps(base, summarizer, recall)
     recount = Recount(store, counter, events, config.timezone)
-    doctor = _doctor(base, summarizer, compaction)
+    doctor, texts = _doctor(base, summarizer, compaction)
     jobs = IntegrityJobs(store, doctor, events, clock)
     idle = IdleWork(background, recall.catch_up, recount, jobs, maps if config.maps else None)
     recall.index_later = idle.start
@@ -220,6 +222,7 @@ def build_services(
         pins=pins,
         maps=maps,
         doctor=doctor,
+        summary_texts=texts,
         integrity_jobs=jobs,
         idle=idle,
         retention=Retention(store, payloads, events, clock),
@@ -391,13 +394,16 @@ def _maps(base: _Base, summarizer: Summarizer, recall: Recall) -> Maps:
     return maps
 
 
-def _doctor(base: _Base, summarizer: Summarizer, compaction: Compaction) -> Doctor:
+def _doctor(base: _Base, summarizer: Summarizer, compaction: Compaction) -> tuple[Doctor, SummaryTexts]:
     config, store, counter, target = base.config, base.store, base.counter, compaction.summary_target
     health = SummaryHealth(store, counter, config, target)
-    rewriter = Rewriter(store, summarizer, counter, health, target, config.timezone, base.clock)
+    redactor = Redactor(config.redact_patterns)
+    texts = SummaryTexts(store, counter, health, redactor, config.timezone, base.clock)
+    rewriter = Rewriter(store, summarizer, counter, health, target, texts, config.timezone, base.clock)
     checker = Checker(store, base.payloads, health)
     repairer = Repairer(store, rewriter, base.payloads.folder, base.clock)
-    return Doctor(store, checker, repairer, base.events, base.clock, lambda: base.background.closing)
+    doctor = Doctor(store, checker, repairer, base.events, base.clock, lambda: base.background.closing)
+    return doctor, texts
 
 
 def payload_folder(config: LcmConfig, store: Store) -> FileFolder | None:

@@ -80,3 +80,14 @@ def first_line(text: str, length: int = 80) -> str:
     """How a text begins, on one line."""
     words = " ".join(islice(text[: 4 * length].split(), length))
     return words if len(words) <= length else f"{words[: length - 1]}…"
+
+
+def duration(ms: int) -> str:
+    """A time in its two largest units: ``850 ms``, ``3.2 s``, ``4 min 10 s``, ``2 h 5 min``."""
+    if ms < 1_000:
+        return f"{ms} ms"
+    if ms < 59_950:
+        return f"{ms / 1_000:.1f} s"
+    seconds = round(ms / 1_000)
+    minutes = seconds // 60
+    return f"{minutes} min {seconds % 60} s" if minutes < 60 else f"{minutes // 60:,} h {minutes % 60} min"

@@ -37,6 +37,7 @@ _EMPTYING = (
     "context_snapshots",
     "summary_parents",
     "summary_messages",
+    "summary_texts",
     "removed_messages",
     "removals",
     "summaries",

@@ -12,6 +12,7 @@ from lcm_plugin.cli.commands import (
     compact,
     config,
     doctor,
+    edit,
     export,
     import_,
     install,
@@ -77,7 +78,7 @@ _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Count": (maps.map_, maps.maps, maps.reduce),
     "Look after": (
         *(doctor.doctor, doctor.rescue, compact.compact, backup.backup, backup.restore),
-        *(pins.pin, pins.pins, pins.unpin, worker.worker),
+        *(edit.edit, pins.pin, pins.pins, pins.unpin, worker.worker),
     ),
     "Remove": (prune.prune, prune.removed, redact.redact),
     "Put into an agent": (install.install_, serve.serve),

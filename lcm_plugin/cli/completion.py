@@ -35,6 +35,11 @@ def stored_ids(ctx: Any, incomplete: str) -> list[str]:
     return _read(ctx, known)
 
 
+def summary_ids(ctx: Any, incomplete: str) -> list[str]:
+    """Ids of the newest conversations' summaries that begin so."""
+    return _read(ctx, lambda reader: [one for one in _summaries(reader) if one.startswith(incomplete)])
+
+
 def settings(incomplete: str) -> list[str]:
     """Settings, as the configuration file writes them."""
     from lcm_plugin.config.model import shown_keys

@@ -7,7 +7,19 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from lcm_plugin.assembly.notices import IGNORED
-from lcm_plugin.commands import actions, cleaning, doctor, maps, pins, recall, resets, settings, status, tree
+from lcm_plugin.commands import (
+    actions,
+    cleaning,
+    doctor,
+    editing,
+    maps,
+    pins,
+    recall,
+    resets,
+    settings,
+    status,
+    tree,
+)
 from lcm_plugin.commands.facade import EngineFacade
 from lcm_plugin.commands.texts import FAILED
 from lcm_plugin.errors import LcmError
@@ -49,6 +61,13 @@ COMMANDS: dict[str, Command] = {
     "show": Command(recall.show, "a message, summary or file word for word", "ID [OFFSET]", 2),
     "grep": Command(
         recall.grep, "search this session's history, summarised parts included", "WORDS …", 1 << 16
+    ),
+    "edit": Command(
+        editing.edit,
+        "put a text of yours in a summary's place, or the one before back; both are kept",
+        "ID back | ID TEXT",
+        1,
+        verbatim=True,
     ),
     "compact": Command(
         actions.compact,

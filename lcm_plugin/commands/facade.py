@@ -15,6 +15,7 @@ from lcm_plugin.maintenance.jobs import IntegrityJobs
 from lcm_plugin.maintenance.prune import Retention
 from lcm_plugin.maintenance.recent_warnings import RecentWarnings
 from lcm_plugin.maintenance.recount import Recount
+from lcm_plugin.maintenance.summaries.texts import SummaryTexts
 from lcm_plugin.maps.service import Maps
 from lcm_plugin.recall.active.service import ActiveRecall
 from lcm_plugin.sessions.access import Access
@@ -49,6 +50,7 @@ class EngineFacade(Protocol):
     session_notices: SessionNotices
     sessions: SessionDirectory
     summarizer: Summarizer
+    summary_texts: SummaryTexts
     recent_warnings: RecentWarnings
 
     def access(self, session: Session) -> Access: ...

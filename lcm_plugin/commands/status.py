@@ -17,11 +17,12 @@ from lcm_plugin.sessions.standing_rows import StandingRows
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Conversation
 from lcm_plugin.summarize.base import extracted
-from lcm_plugin.text import code, inline, plural, size
+from lcm_plugin.text import code, duration, inline, plural, size
 from lcm_plugin.types import CommandResult, CompactionDecision, Reason, Session
 from lcm_plugin.version import VERSION
 
 _MOST_SUMMARIES = 1_000
+_WORTH_TELLING_MS = 1_000
 _SELECTED = {
     True: "used by the host",
     False: "**not used by the host**: it has selected another context engine",
@@ -115,6 +116,7 @@ def _history(engine: EngineFacade, reader: Reader, conversation: Conversation) -
         "summary_tokens": conversation.summary_tokens,
         "raw_messages": conversation.raw_items,
         "raw_tokens": conversation.raw_tokens,
+        "summary_bill": [asdict(line) for line in reader.summary_bill(number)],
         "cleared_results": cleared,
         "cleared_tokens": cleared_tokens,
         "covered_messages": sum(summary.message_count for summary in found),
@@ -290,7 +292,18 @@ def _summary_pairs(data: dict[str, Any]) -> Pairs:
                 f"{data['frontier'] or 'the next message'} on as they were",
             )
         )
+    if data["summary_bill"]:
+        pairs.append(("written by", "; ".join(map(_bill_line, data["summary_bill"]))))
     return pairs
+
+
+def _bill_line(line: dict[str, Any]) -> str:
+    who = code(line["model"]) if line["model"] else "extraction, no model"
+    took = f" in {duration(line['made_ms'])}" if line["made_ms"] >= _WORTH_TELLING_MS else ""
+    return (
+        f"{who} ({line['level']}) {plural(line['count'], 'summary')}{took}, "
+        f"{line['read']:,} → {line['written']:,} tokens"
+    )
 
 
 def _compaction(data: dict[str, Any], zone: str, quote: Quote) -> str:

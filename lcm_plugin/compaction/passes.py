@@ -198,6 +198,7 @@ class PassRunner:
             fallback_cause=str(draft.fallback or ""),
             capped=draft.capped,
             created_at=self._clock(),
+            made_ms=draft.made_ms,
             file_ids=span.file_ids,
         )
 

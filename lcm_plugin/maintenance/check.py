@@ -15,7 +15,7 @@ from lcm_plugin.files.externalise import PayloadStore
 from lcm_plugin.maintenance.file_checks import FileChecks
 from lcm_plugin.maintenance.repeats import find_repeats
 from lcm_plugin.maintenance.rules import finding_of
-from lcm_plugin.maintenance.summary_checks import SummaryHealth
+from lcm_plugin.maintenance.summaries.checks import SummaryHealth
 from lcm_plugin.sessions.library import Library
 from lcm_plugin.store.failures import HookFailure
 from lcm_plugin.store.integrity import AUDITS, FULL_TEXT, AuditStopped

@@ -11,7 +11,7 @@ from lcm_plugin.errors import NotFound, StoreError
 from lcm_plugin.events import EventBus
 from lcm_plugin.maintenance.check import Checker, worst
 from lcm_plugin.maintenance.repair import REWRITES, Repairer, plan_repairs
-from lcm_plugin.maintenance.resummarise import Rewritten
+from lcm_plugin.maintenance.summaries.rewriting import Rewritten
 from lcm_plugin.store.failures import HookFailure
 from lcm_plugin.store.protocol import Store
 from lcm_plugin.store.records import Conversation

@@ -15,8 +15,8 @@ from pathlib import Path
 from lcm_plugin.errors import LcmError
 from lcm_plugin.files.store import FileFolder
 from lcm_plugin.maintenance.file_checks import LEFTOVER_SECONDS
-from lcm_plugin.maintenance.resummarise import Rewriter, Rewritten
 from lcm_plugin.maintenance.rules import RULES
+from lcm_plugin.maintenance.summaries.rewriting import Rewriter, Rewritten
 from lcm_plugin.store.integrity import message_ids
 from lcm_plugin.store.protocol import Store, Writer
 from lcm_plugin.types import Finding, IntegrityReport, RepairPlan, RepairResult, RepairStep, Severity

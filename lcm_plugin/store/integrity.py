@@ -113,7 +113,7 @@ class AuditReader(Protocol):
         """Seq and identity of the messages that stand in a conversation, in order, streamed."""
 
     def stale_summaries(self, conversation_id: int, refs: Sequence[str]) -> Sequence[str]:
-        """Some summaries and all that were made from them, sources first."""
+        """Some summaries and all that were made from them up to a person's text, sources first."""
 
     def file_digests(self) -> Iterator[str]:
         """The SHA-256 of every payload that has a record, each once, sorted."""
@@ -179,12 +179,6 @@ class RepairWriter(Protocol):
         """Throws the full-text index away and has it made from the tables, now or by `index_pending`.
 
         False when pages of the old one could not be freed: then `Store.give_back_space` must follow.
-        """
-
-    def rewrite_summary(self, summary: Summary, item_tokens: int) -> None:
-        """Replaces a summary's text and what is said of its making; its links and place stay.
-
-        ``item_tokens`` is what it costs in a context from now on.
         """
 
 

@@ -16,7 +16,8 @@ ArchiveCause = Literal["manual-reset", "session-deleted", "session-end", "rollov
 FAMILY_CAUSES: frozenset[ArchiveCause] = frozenset({"rollover", "session-end"})
 """A conversation that ended so belongs with those after it of its session key; other causes begin a new family."""
 DebtState = Literal["pending", "running", "deferred", "done", "failed"]
-Level = Literal["normal", "aggressive", "extractive"]
+BY_PERSON = "person"
+"""The level of a summary whose text a person wrote; those of `summarize.base.Level` are a model's and the extraction's."""
 
 MOST_INSTRUCTIONS = 4_096
 PART_TYPES = (
@@ -261,8 +262,8 @@ class Item:
 class Summary:
     """A node of the DAG. ``source_tokens`` counts its direct sources, ``message_tokens`` all below.
 
-    ``fallback`` marks an extractive text where a model was to write one, ``fallback_cause`` says why; ``capped`` marks
-    one that was cut.
+    ``level`` is `BY_PERSON` for a person's text. ``fallback`` marks an extractive text where a model was to write one,
+    ``fallback_cause`` says why; ``capped`` marks one that was cut. ``made_ms`` is how long the text took to make, if known.
     """
 
     summary_id: str
@@ -286,6 +287,7 @@ class Summary:
     capped: bool = False
     created_at: int = 0
     file_ids: tuple[str, ...] = ()
+    made_ms: int | None = None
 
     @property
     def kind(self) -> Literal["leaf", "condensed"]:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from lcm_plugin.store.insight.texts import EarlierText
 from lcm_plugin.store.records import FileRecord, MessageHead, NewMessage, Summary
 
 RemovalKind = Literal["prune", "redact"]
@@ -143,11 +144,14 @@ class RemovalWriter(Protocol):
         """
 
     def replace_summary(self, summary: Summary, item_tokens: int, token_change: int) -> None:
-        """Gives a summary another text and token count.
+        """Gives a summary another text, token count, and account of its making; the former text is not kept.
 
         ``item_tokens`` is what it costs in a context from now on, ``token_change`` how much more than before;
         the sums of those derived from it follow.
         """
+
+    def replace_earlier_text(self, text: EarlierText) -> None:
+        """Gives an earlier text of a summary other words and another token count."""
 
     def rename_files(self, conversation_id: int, names: Mapping[str, str]) -> None:
         """Puts other payload ids in the place of old ones in what summaries list; an empty one takes them out."""

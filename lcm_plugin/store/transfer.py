@@ -120,7 +120,7 @@ SUMMARIES = _table(
     "summaries",
     "summary_rowid",
     integers="conversation_id summary_rowid depth tokens earliest_at latest_at first_seq last_seq descendant_count "
-    "message_count source_tokens message_tokens created_at",
+    "message_count source_tokens message_tokens created_at made_ms",
     texts="summary_id kind content level model prompt_version fallback_cause",
     booleans="fallback capped",
     documents="file_ids",
@@ -136,6 +136,13 @@ SUMMARY_PARENTS = _table(
     "summary_id ordinal",
     integers="conversation_id ordinal",
     texts="summary_id parent_summary_id",
+)
+SUMMARY_TEXTS = _table(
+    "summary_texts",
+    "summary_id version",
+    integers="conversation_id version tokens made_ms replaced_at",
+    texts="summary_id content level model prompt_version fallback_cause replaced_by",
+    booleans="fallback capped",
 )
 CONTEXT_ITEMS = _table(
     "context_items",
@@ -223,6 +230,7 @@ TABLES = (
     SUMMARIES,
     SUMMARY_MESSAGES,
     SUMMARY_PARENTS,
+    SUMMARY_TEXTS,
     CONTEXT_ITEMS,
     CONTEXT_SNAPSHOTS,
     LARGE_FILES,

@@ -63,7 +63,7 @@ class SummaryDraft:
     """An accepted summary and its origin.
 
     ``model`` is empty for an extractive one. ``fallback``: why it is extractive although a model was to write it.
-    ``capped``: cut at a sentence because it was over the hard cap.
+    ``capped``: cut at a sentence because it was over the hard cap. ``made_ms``: how long it took, refused texts included.
     """
 
     text: str
@@ -73,6 +73,7 @@ class SummaryDraft:
     prompt_version: str = ""
     fallback: FallbackCause | None = None
     capped: bool = False
+    made_ms: int | None = None
 
 
 class GuardStore(Protocol):

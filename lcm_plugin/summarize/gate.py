@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -19,6 +19,8 @@ from lcm_plugin.summarize.source import CUT_MARK
 from lcm_plugin.summarize.units import EXPAND_PREFIX
 from lcm_plugin.summarize.unwrap import thinks_aloud, unwrap
 
+SHRINK = 0.6
+"""A summary aims at no more than this share of its source."""
 _SHORT_TOKENS = 90
 _GROUNDED_FACTS = 4
 _SHINGLE = 10
@@ -37,6 +39,17 @@ class Limits:
     source: int
     target: int
     cap: int
+
+    @classmethod
+    def of(cls, source: int, target: int, cap_of: Callable[[int], int]) -> Limits:
+        """The sizes of a summary of so many tokens; ``cap_of`` is the hard cap for a target."""
+        target = min(target, max(16, int(source * SHRINK)))
+        return cls(source, target, min(cap_of(target), source - 1))
+
+    @property
+    def least(self) -> int:
+        """Fewer tokens tell nothing of the source."""
+        return min(max(6, self.source // 100), 40, self.target // 3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +110,7 @@ class Gate:
         return ""
 
     def _in_the_wrong_form(self, text: str, tokens: int, source: str, frame: str, limits: Limits) -> str:
-        if tokens < min(max(6, limits.source // 100), 40, limits.target // 3):
+        if tokens < limits.least:
             return "too_short"
         if _repeats(text):
             return "repetition"

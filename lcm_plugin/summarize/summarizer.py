@@ -23,7 +23,7 @@ from lcm_plugin.summarize.completers import Completions, NotAsked, Route
 from lcm_plugin.summarize.extractive import ExtractiveSummarizer
 from lcm_plugin.summarize.facts import Vocabulary
 from lcm_plugin.summarize.focus import Focus
-from lcm_plugin.summarize.gate import Gate, Limits, Verdict
+from lcm_plugin.summarize.gate import SHRINK, Gate, Limits, Verdict
 from lcm_plugin.summarize.guards import MemoryGuards, SpendGuard
 from lcm_plugin.summarize.litellm_client import REASONING_TOKENS, ContextTooLong
 from lcm_plugin.summarize.prompts import VERSION, PromptParts, frame, prompt
@@ -33,7 +33,6 @@ from lcm_plugin.types import Completer, CompletionRequest, CompletionResult
 
 EXTRACTIVE_VERSION = "extractive-2"
 MIN_SOURCE_TOKENS = 64
-_SHRINK = 0.6
 _WARN_FACTOR = 1.5
 _OUTPUT_FACTOR = 2
 _WINDOW_SHARE = 0.95
@@ -49,13 +48,12 @@ class SpendLimited(NotAsked):
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """A task with the values that all its attempts share. ``target`` and ``cap`` are in tokens."""
+    """A task with the values that all its attempts share."""
 
     task: SummaryTask
     blocks: tuple[SourceBlock, ...]
     text: str
-    target: int
-    cap: int
+    limits: Limits
 
 
 def now_ms() -> int:
@@ -91,13 +89,13 @@ class Summarizer:
         blocks = self._source.visible(task.blocks)
         if not blocks or task.source_tokens < MIN_SOURCE_TOKENS:
             return None
+        began = time.monotonic()
         draft, cause = self._by_models(self._job(task, blocks))
         if draft is not None:
             self._spend.progressed(task.scope)
-            return draft
-        if self.completions.cancelled:
-            return None
-        return self._by_extraction(task, blocks, cause)
+        elif not self.completions.cancelled:
+            draft = self._by_extraction(task, blocks, cause)
+        return draft and replace(draft, made_ms=round((time.monotonic() - began) * 1_000))
 
     def cancel(self) -> None:
         """Ends waiting model calls and refuses new ones, for good: the engine is closing."""
@@ -120,14 +118,13 @@ class Summarizer:
         return self._spend.spent_until(scope) if self.completions.available() else 0
 
     def _job(self, task: SummaryTask, blocks: tuple[SourceBlock, ...]) -> _Job:
-        target = min(task.target_tokens, max(16, int(task.source_tokens * _SHRINK)))
-        cap = min(self._config.summary_cap(target), task.source_tokens - 1)
-        return _Job(task, blocks, "\n".join(block.text for block in blocks), target, cap)
+        limits = Limits.of(task.source_tokens, task.target_tokens, self._config.summary_cap)
+        return _Job(task, blocks, "\n".join(block.text for block in blocks), limits)
 
     def _by_extraction(
         self, task: SummaryTask, blocks: tuple[SourceBlock, ...], cause: FallbackCause | None
     ) -> SummaryDraft | None:
-        limit = min(task.target_tokens, int(task.source_tokens * _SHRINK))
+        limit = min(task.target_tokens, int(task.source_tokens * SHRINK))
         written = self._extractive.summarize(blocks, limit, Focus(task.focus))
         if written is None:
             self._emit(task, "summary.unshrinkable", source_tokens=task.source_tokens)
@@ -168,13 +165,12 @@ class Summarizer:
     def _by_model(self, route: Route, job: _Job) -> SummaryDraft | None:
         """The first level whose text the gate accepts."""
         allowance = 0
-        limits = Limits(job.task.source_tokens, job.target, job.cap)
         for level in _LEVELS:
-            target = job.target if level == "normal" else max(16, job.target // 2)
+            target = job.limits.target if level == "normal" else max(16, job.limits.target // 2)
             parts = self._parts(route, job, level, target)
             answer, parts = self._ask(route, job, level, parts, allowance)
             cut_off = answer.finish_reason in _CUT_OFF
-            verdict = self._gate.check(answer.text, job.text, frame(parts), limits, cut_off)
+            verdict = self._gate.check(answer.text, job.text, frame(parts), job.limits, cut_off)
             if cut_off and verdict.reason in ("empty", "reasoning"):
                 allowance = REASONING_TOKENS
             if not verdict.reason:
@@ -254,7 +250,7 @@ class Summarizer:
     def _draft(
         self, route: Route, job: _Job, level: Level, answer: CompletionResult, verdict: Verdict
     ) -> SummaryDraft:
-        over = verdict.tokens > _WARN_FACTOR * job.target
+        over = verdict.tokens > _WARN_FACTOR * job.limits.target
         if over or verdict.capped:
             name = "summary.capped" if verdict.capped else "summary.oversize"
             self._emit(
@@ -263,8 +259,8 @@ class Summarizer:
                 logging.WARNING,
                 model=route.name,
                 tokens=verdict.tokens,
-                target=job.target,
-                cap=job.cap,
+                target=job.limits.target,
+                cap=job.limits.cap,
             )
         text, tokens = self._with_expand_line(job, verdict)
         return SummaryDraft(text, tokens, level, answer.model or route.name, VERSION, capped=verdict.capped)
@@ -273,13 +269,17 @@ class Summarizer:
         """Appends the "Expand for details about" line to a model's text that has none."""
         if EXPAND_PREFIX.lower() in verdict.text.lower():
             return verdict.text, verdict.tokens
-        room = min(job.cap - verdict.tokens, job.target // 8) - self._counter.text(EXPAND_PREFIX) - 4
+        room = (
+            min(job.limits.cap - verdict.tokens, job.limits.target // 8)
+            - self._counter.text(EXPAND_PREFIX)
+            - 4
+        )
         if room <= 0:
             return verdict.text, verdict.tokens
         line = self._extractive.expand_line(job.blocks, verdict.text, room)
         text = f"{verdict.text}\n{line}"
         tokens = self._counter.text(text)
-        return (text, tokens) if tokens <= job.cap else (verdict.text, verdict.tokens)
+        return (text, tokens) if tokens <= job.limits.cap else (verdict.text, verdict.tokens)
 
     def _emit(self, task: SummaryTask, name: str, level: int = logging.INFO, **fields: Any) -> None:
         self._events.emit(

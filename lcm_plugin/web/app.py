@@ -25,6 +25,7 @@ from lcm_plugin.web.pages import context as context_pages
 from lcm_plugin.web.pages import health as health_pages
 from lcm_plugin.web.pages import sessions as session_pages
 from lcm_plugin.web.pages import steer as steer_pages
+from lcm_plugin.web.pages import summaries as summary_pages
 from lcm_plugin.web.pages import talk as talk_pages
 from lcm_plugin.web.pages import tree as tree_pages
 from lcm_plugin.web.pages.render import Pages
@@ -46,7 +47,7 @@ _READS: tuple[tuple[str, Endpoint], ...] = (
     ("/talk/{number}/rows", talk_pages.rows),
     ("/at/{ref}", talk_pages.at),
     ("/message/{ref}", talk_pages.message),
-    ("/summary/{ref}", talk_pages.summary),
+    ("/summary/{ref}", summary_pages.summary),
     ("/file/{ref}", talk_pages.file),
     ("/code.css", talk_pages.code_style),
     ("/steer/{number}", steer_pages.steer),
@@ -70,6 +71,7 @@ _POSTS: tuple[tuple[str, Endpoint], ...] = (
     ("/api/compact", tools.compact),
     ("/api/sessions/{number}/actions/{action}", steer_pages.act_json),
     ("/steer/{number}/{action}", steer_pages.act),
+    ("/summary/{ref}", summary_pages.change),
     ("/api/integrity/run", tools.run_integrity),
 )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from urllib.parse import parse_qsl
 
 from pydantic import BaseModel
 from starlette.requests import Request
@@ -89,6 +90,11 @@ def message_number(ref: str) -> int:
     return (
         number_in(ref.removeprefix("msg_"), "message") if ref.startswith("msg_") else number_in("", "message")
     )
+
+
+def form_of(request: Request) -> dict[str, Any]:
+    """The fields of a posted form."""
+    return dict(parse_qsl(request.state.body.decode("utf-8", "replace"), keep_blank_values=True))
 
 
 def asked(model: type[_Model], request: Request) -> _Model:

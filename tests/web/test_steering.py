@@ -88,6 +88,56 @@ def test_a_summary_is_written_again_by_the_model(engine: Engine, do: Do) -> None
     do("rewrite", 400, summary="msg_1")
 
 
+TEXT = (
+    "Notes on the harbour, a lantern, copper and the ferry, which a person put in better words: **Zanzibar**."
+)
+
+
+def test_a_summary_is_edited_on_its_page_and_the_models_text_comes_back(
+    engine: Engine, do: Do, site: TestClient, visit: Visit
+) -> None:
+    do("compact")
+    ref = next(item.id for item in engine.context_items(MAIN) if item.kind == "summary")
+    with engine.store.read() as reader:
+        before = reader.summaries([ref])[ref]
+    page = f"/summary/{before.summary_id}"
+    assert "Edit this summary" in site.get(page).text
+    form = {"action": "edit", "version": "1"}
+    refused = site.post(page, data={**form, "text": "Zanzibar, lantern."}, headers=OWN).text
+    assert 'role="alert"' in refused
+    assert "it is too short" in refused
+    assert "Zanzibar, lantern.</textarea>" in refused, "what a person typed is not lost"
+    done = site.post(page, data={**form, "text": TEXT}, headers=OWN).text
+    assert "contexts hold it from the next one on" in done
+    assert "<strong>Zanzibar</strong>" in done
+    assert "written by a person" in done
+    assert "Text 1" in done
+    late = site.post(page, data={**form, "text": f"{TEXT} Late."}, headers=OWN).text
+    assert "was changed meanwhile" in late
+    data = site.get(f"/api/summaries/{before.summary_id}").json()
+    assert (data["text"], data["level"]) == (TEXT, "person")
+    assert [one["content"] for one in data["earlier"]] == [before.content]
+    assert 'class="badge">edited' in site.get("/tree/1").text
+    back = site.post(page, data={"action": "back", "to": "1", "version": "2"}, headers=OWN).text
+    assert "Text 2" in back
+    assert site.get(f"/api/summaries/{before.summary_id}").json()["text"] == before.content
+    do("edit", summary=before.summary_id, text=TEXT)
+    do("back", summary=before.summary_id)
+    do("back", 404, summary=before.summary_id, to=9)
+    do("edit", 404, summary="sum_0000000000000000", text=TEXT)
+    assert site.post(page, data={"action": "archive"}, headers=OWN).status_code == 404
+    ended = [(action, outcome) for action, _, outcome in recorded(site)]
+    assert ended.count(("edit", "done")) == 2
+    assert ended.count(("back", "done")) == 2
+    assert ("edit", "failed: InputError") in ended
+    assert ("edit", "failed: StoreConflict") in ended
+    assert "Zanzibar" not in str(recorded(site))
+    reading = visit(engine)
+    assert "Edit this summary" not in reading.get(page).text
+    assert "Text 1" in reading.get(page).text
+    assert reading.post(page, data={**form, "text": TEXT}, headers=OWN).status_code == 403
+
+
 def test_redaction_shows_its_plan_before_it_is_allowed(engine: Engine, do: Do, site: TestClient) -> None:
     engine.ingest(MAIN, [{"role": "user", "content": "the key is sk-1234567890"}])
     assert "the plan: 1 message" in do("redact", what="sk-[0-9]+")[0]

@@ -141,5 +141,6 @@ def summary_data(summary: Summary, sources: Sequence[str]) -> dict[str, Any]:
         "model": summary.model,
         "fallback": summary.fallback,
         "made": summary.created_at,
+        "made_ms": summary.made_ms,
         "sources": list(sources),
     }

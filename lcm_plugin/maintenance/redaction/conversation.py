@@ -116,6 +116,7 @@ class ConversationRedaction:
         """Redacts everything; returns the records of payloads that nothing refers to any more."""
         self._redact_messages()
         self._redact_summaries()
+        self._redact_earlier_texts()
         self._redact_pins()
         self._redact_maps()
         self._redact_names()
@@ -166,6 +167,21 @@ class ConversationRedaction:
                     with self._store.write() as writer:
                         writer.replace_summary(new, now, now - before)
             after = page[-1].summary_id
+
+    def _redact_earlier_texts(self) -> None:
+        """Texts that summaries had before are no less stored than those they have."""
+        with self._store.read() as reader:
+            texts = reader.earlier_texts(self._id)
+        for text in texts:
+            content = self._target.summary(text.summary_id, text.content)
+            if content == text.content:
+                continue
+            self._found.summaries += 1
+            self._found.note(text.summary_id)
+            if self._removal_id is not None:
+                tokens = self._context.counter.text(content)
+                with self._store.write() as writer:
+                    writer.replace_earlier_text(replace(text, content=content, tokens=tokens))
 
     def _redact_pins(self) -> None:
         """A pinned copy of a message is redacted as its message."""

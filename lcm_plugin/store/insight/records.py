@@ -6,18 +6,23 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from lcm_plugin.store.insight.contexts import SentContext
-from lcm_plugin.store.records import Conversation, StoreStatus
+from lcm_plugin.store.insight.texts import EarlierText
+from lcm_plugin.store.records import Conversation, StoreStatus, Summary
 
 
 @dataclass(frozen=True, slots=True)
 class SummaryBill:
-    """What summaries of one model and level read and wrote, in tokens; ``newest_at`` is when the last one was made."""
+    """What summaries of one model and level read and wrote, in tokens, texts that others replaced included.
+
+    ``made_ms`` is how long those took of which that is known, ``newest_at`` when the last summary was made.
+    """
 
     model: str
     level: str
     count: int
     read: int
     written: int
+    made_ms: int
     newest_at: int
 
 
@@ -58,6 +63,9 @@ class InsightReader(Protocol):
     def actions(self, conversation_id: int | None, *, limit: int) -> list[Action]:
         """The newest actions on a conversation (None: on any), newest first."""
 
+    def earlier_texts(self, conversation_id: int, summary_id: str | None = None) -> list[EarlierText]:
+        """The texts that one summary, or all summaries of a conversation, had before; the oldest of each first."""
+
     def sent_contexts(
         self, conversation_id: int, *, turn: int | None = None, limit: int
     ) -> list[SentContext]:
@@ -75,6 +83,14 @@ class InsightWriter(InsightReader, Protocol):
 
     def add_action(self, action: Action) -> None:
         """Records what a person did."""
+
+    def change_text(
+        self, old: Summary, new: Summary, item_tokens: int, token_change: int, by: str, now: int
+    ) -> bool:
+        """Gives a summary another text and keeps the old one as an earlier text. False when it is not ``old`` any more.
+
+        ``by`` is the person who did it, empty for a model; the amounts are those of `RemovalWriter.replace_summary`.
+        """
 
     def keep_sent_context(self, context: SentContext, keep: int) -> None:
         """Keeps what a call was given as that of its turn, and forgets all but the newest ``keep`` turns.

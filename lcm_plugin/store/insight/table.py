@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 from lcm_plugin.store.insight.contexts import SentContextTable
 from lcm_plugin.store.insight.records import Action, SummaryBill
-from lcm_plugin.store.records import Conversation
+from lcm_plugin.store.records import BY_PERSON, Conversation
 from lcm_plugin.store.tables.conversations import SELECT, conversation_of
 
 # Types that both databases know. An action outlives what it was done to.
@@ -42,11 +42,20 @@ class InsightTable(SentContextTable):
         return newest
 
     def summary_bill(self, conversation_id: int | None) -> list[SummaryBill]:
-        chosen = "" if conversation_id is None else "WHERE conversation_id = :here "
+        chosen = "" if conversation_id is None else "AND s.conversation_id = :here "
+        texts = (
+            "SELECT s.model, s.level, s.source_tokens, s.tokens, s.made_ms, s.created_at FROM summaries s "
+            f"WHERE s.level <> :person {chosen}UNION ALL "
+            "SELECT t.model, t.level, s.source_tokens, t.tokens, t.made_ms, s.created_at FROM summary_texts t "
+            "JOIN summaries s ON s.conversation_id = t.conversation_id AND s.summary_id = t.summary_id "
+            f"WHERE t.level <> :person {chosen}"
+        )
         rows = self.all(
             "SELECT model, level, count(*), CAST(sum(source_tokens) AS bigint), CAST(sum(tokens) AS bigint), "
-            f"max(created_at) FROM summaries {chosen}GROUP BY model, level ORDER BY model, level",
+            f"CAST(coalesce(sum(made_ms), 0) AS bigint), max(created_at) FROM ({texts}) texts "
+            "GROUP BY model, level ORDER BY model, level",
             here=conversation_id,
+            person=BY_PERSON,
         )
         return [SummaryBill(*row) for row in rows]
 

@@ -10,6 +10,7 @@ from lcm_plugin.errors import SchemaError, StoreUnavailable
 from lcm_plugin.store.dialect import PostgresDialect
 from lcm_plugin.store.insight.contexts import SENT_CONTEXTS_SCHEMA
 from lcm_plugin.store.insight.table import ACTIONS_SCHEMA
+from lcm_plugin.store.insight.texts import TEXTS_SCHEMA
 from lcm_plugin.store.maps.table import MAPS_SCHEMA
 from lcm_plugin.store.postgres.connection import Connection
 from lcm_plugin.store.postgres.trigrams import PENDING_KIB, add_trigrams
@@ -390,6 +391,7 @@ MIGRATIONS: tuple[str, ...] = (
     CLEARED_SCHEMA,
     SPANS_SCHEMA,
     SENT_CONTEXTS_SCHEMA,
+    TEXTS_SCHEMA,
 )
 
 

@@ -16,6 +16,7 @@ from lcm_plugin.errors import SchemaError
 from lcm_plugin.store.dialect import SqliteDialect
 from lcm_plugin.store.insight.contexts import SENT_CONTEXTS_SCHEMA
 from lcm_plugin.store.insight.table import ACTIONS_SCHEMA
+from lcm_plugin.store.insight.texts import TEXTS_SCHEMA
 from lcm_plugin.store.maps.table import MAPS_SCHEMA
 from lcm_plugin.store.tables.conversations import NAMES_SCHEMA, resets_schema
 from lcm_plugin.store.tables.messages import CLEARED_SCHEMA, speaks_schema
@@ -343,6 +344,7 @@ _STEPS = {
     "cleared_results": CLEARED_SCHEMA,
     "summary_spans": SPANS_SCHEMA,
     "sent_contexts": SENT_CONTEXTS_SCHEMA,
+    "summary_texts": TEXTS_SCHEMA,
 }
 SCHEMA_VERSION = len(_STEPS)
 

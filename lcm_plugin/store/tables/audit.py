@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from lcm_plugin.store.integrity import DAY_MS, LANE_IDLE_DAYS, ONE_RUN_IDLE_DAYS, Breach, is_json
+from lcm_plugin.store.records import BY_PERSON
 from lcm_plugin.store.session_keys import is_cron, is_single_run
 from lcm_plugin.store.tables.audit_rules import in_conversation, rules
 from lcm_plugin.store.transaction import Transaction
@@ -62,10 +63,12 @@ class AuditTable(Transaction):
         rows = self.all(
             "WITH RECURSIVE stale (id) AS (SELECT summary_id FROM summaries WHERE conversation_id = :here "
             f"AND summary_id {self.sql.any_of('refs')} "
-            "UNION SELECT l.summary_id FROM summary_parents l JOIN stale ON stale.id = l.parent_summary_id) "
+            "UNION SELECT l.summary_id FROM stale JOIN summary_parents l ON l.parent_summary_id = stale.id "
+            "JOIN summaries s ON s.summary_id = l.summary_id WHERE s.level <> :person) "
             "SELECT summary_id FROM summaries JOIN stale ON id = summary_id ORDER BY depth, summary_rowid",
             here=conversation_id,
             refs=self.sql.array(refs),
+            person=BY_PERSON,
         )
         return [row[0] for row in rows]
 

@@ -35,7 +35,8 @@ class RemovalTable(MessageTable, DerivedIndexes, PinTable):
             here=conversation_id,
         )[0]
         summaries, contents = self.one(
-            f"SELECT count(*), coalesce(sum({octets('content')}), 0) FROM summaries WHERE conversation_id = :here",
+            f"SELECT count(*), coalesce(sum({octets('content')}), 0) + (SELECT coalesce(sum({octets('content')}), 0) "
+            "FROM summary_texts WHERE conversation_id = :here) FROM summaries WHERE conversation_id = :here",
             here=conversation_id,
         )
         files, payloads = self.one(
@@ -49,7 +50,8 @@ class RemovalTable(MessageTable, DerivedIndexes, PinTable):
         row = self.one(
             f"SELECT (SELECT coalesce(sum({self._part_octets()}), 0) FROM message_parts p) + "
             f"(SELECT coalesce(sum({self.sql.octets('skeleton')}), 0) FROM messages) + "
-            f"(SELECT coalesce(sum({self.sql.octets('content')}), 0) FROM summaries)"
+            f"(SELECT coalesce(sum({self.sql.octets('content')}), 0) FROM summaries) + "
+            f"(SELECT coalesce(sum({self.sql.octets('content')}), 0) FROM summary_texts)"
         )
         return int(row[0])
 

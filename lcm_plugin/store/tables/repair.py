@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from lcm_plugin.store.integrity import message_ids
 from lcm_plugin.store.records import Summary
 from lcm_plugin.store.tables.audit import AuditTable
-from lcm_plugin.store.tables.indexes import DerivedIndexes
 from lcm_plugin.store.tables.messages import item_tokens
 from lcm_plugin.store.tables.summaries import SummaryTable
 
@@ -31,7 +30,7 @@ _COVERED = (
 )
 
 
-class RepairTable(AuditTable, SummaryTable, DerivedIndexes):
+class RepairTable(AuditTable, SummaryTable):
     """Repairs of one conversation."""
 
     def drop_dangling_items(self, conversation_id: int, refs: Sequence[str]) -> int:
@@ -187,32 +186,6 @@ class RepairTable(AuditTable, SummaryTable, DerivedIndexes):
             "WHERE sha256 = :digest AND storage_uri = 'db:')",
             digest=sha256,
         )
-
-    def rewrite_summary(self, summary: Summary, item_tokens: int) -> None:
-        self.lock_conversation(summary.conversation_id)
-        self.unindex_summaries([summary.summary_id])
-        here = {"here": summary.conversation_id, "summary": summary.summary_id}
-        self.run(
-            "UPDATE summaries SET content = :content, tokens = :tokens, level = :level, model = :model, "
-            "prompt_version = :prompt, fallback = :fallback, fallback_cause = :cause, capped = :capped "
-            "WHERE conversation_id = :here AND summary_id = :summary",
-            content=summary.content,
-            tokens=summary.tokens,
-            level=summary.level,
-            model=summary.model,
-            prompt=summary.prompt_version,
-            fallback=summary.fallback,
-            cause=summary.fallback_cause,
-            capped=summary.capped,
-            **here,
-        )
-        self.reindex_summaries([summary.summary_id])
-        self.run(
-            "UPDATE context_items SET tokens = :tokens WHERE conversation_id = :here AND summary_id = :summary",
-            tokens=item_tokens,
-            **here,
-        )
-        self.recount(summary.conversation_id)
 
     def _deepest(self, conversation_id: int) -> int:
         row = self.one("SELECT max(depth) FROM summaries WHERE conversation_id = :here", here=conversation_id)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 
 from lcm_plugin.errors import NotFound
+from lcm_plugin.store.insight.texts import MAKING, EarlierTextTable
 from lcm_plugin.store.records import FileRecord, MessageHead, NewMessage, Summary, message_ref
 from lcm_plugin.store.tables.indexes import DerivedIndexes
 from lcm_plugin.store.tables.messages import MessageTable
@@ -18,7 +19,7 @@ _ABOVE = (
 )
 
 
-class RewritingTable(MessageTable, DerivedIndexes):
+class RewritingTable(MessageTable, DerivedIndexes, EarlierTextTable):
     """Changes of texts, with everything that is counted from them."""
 
     def replace_message(self, message_id: int, message: NewMessage, removal_id: int) -> None:
@@ -78,15 +79,29 @@ class RewritingTable(MessageTable, DerivedIndexes):
         costs = not row[0] and head.role != "system"
         self._shift_message(head.conversation_id, head.message_id, tokens - head.tokens, costs=costs)
 
+    def change_text(
+        self, old: Summary, new: Summary, item_tokens: int, token_change: int, by: str, now: int
+    ) -> bool:
+        self.lock_conversation(old.conversation_id)
+        row = self.one(
+            "SELECT content FROM summaries WHERE conversation_id = :here AND summary_id = :summary",
+            here=old.conversation_id,
+            summary=old.summary_id,
+        )
+        if row is None or row[0] != old.content:
+            return False
+        self.keep_text(old, by, now)
+        self.replace_summary(new, item_tokens, token_change)
+        return True
+
     def replace_summary(self, summary: Summary, item_tokens: int, token_change: int) -> None:
         here = {"here": summary.conversation_id, "summary": summary.summary_id}
         self.lock_conversation(summary.conversation_id)
         self.unindex_summaries([summary.summary_id])
         self.run(
-            "UPDATE summaries SET content = :content, tokens = :tokens "
+            f"UPDATE summaries SET {', '.join(f'{name} = :{name}' for name in MAKING)} "
             "WHERE conversation_id = :here AND summary_id = :summary",
-            content=summary.content,
-            tokens=summary.tokens,
+            **{name: getattr(summary, name) for name in MAKING},
             **here,
         )
         self.reindex_summaries([summary.summary_id])

@@ -12,7 +12,7 @@ from lcm_plugin.store.transaction import Transaction
 _COLUMNS = (
     "summary_id, conversation_id, depth, content, tokens, earliest_at, latest_at, first_seq, last_seq, "
     "descendant_count, message_count, source_tokens, message_tokens, level, model, prompt_version, fallback, "
-    "fallback_cause, capped, created_at, file_ids"
+    "fallback_cause, capped, created_at, file_ids, made_ms"
 )
 _INSERT = (
     f"INSERT INTO summaries (kind, {_COLUMNS}) VALUES (:kind, "

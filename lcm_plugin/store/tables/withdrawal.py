@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from lcm_plugin.store.records import Reopening
+from lcm_plugin.store.tables.indexes import DerivedIndexes
 from lcm_plugin.store.tables.messages import MessageTable, item_tokens
 from lcm_plugin.store.tables.repair import RepairTable
 
@@ -13,7 +14,7 @@ from lcm_plugin.store.tables.repair import RepairTable
 SPANS_SCHEMA = "CREATE INDEX summaries_last_seq ON summaries (conversation_id, last_seq);"
 
 
-class WithdrawalTable(MessageTable, RepairTable):
+class WithdrawalTable(MessageTable, RepairTable, DerivedIndexes):
     """Changes of what a conversation's context leaves out."""
 
     def release_host_ids(self, conversation_id: int, host_ids: Sequence[str]) -> None:
@@ -179,7 +180,7 @@ class WithdrawalTable(MessageTable, RepairTable):
         )
         self._drop_notes(conversation_id, reopening.summary_ids)
         self.unindex_summaries(reopening.summary_ids)
-        for table in ("summary_parents", "summary_messages", "summaries"):
+        for table in ("summary_parents", "summary_messages", "summary_texts", "summaries"):
             self.run(f"DELETE FROM {table} WHERE {chosen}", **here)
         self.recount(conversation_id)
         self.carry_snapshots(conversation_id)

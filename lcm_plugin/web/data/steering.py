@@ -10,6 +10,7 @@ from uuid import uuid4
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from lcm_plugin.commands.editing import change_lines
 from lcm_plugin.errors import LcmError, NotFound
 from lcm_plugin.maintenance.redaction.copies import redact_everywhere
 from lcm_plugin.maintenance.redaction.targets import target_of
@@ -60,6 +61,20 @@ class SummaryArguments(_Arguments):
     summary: str = Field(pattern=r"^sum_[0-9a-f]{16}$")
 
 
+class EditArguments(SummaryArguments):
+    """A summary's new text. ``version`` is which of its texts the person saw last."""
+
+    text: str = Field(min_length=1, max_length=200_000)
+    version: int | None = Field(default=None, ge=1)
+
+
+class BackArguments(SummaryArguments):
+    """Which earlier text is to come back, counted from 1; without it the newest that no person wrote."""
+
+    to: int | None = Field(default=None, ge=1)
+    version: int | None = Field(default=None, ge=1)
+
+
 class RedactArguments(_Arguments):
     """What is to be removed, and the word that allows it; without the word it is only looked for."""
 
@@ -75,6 +90,7 @@ class Steering:
         self._engine = engine
         self._row = conversation
         self._session = Session(conversation.session_key, conversation.session_id)
+        self._here = (conversation.conversation_id,)
 
     def do(self, name: str, given: Mapping[str, Any]) -> list[str]:
         """Does one of `ACTIONS` and records it; what came of it, in lines. Raises `NotFound` for another name.
@@ -90,7 +106,8 @@ class Steering:
         except LcmError as error:
             self._record(name, "", f"failed: {type(error).__name__}")
             raise
-        self._record(name, about, "done")
+        if name not in _RECORDED:
+            self._record(name, about, "done")
         return lines
 
     def pin(self, asked: PinArguments) -> tuple[str, list[str]]:
@@ -154,6 +171,18 @@ class Steering:
         kept = f"; {plural(done.failed, 'summary')} stayed, since no better text came" if done.failed else ""
         return asked.summary, [f"{plural(len(done.ids), 'summary')} written again{kept}"]
 
+    def edit(self, asked: EditArguments) -> tuple[str, list[str]]:
+        changed = self._engine.summary_texts.edit(
+            asked.summary, asked.text, _user(), among=self._here, version=asked.version
+        )
+        return asked.summary, change_lines(changed)
+
+    def back(self, asked: BackArguments) -> tuple[str, list[str]]:
+        changed = self._engine.summary_texts.go_back(
+            asked.summary, _user(), to=asked.to, among=self._here, version=asked.version
+        )
+        return asked.summary, change_lines(changed)
+
     def mend(self, asked: Nothing) -> tuple[str, list[str]]:
         return "", list(mend(self._engine, self._session)) or ["there is nothing to mend"]
 
@@ -201,9 +230,15 @@ ACTIONS: Mapping[str, tuple[type[Any], Callable[[Steering, Any], tuple[str, list
     "rename": (TitleArguments, Steering.rename),
     "archive": (Nothing, Steering.archive),
     "rewrite": (SummaryArguments, Steering.rewrite),
+    "edit": (EditArguments, Steering.edit),
+    "back": (BackArguments, Steering.back),
     "mend": (Nothing, Steering.mend),
     "redact": (RedactArguments, Steering.redact),
 }
+
+SUMMARY_ACTIONS = ("edit", "back", "rewrite")
+# The engine records these itself, with the change.
+_RECORDED = ("edit", "back")
 
 
 def overview(engine: Engine, conversation: Conversation) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -105,6 +106,7 @@ def one_summary(reader: Reader, summary_id: str) -> dict[str, Any]:
         "source_tokens": found.source_tokens,
         "made_of": _lines(reader, sources[:_MOST_SOURCES]),
         "above": reader.derived_from(summary_id),
+        "earlier": [asdict(one) for one in reader.earlier_texts(found.conversation_id, summary_id)],
     }
 
 

@@ -71,6 +71,7 @@ def _node(summary: Summary, tokens: int) -> dict[str, Any]:
         "model": summary.model,
         "level": summary.level,
         "fallback": summary.fallback,
+        "made_ms": summary.made_ms,
         "text": first_line(summary.content, _LINE),
     }
 

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from lcm_plugin.interchange.export.views import indented_json
-from lcm_plugin.text import first_line, harmless, plural, size
+from lcm_plugin.text import duration, first_line, harmless, plural, size
 from lcm_plugin.version import VERSION
 from lcm_plugin.web.markdown import code_style, coloured, rendered, rendered_inline
 from lcm_plugin.web.site import Site
@@ -39,6 +39,7 @@ class Pages:
             "clock": self._clock,
             "number": _number,
             "size": size,
+            "duration": duration,
             "plural": plural,
             "markdown": rendered,
             "inline_markdown": rendered_inline,

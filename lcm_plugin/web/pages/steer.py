@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from urllib.parse import parse_qsl
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -13,7 +12,7 @@ from lcm_plugin.web.api.tools import body_of
 from lcm_plugin.web.data import sessions as listing
 from lcm_plugin.web.data.steering import Steering, overview
 from lcm_plugin.web.pages.render import shown
-from lcm_plugin.web.site import Site, given
+from lcm_plugin.web.site import Site, form_of, given
 
 
 def steer(site: Site, request: Request) -> Response:
@@ -25,9 +24,8 @@ def steer(site: Site, request: Request) -> Response:
 
 def act(site: Site, request: Request) -> Response:
     """An action from a form; the page then says what came of it."""
-    form = dict(parse_qsl(request.state.body.decode("utf-8", "replace"), keep_blank_values=True))
     try:
-        lines = _done(site, request, form)
+        lines = _done(site, request, form_of(request))
     except LcmError as error:
         return _page(site, request, (), str(error))
     return _page(site, request, lines)

@@ -1,4 +1,4 @@
-"""The pages Talk, one message, one summary; and the bytes of files."""
+"""The pages Talk and one message; and the bytes of files."""
 
 from __future__ import annotations
 
@@ -72,14 +72,6 @@ def message(site: Site, request: Request) -> Response:
         found = talking.one_message(site.engine, reader, message_number(request.path_params["ref"]))
         session = listing.one_session(site.engine, reader, conversation_of(reader, found["conversation"]))
     return shown(request, "message.html", {"message": found, "session": session})
-
-
-def summary(site: Site, request: Request) -> Response:
-    """A summary, what it was made of, and what was made from it."""
-    with site.engine.store.read() as reader:
-        found = talking.one_summary(reader, request.path_params["ref"])
-        session = listing.one_session(site.engine, reader, conversation_of(reader, found["conversation"]))
-    return shown(request, "summary.html", {"summary": found, "session": session})
 
 
 def file(site: Site, request: Request) -> Response:

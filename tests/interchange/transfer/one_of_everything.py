@@ -54,6 +54,10 @@ def fill(engine: Engine) -> None:
     ]
     engine.ingest(ODD, odd)
     engine.pin(LONG, "Prices are in euros.")
+    newest = next(item.id for item in engine.context_items(LONG) if item.kind == "summary")
+    engine.summary_texts.edit(
+        newest, "Notes on harbour, lantern, copper and ferry, in a person's own words.", "ann"
+    )
     engine.pin(LONG, "msg_2")
     engine.maps.create(LONG, MapSource(ids=["msg_1-msg_3"]), "Is it a question?", {"type": "boolean"})
     with engine.store.write() as writer:

@@ -17,6 +17,7 @@ from lcm_plugin.cli.output import console, moment, print_json, print_pairs, prin
 from lcm_plugin.errors import NotFound
 
 if TYPE_CHECKING:
+    from lcm_plugin.engine import Engine
     from lcm_plugin.sessions.names import NamedConversation
     from lcm_plugin.store.records import Conversation
 
@@ -281,11 +282,15 @@ def show(
         ),
     ],
     database: Database = None,
+    text_number: Annotated[
+        int | None,
+        typer.Option("--text", min=1, help="Of a summary that was edited or rewritten: its first text is 1."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Print one thing in full: a message's words, a summary, a conversation; with --json as it is stored.
 
-    Examples: `lcm show msg_42` · `lcm show sum_1f0c22ab90de3344` · `lcm show msg_42 --json`
+    Examples: `lcm show msg_42` · `lcm show sum_1f0c22ab90de3344 --text 1` · `lcm show msg_42 --json`
     """
     from lcm_plugin.cli.talk import message_text
 
@@ -300,8 +305,7 @@ def show(
             }
             text = message_text(library.in_full(stored), value["message"])
         elif name.startswith("sum_"):
-            value = asdict(library.summary(name))
-            text = value["content"]
+            value, text = _summary(engine, name, text_number)
         else:
             value, text = asdict(library.conversation(name)), None
     if as_json:
@@ -312,6 +316,23 @@ def show(
         )
     else:
         print_text(text)
+
+
+def _summary(engine: Engine, name: str, number: int | None) -> tuple[dict[str, Any], str]:
+    """A summary with the texts that it had before, and its text, or that of a number."""
+    from lcm_plugin.maintenance.summaries.texts import text_of
+
+    summary = engine.library.summary(name)
+    with engine.store.read() as reader:
+        earlier = reader.earlier_texts(summary.conversation_id, name)
+    if earlier and number is None:
+        last = earlier[-1]
+        by = f" by {last.replaced_by}" if last.replaced_by else ""
+        say(
+            f"changed{by} at {moment(last.replaced_at)}: it is text {len(earlier) + 1}, --text 1 shows the first",
+            error=True,
+        )
+    return asdict(summary) | {"earlier": [asdict(one) for one in earlier]}, text_of(summary, earlier, number)
 
 
 def _told(name: str, value: Any) -> str:

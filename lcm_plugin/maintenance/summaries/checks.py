@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 from lcm_plugin.compaction.passes import message_block, summary_block
 from lcm_plugin.config import LcmConfig
-from lcm_plugin.maintenance.claims import claims, unsupported
+from lcm_plugin.maintenance.summaries.claims import claims, unsupported
 from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.store.protocol import Reader, Store
-from lcm_plugin.store.records import Summary
+from lcm_plugin.store.records import BY_PERSON, Summary
 from lcm_plugin.summarize.base import SourceBlock
 from lcm_plugin.summarize.facts import Vocabulary
-from lcm_plugin.summarize.gate import Gate, Limits
+from lcm_plugin.summarize.gate import Gate, Limits, Verdict
 from lcm_plugin.summarize.prompts import PromptParts, frame
 from lcm_plugin.summarize.source import CUT_MARK
 from lcm_plugin.summarize.units import EXPAND_PREFIX
@@ -101,6 +101,8 @@ class SummaryHealth:
         text = summary.content
         if not any(char.isalnum() for char in text):
             return [Flaw("summary_empty")]
+        if summary.level == BY_PERSON:
+            return []  # the gate took it when it was written, and a person may know more than the source
         target = self._target_of(reader, summary.conversation_id, summary.depth)
         flaws = [] if summary.fallback else [*self._marked(summary), *self._size(summary, target)]
         blocks = source_blocks(reader, summary)
@@ -110,6 +112,14 @@ class SummaryHealth:
         if summary.level != "extractive":
             flaws.extend(self._form(summary, source, target))
         return [*flaws, *self._claims(reader, summary, source, earlier)]
+
+    def verdict(self, reader: Reader, summary: Summary, text: str) -> tuple[Verdict, Limits]:
+        """What the gate makes of another text for a summary, by the sizes that a model's text may have."""
+        target = self._target_of(reader, summary.conversation_id, summary.depth)
+        limits = Limits.of(summary.source_tokens, target, self._cap)
+        blocks = source_blocks(reader, summary) if sources_whole(reader, summary) else ()
+        source = "\n".join(written(block) for block in blocks)
+        return self._gate.check(text, source, self._frame(summary, target), limits), limits
 
     def _marked(self, summary: Summary) -> Iterator[Flaw]:
         text = summary.content.strip()
@@ -121,13 +131,15 @@ class SummaryHealth:
             yield Flaw("summary_over_cap", f"{summary.tokens} tokens for a target of {target}")
 
     def _form(self, summary: Summary, source: str, target: int) -> Iterator[Flaw]:
-        parts = PromptParts(summary.depth, False, target, "", "", instructions=self._instructions)
         limits = Limits(1 << 40, target, 1 << 40)
-        reason = self._gate.check(summary.content, source, frame(parts), limits).reason
+        reason = self._gate.check(summary.content, source, self._frame(summary, target), limits).reason
         if reason in _REASONS:
             yield Flaw(_REASONS[reason], reason.replace("_", " "))
         elif not summary.capped and looks_cut(summary.content):
             yield Flaw("summary_cut", f"it ends with {summary.content.rstrip()[-40:]!r}")
+
+    def _frame(self, summary: Summary, target: int) -> str:
+        return frame(PromptParts(summary.depth, False, target, "", "", instructions=self._instructions))
 
     def _claims(self, reader: Reader, summary: Summary, source: str, earlier: str) -> Iterator[Flaw]:
         said = claims(summary.content.replace(CUT_MARK, ""))

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from lcm_plugin.compaction.leases import CompactionLease
 from lcm_plugin.errors import StoreBusy
-from lcm_plugin.maintenance.summary_checks import SummaryHealth, SummaryTarget, source_blocks, sources_whole
+from lcm_plugin.maintenance.summaries.checks import SummaryHealth, SummaryTarget, source_blocks, sources_whole
+from lcm_plugin.maintenance.summaries.texts import SummaryTexts
 from lcm_plugin.messages.markup import summary_tokens
 from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.store.protocol import Store
@@ -38,6 +39,7 @@ class Rewriter:
         counter: TokenCounter,
         health: SummaryHealth,
         target_of: SummaryTarget,
+        texts: SummaryTexts,
         zone: str,
         clock: Callable[[], int],
     ) -> None:
@@ -46,6 +48,7 @@ class Rewriter:
         self._counter = counter
         self._health = health
         self._target_of = target_of
+        self._texts = texts
         self._zone = zone
         self._clock = clock
 
@@ -112,7 +115,6 @@ class Rewriter:
             if old is None:
                 return False
             blocks = source_blocks(reader, old)
-            sources = reader.sources_of([summary_id]).get(summary_id, [])
             whole = sources_whole(reader, old)
             target = self._target_of(reader, old.conversation_id, old.depth)
         if not blocks or not whole:
@@ -139,13 +141,13 @@ class Rewriter:
             fallback=False,
             fallback_cause="",
             capped=draft.capped,
+            made_ms=draft.made_ms,
         )
         with self._store.read() as reader:
             if code and any(flaw.code == code for flaw in self._health.judge(reader, new)):
                 return False
         with self._store.write() as writer:
-            writer.rewrite_summary(new, self._shown_tokens(new, sources))
-        return True
+            return self._texts.put(writer, old, new)
 
     @staticmethod
     def _good_enough(draft: SummaryDraft, old: Summary, code: str) -> bool:
