@@ -12,7 +12,7 @@ from small_talk import turns
 
 from lcm_plugin import Engine, Session
 
-pytestmark = pytest.mark.both_stores
+pytestmark = pytest.mark.both_stores_under_ci
 
 SMALL: dict[str, Any] = {
     "fresh_tail_count": 4,

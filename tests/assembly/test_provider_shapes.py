@@ -95,6 +95,7 @@ def test_nothing_is_lost_on_the_way_to_a_provider(
         assert all(one != other for one, other in itertools.pairwise(roles))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("provider", ["anthropic", "gemini"])
 def test_the_rules_accept_what_litellm_makes_of_a_context(
     transforms: dict[str, Transform], rough: list[Message], provider: str
@@ -102,6 +103,7 @@ def test_the_rules_accept_what_litellm_makes_of_a_context(
     assert validate(transforms[provider](copy.deepcopy(rough))) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("provider", ["anthropic", "gemini"])
 def test_the_rules_see_a_fault_in_either_shape(
     transforms: dict[str, Transform], rough: list[Message], provider: str

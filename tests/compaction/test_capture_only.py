@@ -13,7 +13,7 @@ from lcm_plugin import Engine, LcmPlugin, Memory, Session, Turn
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.types import Message, Reason, Usage
 
-pytestmark = pytest.mark.both_stores
+pytestmark = pytest.mark.both_stores_under_ci
 
 SMALL: dict[str, Any] = {
     "fresh_tail_count": 2,

@@ -19,7 +19,7 @@ from lcm_plugin.compaction.leases import LEASE_MS, CompactionLease
 from lcm_plugin.store.records import Debt
 from lcm_plugin.types import CompletionRequest, Reason
 
-pytestmark = pytest.mark.both_stores
+pytestmark = pytest.mark.both_stores_under_ci
 
 SMALL: dict[str, Any] = {
     "fresh_tail_count": 4,

@@ -25,6 +25,7 @@ class Broken(Exception):
     """The haul's own end, before it is through."""
 
 
+@pytest.mark.long
 def test_a_killed_host_and_a_haul_that_was_broken_off_lose_and_double_nothing(tmp_path: Path) -> None:
     def break_off(remark: str) -> None:
         if remark == "checking":

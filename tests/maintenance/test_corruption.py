@@ -61,7 +61,13 @@ def template() -> Iterator[tuple[str, str]]:
         yield server, bench.make_template(server)
 
 
-@pytest.mark.parametrize("damage", IN_SQLITE, ids=lambda damage: damage.title)
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(damage, id=damage.title, marks=[pytest.mark.long] if index % 4 else [])
+        for index, damage in enumerate(IN_SQLITE)
+    ],
+)
 def test_damage_in_sqlite_is_found_and_dealt_with(damage: Any, grown: Path, tmp_path: Path) -> None:
     outcome = bench.examine(bench.SqliteDatabase(grown, tmp_path / "copy"), damage, "sqlite")
     assert outcome.faults == ()

@@ -161,7 +161,7 @@ def test_the_work_for_an_item_does_not_grow_with_the_map(engine: Engine, session
     assert work_for_20_items(of=3_000) < 1.5 * work_for_20_items(of=30)
 
 
-def test_an_answer_serves_no_other_prompt_schema_or_model(
+def test_an_answer_serves_no_other_prompt_or_schema(
     engine: Engine, session: Session, labeller: Labeller
 ) -> None:
     engine.map(session, given(["a cat"]), "Which animal?", SCHEMA)
@@ -170,6 +170,11 @@ def test_an_answer_serves_no_other_prompt_schema_or_model(
     engine.map(session, given(["a cat"]), "Which pet?", SCHEMA)
     engine.map(session, given(["a cat"]), "Which animal?", {"type": "object"})
     assert len(labeller.calls) == 3
+
+
+@pytest.mark.long
+def test_an_answer_serves_no_other_model(engine: Engine, session: Session, labeller: Labeller) -> None:
+    engine.map(session, given(["a cat"]), "Which animal?", SCHEMA)
     waiting = engine.maps.create(session, given(["a cat"]), "Which animal?", SCHEMA, "openai/other")
     assert (waiting.done, waiting.left) == (0, 1)
 

@@ -49,6 +49,7 @@ def test_two_builds_are_the_same_to_the_byte(built: Path, tmp_path: Path) -> Non
     assert len(list(built.iterdir())) == 2
 
 
+@pytest.mark.long
 def test_an_index_takes_their_metadata(built: Path) -> None:
     command = [sys.executable, "-W", "ignore", "-m", "twine", "check", "--strict", *map(str, built.iterdir())]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -65,7 +66,8 @@ def test_the_sdist_holds_what_a_checkout_holds(unpacked: Path) -> None:
     assert [name for name in missing if not name.startswith(".github/")] == []
 
 
-@pytest.mark.parametrize("folder", [pytest.param(".", marks=pytest.mark.long), "package"])
+@pytest.mark.long
+@pytest.mark.parametrize("folder", [".", "package"])
 def test_the_tests_of_the_sdist_can_be_imported_there(unpacked: Path, folder: str) -> None:
     environment = {**os.environ, "PYTHONPATH": str(unpacked)}
     command = [
@@ -101,6 +103,7 @@ def test_each_dependency_has_a_reason_on_the_page() -> None:
     assert {name for name, (_, reason) in dependencies().items() if len(reason.split()) > 3} == named
 
 
+@pytest.mark.long
 def test_the_parts_of_a_plain_install_are_what_the_page_says_in_all(built: Path) -> None:
     page = (ROOT / "docs" / "installing.md").read_text(encoding="utf-8")
     whole, of_three = (
@@ -117,6 +120,7 @@ def test_the_parts_of_a_plain_install_are_what_the_page_says_in_all(built: Path)
     assert sum(files.values()) + 1.85 * sources == pytest.approx(own * 1e6, rel=0.1)
 
 
+@pytest.mark.long
 def test_a_wheel_brings_no_text_twice_and_no_large_data_but_the_encoding(built: Path) -> None:
     [wheel] = built.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:

@@ -21,7 +21,7 @@ from lcm_plugin.recall.active.asked import asks_enough, read_request
 from lcm_plugin.recall.query import parse_query
 from lcm_plugin.store.records import message_ref
 
-pytestmark = pytest.mark.both_stores
+pytestmark = pytest.mark.both_stores_under_ci
 
 FACT = "My sister Nadia keeps the spare key of the boathouse under the blue flowerpot."
 QUESTION = "Where does Nadia keep the spare key of the boathouse?"

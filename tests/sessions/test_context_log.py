@@ -23,7 +23,7 @@ from lcm_plugin.sessions.context_log import items_of
 from lcm_plugin.store.insight.contexts import CLEARED, SentContext
 from lcm_plugin.types import Context, Turn
 
-pytestmark = pytest.mark.both_stores
+pytestmark = pytest.mark.both_stores_under_ci
 
 TALK = Session("agent:main:talk", "run-1")
 SMALL = {

@@ -78,9 +78,9 @@ def hashes(engine: Engine) -> dict[str, str]:
     ("store", "read_into", "copied_into"),
     [
         ("sqlite", "sqlite", "sqlite"),
-        ("sqlite", "postgres", "postgres"),
+        pytest.param("sqlite", "postgres", "postgres", marks=pytest.mark.long),
         ("postgres", "sqlite", "sqlite"),
-        ("postgres", "postgres", "postgres"),
+        pytest.param("postgres", "postgres", "postgres", marks=pytest.mark.long),
     ],
 )
 @settings(
