@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.summarize.facts import NAME, Vocabulary
-from lcm_plugin.summarize.rejections import CHAT, ERROR, REFUSAL
+from lcm_plugin.summarize.rejections import chats, refuses, reports_error
 from lcm_plugin.summarize.source import CUT_MARK
 from lcm_plugin.summarize.units import EXPAND_PREFIX
 from lcm_plugin.summarize.unwrap import thinks_aloud, unwrap
@@ -97,10 +97,11 @@ class Gate:
         if thinks_aloud(text):
             return "reasoning"
         opening = text[:400]
-        if REFUSAL.match(opening):
+        if refuses(opening):
             return "refusal"
-        if (ERROR.match(opening) or CHAT.match(opening)) and not self._grounded(text, tokens, source):
-            return "error" if ERROR.match(opening) else "chat"
+        is_error = reports_error(opening)
+        if (is_error or chats(opening)) and not self._grounded(text, tokens, source):
+            return "error" if is_error else "chat"
         if (
             tokens < _SHORT_TOKENS
             and text.rstrip()[-1] in "?？؟"

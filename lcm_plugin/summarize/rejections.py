@@ -7,6 +7,7 @@ summary which reports a refusal or an error is not one.
 from __future__ import annotations
 
 import re
+from functools import cache
 
 _REFUSALS = (
     # English
@@ -152,10 +153,24 @@ _CHAT = (
 )
 
 
+@cache
 def _opening(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    """Compiled when a model's text is checked first: that takes longer than anything else when the engine is loaded."""
     return re.compile(
         r"[\s\W]{0,8}?(?:" + "|".join(f"(?:{pattern})" for pattern in patterns) + ")", re.I | re.S
     )
 
 
-REFUSAL, ERROR, CHAT = _opening(_REFUSALS), _opening(_ERRORS), _opening(_CHAT)
+def refuses(opening: str) -> bool:
+    """Whether a text that begins so refuses to summarise."""
+    return _opening(_REFUSALS).match(opening) is not None
+
+
+def reports_error(opening: str) -> bool:
+    """Whether a text that begins so is an error message."""
+    return _opening(_ERRORS).match(opening) is not None
+
+
+def chats(opening: str) -> bool:
+    """Whether a text that begins so talks to somebody."""
+    return _opening(_CHAT).match(opening) is not None

@@ -33,6 +33,20 @@ def test_the_vocabulary_is_the_published_file() -> None:
     assert PUBLISHED_SHA256 in source
 
 
+def test_a_c_library_that_gives_no_memory_back_loads_the_encoding_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = []
+
+    def library(name: str | None) -> object:
+        asked.append(name)
+        return object()
+
+    monkeypatch.setattr("ctypes.CDLL", library)
+    assert load_encoding.__wrapped__().n_vocab == encodings.VOCABULARY_SIZE
+    assert asked == [None]
+
+
 @pytest.fixture(scope="module")
 def original() -> tiktoken.Encoding:
     """The encoding as tiktoken makes it, from litellm's copy of the published file."""
