@@ -43,6 +43,14 @@ _AGO = re.compile(r"(\d+)\s*(s|m|h|d|w)")
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 
+def message_number(ref: str) -> int:
+    """The number of ``msg_42``, or of ``42``; raises `InputError`."""
+    digits = ref.removeprefix("msg_")
+    if not digits.isascii() or not digits.isdigit():
+        raise InputError(f"{ref} is no message; it is written like msg_42")
+    return int(digits)
+
+
 def parse_moment(text: str | None) -> int | None:
     """Milliseconds since the epoch of ``2026-03-17``, ``2026-03-17T21:40`` (UTC) or ``2h`` (ago)."""
     if text is None:

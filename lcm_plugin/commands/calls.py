@@ -27,7 +27,7 @@ class NextCall:
     def __init__(self, engine: EngineFacade, conversation: Conversation) -> None:
         with engine.store.read() as reader:
             self._limits = engine.compaction.known_limits(reader, conversation)
-        call = self._limits.call
+            call = engine.compaction.known_call(reader, conversation)
         session = Session(conversation.session_key, conversation.session_id)
         self._context = context = _ahead(engine, session, call.budget, call.overhead, call.model)
         self.sent = SentContext(
@@ -37,7 +37,12 @@ class NextCall:
             tokens=context.tokens,
             budget=engine.config.budget(call.budget),
             overhead=call.overhead,
-            room=self._limits.room,
+            room=engine.calibration.room(
+                engine.budgets.total(call.budget, call.model),
+                call.overhead,
+                call.model,
+                conversation.conversation_id,
+            ),
             over_budget=context.over_budget,
             model=call.model or "",
             policy=engine.config.context_policy,
@@ -53,6 +58,7 @@ class NextCall:
         return call_data(reader, self.sent) | {
             "soft": self._limits.soft,
             "hard": self._limits.hard,
+            "owed_at": self._limits.call.overhead + self._limits.soft,
             "bytes": sum(sizes),
             "cacheable": 0 if hint is None else sum(sizes[: hint + 1]),
         }

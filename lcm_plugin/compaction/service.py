@@ -97,16 +97,30 @@ class Compaction:
         return self._calls.get(conversation_id)
 
     def known_limits(self, reader: Reader, conversation: Conversation | None) -> Limits:
-        """The limits of the newest model call that is known of a conversation.
+        """The limits of `known_call`."""
+        if conversation is None:
+            return self._compactor.limits(Call(), "")
+        return self.limits(
+            reader, StandingRows.read(reader, conversation), self.known_call(reader, conversation)
+        )
+
+    def known_call(self, reader: Reader, conversation: Conversation) -> Call:
+        """The newest model call that is known of a conversation, with the overhead that its host named.
 
         That is the one for which this process scheduled last, else the newer one of its debt and of its newest turn on
         record, else one with the default budget.
         """
-        if conversation is None:
-            return self._compactor.limits(Call(), "")
         number = conversation.conversation_id
-        rows = StandingRows.read(reader, conversation)
-        return self.limits(reader, rows, self.last_call(number) or _stored_call(reader, number))
+        if known := self.last_call(number):
+            return known
+        debt, sent = reader.debt(number), reader.sent_contexts(number, limit=1)
+        if sent and (debt is None or sent[0].sent_at >= debt.requested_at):
+            return Call(sent[0].budget, sent[0].overhead, sent[0].model or None)
+        if debt is None:
+            return Call()
+        call = call_of(debt)
+        beside = self._beside(StandingRows.read(reader, conversation), call)
+        return replace(call, overhead=max(0, call.overhead - beside))
 
     def summary_target(self, reader: Reader, conversation_id: int, depth: int) -> int:
         """The size that a conversation's summaries of a depth aim at."""
@@ -337,14 +351,17 @@ class Compaction:
         is, so that the host need not wait for a model when it is.
         """
         conversation = rows.conversation
-        more = rows.tokens + self._calibration.hidden(call.model, conversation.conversation_id)
-        whole = replace(call, overhead=max(0, call.overhead + more))
+        whole = replace(call, overhead=max(0, call.overhead + self._beside(rows, call)))
         limits = self._compactor.limits(whole, conversation.session_key)
         if call.shown is None:
             return limits
         if _is_full_soon(reader, conversation, limits, call.shown):
             return limits.to_publish(conversation.raw_tokens)
         return limits.to_wait()
+
+    def _beside(self, rows: StandingRows, call: Call) -> int:
+        """The tokens of every call beside the talk that the host did not name."""
+        return rows.tokens + self._calibration.hidden(call.model, rows.conversation.conversation_id)
 
     def _prompt_tokens(self, conversation: Conversation, sent: Sent) -> int | None:
         """Our count of an answered call: what was handed out, and what the turn added to it before the answer."""
@@ -367,11 +384,3 @@ def _is_full_soon(reader: Reader, conversation: Conversation, limits: Limits, sh
     last = recent_growth(reader, conversation.conversation_id, 1)
     before = recent_growth(reader, conversation.conversation_id, 2) - last
     return shown + max(last, before) >= limits.soft
-
-
-def _stored_call(reader: Reader, conversation_id: int) -> Call:
-    """The newest model call that any process left on record for a conversation."""
-    debt, sent = reader.debt(conversation_id), reader.sent_contexts(conversation_id, limit=1)
-    if sent and (debt is None or sent[0].sent_at >= debt.requested_at):
-        return Call(sent[0].budget, sent[0].overhead, sent[0].model or None)
-    return call_of(debt) if debt else Call()

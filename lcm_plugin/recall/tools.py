@@ -146,7 +146,7 @@ def _explain(error: ValidationError, model: type[BaseModel]) -> str:
         elif item["type"] == "missing":
             lines.append(f"argument {name!r} is missing")
         else:
-            problem = item["msg"].removeprefix("Value error, ")
+            problem = item["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
             lines.append(f"{name} = {safe_repr(item['input'], 80)}: {problem}")
     return "; ".join(lines)
 

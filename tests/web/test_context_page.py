@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from messages import assistant, user
+from small_talk import turns
 from starlette.testclient import TestClient
 from three_sessions import MAIN, SMALL, WHOLE, fill
 
@@ -166,3 +167,21 @@ def test_an_archived_session_still_shows_its_turns(filled: Engine, visit: Visit)
     site = visit(filled)
     assert "This session is archived" in site.get("/context/1").text
     assert "What turn 1 was given" in site.get("/context/1?turn=1").text
+
+
+def test_instructions_are_counted_once_after_a_restart_too(
+    open_engine: Callable[..., Engine], visit: Visit
+) -> None:
+    engine = open_engine(**SMALL, **WHOLE)
+    engine.ingest(MAIN, [{"role": "system", "content": "Be exact. " * 40}])
+    fill(engine)
+    engine.ingest(MAIN, turns(30, start=100))
+    assert engine.schedule_compaction(MAIN, 3_000, overhead_tokens=120, wait=False).due
+    assert engine.wait_idle(60)
+    engine.close()
+    found = call(visit(open_engine(**SMALL, **WHOLE)))
+    layers = {one["name"]: one["tokens"] for one in found["layers"]}
+    assert layers["instructions"] > 80
+    assert (found["budget"], found["overhead"]) == (3_000, 120)
+    assert found["free"] + found["tokens"] + found["overhead"] <= found["budget"]
+    assert found["owed_at"] == found["overhead"] + layers["instructions"] + found["soft"]

@@ -374,7 +374,8 @@ def schema_version(connection: sqlite3.Connection) -> int:
             f"{list(_STEPS)[-1]}: update it"
         )
     if tables and not applied:
-        raise SchemaError("the file is a SQLite database of another program")
+        (path, *_) = (row[2] for row in connection.execute("PRAGMA database_list") if row[1] == "main")
+        raise SchemaError(f"{path or 'the file'} is a SQLite database of another program")
     return len(applied)
 
 

@@ -39,6 +39,7 @@ from lcm_plugin.store.tables.status import StatusTable
 from lcm_plugin.store.tables.withdrawal import WithdrawalTable
 
 _EMPTY_LOG_SECONDS = 10.0
+_FOLDER = "{path} is a folder; name a file in it, as {file}"
 
 
 class SqliteTransaction(
@@ -114,6 +115,8 @@ class SqliteStore:
     def backup(self, destination: str) -> str:
         """Copies the live database with ``VACUUM INTO`` and checks the copy by reading it."""
         target = Path(destination).expanduser()
+        if target.is_dir():
+            raise StoreUnavailable(_FOLDER.format(path=target, file=target / "lcm.db"))
         if target.exists():
             raise StoreUnavailable(f"the backup {target} exists already")
         create_private_file(target)
@@ -269,4 +272,4 @@ def _require_file(path: Path, *, must_exist: bool) -> None:
         raise StoreUnavailable(f"{path} cannot be opened: {error.strerror or error}") from error
     else:
         if stat.S_ISDIR(mode):
-            raise StoreUnavailable(f"{path} is a folder; name a file in it, as {path / 'lcm.db'}")
+            raise StoreUnavailable(_FOLDER.format(path=path, file=path / "lcm.db"))

@@ -121,7 +121,7 @@ class Steering:
     def preview(self, asked: FocusArguments) -> tuple[str, list[str]]:
         engine = self._engine
         with engine.store.read() as reader:
-            call = engine.compaction.known_limits(reader, self._row).call
+            call = engine.compaction.known_call(reader, self._row)
         found = engine.compaction.preview(
             self._session,
             engine.budgets.call(call.budget, call.overhead, call.model, call.window, asked.focus),

@@ -12,7 +12,15 @@ import typer
 
 from lcm_plugin.cli import completion
 from lcm_plugin.cli.open_engine import reading, writing
-from lcm_plugin.cli.options import AsJson, ConversationName, Database, Limit, Role, parse_moment
+from lcm_plugin.cli.options import (
+    AsJson,
+    ConversationName,
+    Database,
+    Limit,
+    Role,
+    message_number,
+    parse_moment,
+)
 from lcm_plugin.cli.output import console, moment, print_json, print_pairs, print_table, print_text, say
 from lcm_plugin.errors import NotFound
 
@@ -296,8 +304,8 @@ def show(
 
     with reading(database) as engine:
         library = engine.library
-        if name.startswith("msg_") and name[4:].isdigit():
-            stored = library.message(int(name[4:]))
+        if name.startswith("msg_"):
+            stored = library.message(message_number(name))
             value: dict[str, Any] = {
                 "id": name,
                 "at": stored.head.created_at,

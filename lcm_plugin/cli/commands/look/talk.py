@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lcm_plugin.cli.open_engine import reading
-from lcm_plugin.cli.options import AsJson, ConversationName, Database
+from lcm_plugin.cli.options import AsJson, ConversationName, Database, message_number
 from lcm_plugin.cli.output import console, print_json
-from lcm_plugin.errors import InputError, NotFound
+from lcm_plugin.errors import NotFound
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
@@ -39,7 +39,7 @@ def talk(
 
     with reading(database) as engine:
         chosen = engine.library.conversation(conversation)
-        number = _message(around)
+        number = None if around is None else message_number(around)
         rows = _rows(engine, chosen, number, limit, hidden)
         if as_json:
             messages = [
@@ -55,15 +55,6 @@ def talk(
     os.environ.setdefault("LESS", "-R")
     with screen.pager(styles=True):
         screen.print(*rendered(rows, number), sep="\n")
-
-
-def _message(ref: str | None) -> int | None:
-    if ref is None:
-        return None
-    digits = ref.removeprefix("msg_")
-    if not digits.isascii() or not digits.isdigit():
-        raise InputError(f"{ref} is no message; it is written like msg_42")
-    return int(digits)
 
 
 def _rows(
