@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from uuid import uuid4
 
 from lcm_plugin.compaction.calibration import Calibration
@@ -22,7 +23,7 @@ from lcm_plugin.errors import EngineClosed, LcmError, ModelError, StoreError
 from lcm_plugin.events import EventBus, event_scope
 from lcm_plugin.store.protocol import Reader, Store
 from lcm_plugin.store.records import Conversation
-from lcm_plugin.summarize.base import SummaryDraft, extracted
+from lcm_plugin.summarize.base import SummaryDraft, extracted, longest_call
 from lcm_plugin.text import plural
 from lcm_plugin.types import CompactionDecision, CompactionResult, Reason
 
@@ -131,7 +132,7 @@ class Compactor:
         """The first chunk that a forced compaction would summarise, and its text; nothing is published."""
         deadline = time.monotonic() + self._config.sweep_deadline_ms / 1000
         return self._sweeper.preview(
-            conversation_id, limits, Bounds(1, deadline, self._config.summary_seconds)
+            conversation_id, limits, Bounds(1, deadline, partial(longest_call, self._config))
         )
 
     def _compact(
@@ -209,7 +210,7 @@ class Compactor:
         return Bounds(
             max_passes=self._config.max_sweep_passes if self._calls_models() else _NO_LIMIT,
             deadline=time.monotonic() + self._config.sweep_deadline_ms / 1000,
-            pass_seconds=self._config.summary_seconds,
+            pass_seconds=partial(longest_call, self._config),
             alive=lambda: lease.held and not cancelled(),
             spent_until=self._spent_until,
         )

@@ -360,10 +360,6 @@ class LcmConfig(BaseSettings):
         """The most tokens of a summary that aims at ``target``."""
         return math.ceil(target * self.summary_max_overage_factor)
 
-    def summary_seconds(self, source_tokens: int) -> float:
-        """The longest time of a summary call for so much text."""
-        return self.summary_timeout_ms / 1000 * max(1, source_tokens / 20_000)
-
     @property
     def database_target(self) -> str:
         """The database to open: the setting, or the default path in the user's data folder."""

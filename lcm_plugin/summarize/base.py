@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal, Protocol, TypeAlias
 
+from lcm_plugin.config import LcmConfig
+
 Level: TypeAlias = Literal["normal", "aggressive", "extractive"]
 
 
@@ -84,6 +86,11 @@ class GuardStore(Protocol):
 
     def save_guard(self, key: str, state: dict[str, Any]) -> None:
         """Replaces the state under a key."""
+
+
+def longest_call(config: LcmConfig, source_tokens: int) -> float:
+    """Seconds that a summary call for so much text may take."""
+    return config.summary_timeout_ms / 1000 * max(1, source_tokens / 20_000)
 
 
 _TEXTS = {

@@ -18,7 +18,15 @@ from lcm_plugin.config import LcmConfig
 from lcm_plugin.errors import ModelError
 from lcm_plugin.events import EventBus
 from lcm_plugin.messages.tokens import TokenCounter
-from lcm_plugin.summarize.base import FallbackCause, GuardStore, Level, SourceBlock, SummaryDraft, SummaryTask
+from lcm_plugin.summarize.base import (
+    FallbackCause,
+    GuardStore,
+    Level,
+    SourceBlock,
+    SummaryDraft,
+    SummaryTask,
+    longest_call,
+)
 from lcm_plugin.summarize.completers import Completions, NotAsked, Route
 from lcm_plugin.summarize.extractive import ExtractiveSummarizer
 from lcm_plugin.summarize.facts import Vocabulary
@@ -225,7 +233,7 @@ class Summarizer:
                 max_tokens=parts.target * _OUTPUT_FACTOR + allowance,
                 temperature=_TEMPERATURE[level],
                 purpose="summary",
-                timeout=self._config.summary_seconds(job.task.source_tokens),
+                timeout=longest_call(self._config, job.task.source_tokens),
             )
             try:
                 return self.completions.call(route, request, job.task.deadline, spend), parts

@@ -329,11 +329,6 @@ def test_documented_values_all_load() -> None:
     )
 
 
-def test_a_summary_of_a_large_source_may_take_longer() -> None:
-    config = LcmConfig(summary_timeout_ms=30_000)
-    assert [config.summary_seconds(tokens) for tokens in (500, 20_000, 60_000)] == [30, 30, 90]
-
-
 def test_a_config_cannot_be_changed_afterwards() -> None:
     config = LcmConfig()
     with pytest.raises(ValueError, match="frozen"):

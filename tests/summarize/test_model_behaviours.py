@@ -15,7 +15,8 @@ import pytest
 from fakes.model_server import Drop, Failure, Outcome, Raw, Reply
 from model_bench import GOOD, Bench, block, work
 
-from lcm_plugin.summarize.base import FallbackCause, SummaryTask
+from lcm_plugin import LcmConfig
+from lcm_plugin.summarize.base import FallbackCause, SummaryTask, longest_call
 from lcm_plugin.summarize.source import CUT_MARK
 
 MakeTask = Callable[..., SummaryTask]
@@ -211,6 +212,11 @@ def test_a_slow_model_is_left_at_the_timeout(bench: Bench, make_task: MakeTask) 
     assert draft.fallback
     failures = [event for event in bench.events if event.name == "model.failed"]
     assert [event.fields["error"] for event in failures] == ["ModelTimeout", "ModelTimeout"]
+
+
+def test_a_summary_of_a_large_source_may_take_longer() -> None:
+    config = LcmConfig(summary_timeout_ms=30_000)
+    assert [longest_call(config, tokens) for tokens in (500, 20_000, 60_000)] == [30, 30, 90]
 
 
 @pytest.mark.parametrize("status", [401, 403])
