@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from lcm_plugin import forks
+from lcm_plugin.arguments import checked
 from lcm_plugin.assembly.recall_note import recall_note
 from lcm_plugin.commands import run_command
 from lcm_plugin.compaction.overflow import refusal_of
@@ -59,6 +60,7 @@ def system_clock() -> int:
     return time.time_ns() // 1_000_000
 
 
+@checked
 class Engine(ServiceHolder, forks.FreshLocks):
     """Lossless context management over one database."""
 
@@ -331,9 +333,8 @@ class Engine(ServiceHolder, forks.FreshLocks):
 
         What a sub-agent was granted ends with it, for whatever reason.
         """
-        services = self._live
-        services.subagents.end(self.sessions.keyed(session).key)
-        return services.lifecycle.end(session, reason)
+        self._live.subagents.end(self.sessions.keyed(session).key)
+        return self._live.lifecycle.end(session, reason)
 
     def bootstrap_session(self, child: Session, parent: Session) -> int:
         """Grants a sub-agent its parent's history and copies the end of its context; how many messages, 0 once begun."""

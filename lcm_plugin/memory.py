@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
+from lcm_plugin.arguments import checked
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.config.file import load_config
 from lcm_plugin.engine import Engine
@@ -35,6 +36,7 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
+@checked
 class Memory:
     """The memory of one session. Thread-safe; close it, or use it in a ``with`` block.
 
@@ -120,6 +122,8 @@ class Memory:
         text, or true) when the last context was refused as too long: this one is shorter, as the error says,
         or by a fifth. Ask so again as often as it is refused and gets shorter.
         """
+        if overhead_tokens < 0:
+            raise InputError(f"overhead_tokens must be at least 0, not {overhead_tokens}")
         instructions = self.instructions
         overhead = overhead_tokens + self.engine.count_tokens(self.tools)
         overhead += self.engine.count_tokens(instructions)
@@ -146,6 +150,10 @@ class Memory:
         Calls of other tools go to ``other(name, arguments)``; its result is stored as text, or as JSON. Without
         it such a call is answered with an error, as is one whose arguments are no JSON object.
         """
+        if not isinstance(answer, Mapping):
+            raise InputError(
+                f"answer must be the message that the model returned, a dict, not {type(answer).__name__}"
+            )
         calls = answer.get("tool_calls") or ()
         for call in calls:
             self.add(self._result(call, other))

@@ -28,7 +28,7 @@ from lcm_plugin.sessions.access import Access
 from lcm_plugin.sessions.names import keep_names
 from lcm_plugin.sessions.subagents import PARENT_KEY
 from lcm_plugin.store.retry import retry_lost
-from lcm_plugin.turns import own_list, turn_budget, with_live_copies
+from lcm_plugin.turns import lane_of, own_list, turn_budget, with_live_copies
 from lcm_plugin.types import (
     LIST_MODES,
     CommandResult,
@@ -143,17 +143,17 @@ class LcmPlugin(forks.FreshLocks):
     @hookimpl
     def before_turn(self, turn: Turn) -> Context | None:
         """Stores what is new and assembles; on any failure the host's own list comes back unchanged."""
-        return self.guard("before_turn", turn.session, lambda: self._before(turn), lambda: self._own(turn))
+        return self.guard("before_turn", lane_of(turn), lambda: self._before(turn), lambda: self._own(turn))
 
     @hookimpl
     def after_turn(self, turn: Turn) -> None:
         """Stores what happened and starts compaction that is due."""
-        self.guard("after_turn", turn.session, lambda: self._after(turn), lambda: None)
+        self.guard("after_turn", lane_of(turn), lambda: self._after(turn), lambda: None)
 
     @hookimpl
     def before_reset(self, reset: Reset) -> CommandResult | None:
         """Prunes for ``/new``, archives for ``/reset``, and says what was kept."""
-        session = reset.session
+        session = lane_of(reset)
         return self.guard(
             "before_reset", session, lambda: self._reset(reset), lambda: self._unavailable(session)
         )
@@ -295,7 +295,7 @@ class LcmPlugin(forks.FreshLocks):
             fields = {"hook": hook, "error": kind, "in_a_row": failure.in_a_row, "detail": str(error)}
             self._tell_host(Event("hook.failed", logging.WARNING, session_key=session.key, fields=fields))
         except Exception:  # noqa: BLE001 - a session or an error that cannot even be named
-            logger.warning("lcm %s failed, and how cannot be told", hook)
+            logger.warning("lcm %s failed for a %s as session", hook, type(session).__name__)
 
     def _own(self, turn: Turn) -> Context | None:
         """The host's own list, with what its user is to be told once."""
@@ -425,13 +425,13 @@ def _call_of(turn: Turn) -> dict[str, Any]:
         "budget": turn_budget(turn),
         "overhead_tokens": turn.overhead_tokens,
         "model": turn.model,
-        "window": turn.window,
+        "window": turn_budget(turn),
     }
 
 
 def _begin(engine: Engine, turn: Turn) -> None:
     """What comes before the messages of a turn: the parent's history, and a word on a window that is none."""
-    if turn.window is not None and turn.window < 1:
+    if turn.window is not None and turn_budget(turn) is None:
         engine.events.emit(
             "turn.no_window",
             level=logging.WARNING,

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import takewhile
+from numbers import Real
 from typing import Any
 
 from lcm_plugin.messages.blocks import calls_answered, calls_made, is_instruction, text_of, user_speaks
@@ -14,12 +15,18 @@ from lcm_plugin.messages.convert import as_message, rough_size
 from lcm_plugin.messages.identity import identity_of
 from lcm_plugin.messages.markup import is_own, plain_text
 from lcm_plugin.messages.validate import validate
-from lcm_plugin.types import LIST_MODES, Context, Message, Turn
+from lcm_plugin.types import LIST_MODES, Context, Message, Session, Turn
 
 
 def turn_budget(turn: Turn) -> int | None:
-    """The token budget that a host gives: the model's window, when it says so."""
-    return turn.window if turn.window and turn.window > 0 else None
+    """The token budget that a host gives: the model's window, when it names one that can be used."""
+    return turn.window if isinstance(turn.window, Real) and turn.window > 0 else None
+
+
+def lane_of(given: Any) -> Session:
+    """The session of a turn or reset; of what is neither, that itself, so that a hook names it instead of raising."""
+    session: Session = getattr(given, "session", given)
+    return session
 
 
 def own_list(turn: Turn) -> Context | None:

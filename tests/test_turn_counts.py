@@ -15,7 +15,8 @@ from small_talk import turns
 from lcm_plugin import Engine, LcmPlugin, Session, Turn
 from lcm_plugin.background import Background
 from lcm_plugin.messages import tokens
-from lcm_plugin.recall.active.service import EFFORT, MOST_LINES
+from lcm_plugin.recall.active.outside import MOST_LINES
+from lcm_plugin.recall.active.service import EFFORT
 from lcm_plugin.recall.catchup import index_all
 from lcm_plugin.recall.match import Matcher
 from lcm_plugin.store.sqlite.connection import Connections

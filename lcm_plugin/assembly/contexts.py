@@ -132,7 +132,7 @@ class Contexts:
         asked = _Asked(
             turn.session, budget, turn.overhead_tokens, turn.prompt, turn.model, turn.run, turn.recall
         )
-        call = self._budgets.call(budget, turn.overhead_tokens, turn.model, turn.window)
+        call = self._budgets.call(budget, turn.overhead_tokens, turn.model, budget)
         made = self._made(
             asked, lambda reader, rows: self._compaction.decide(reader, turn.session, rows, call), comes_first
         )

@@ -30,15 +30,6 @@ _CODES: tuple[tuple[type[LcmError], int], ...] = (
 )
 # What typer raises for a wrong command line, under typer's own click as well as under the separate one.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
-# Why typer refuses a value, by pydantic's names for it and in its place.
-_REFUSALS = {
-    "int_parsing": "must be a whole number",
-    "float_parsing": "must be a number",
-    "greater_than_equal": "must be at least {ge}",
-    "greater_than": "must be above {gt}",
-    "less_than_equal": "must be at most {le}",
-    "less_than": "must be below {lt}",
-}
 TRACEBACK_VARIABLE = "LCM_TRACEBACK"
 
 
@@ -108,10 +99,11 @@ def _refusal(error: Any) -> str:
     """The message of a wrong command line, in plain words where typer takes pydantic's."""
     from pydantic import ValidationError
 
+    from lcm_plugin.config.refusals import refusal
+
     if isinstance(error.__cause__, ValidationError):
         (first, *_) = error.__cause__.errors()
-        if words := _REFUSALS.get(first["type"]):
-            return f"{first['input']!r} {words.format(**first.get('ctx', {}))}"
+        return f"{first['input']!r} {refusal(first)}"
     return str(error.message.replace("Value error, ", ""))
 
 

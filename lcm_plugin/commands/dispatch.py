@@ -107,7 +107,7 @@ COMMANDS: dict[str, Command] = {
 
 def is_command(text: str) -> bool:
     """Whether a user's text is one of our commands; ``/lcm@name`` counts, as group chats write it."""
-    words = text.split(maxsplit=1)
+    words = text.split(maxsplit=1) if isinstance(text, str) else ()
     return bool(words) and words[0].split("@")[0].lower() in NAMES
 
 

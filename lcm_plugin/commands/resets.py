@@ -7,6 +7,7 @@ from typing import Any
 
 from lcm_plugin.commands.facade import EngineFacade
 from lcm_plugin.commands.texts import DONE, FAILED, NOOP
+from lcm_plugin.errors import InputError
 from lcm_plugin.sessions.access import Access
 from lcm_plugin.sessions.lifecycle import Pruned
 from lcm_plugin.text import plural
@@ -17,6 +18,8 @@ _STAYS = "Everything stays stored and searchable."
 
 def apply_reset(engine: EngineFacade, reset: Reset) -> CommandResult:
     """Carries out a host's ``/new`` or ``/reset`` and reports what was kept."""
+    if reset.kind not in ("new", "reset"):
+        raise InputError(f"kind must be new or reset, not {reset.kind!r}")
     access = engine.access(reset.session)
     if access is not Access.FULL:
         return CommandResult(f"Nothing to do: the session is {access}.", {"outcome": NOOP})

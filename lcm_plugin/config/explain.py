@@ -13,6 +13,8 @@ from annotated_types import Ge, Gt, Le
 from pydantic import BeforeValidator, ValidationError
 from pydantic.fields import FieldInfo
 
+from lcm_plugin.config.refusals import refusal
+
 _SHOWN_CHARS = 80
 
 
@@ -87,28 +89,22 @@ def _explain_one(
     item: Any, fields: Mapping[str, FieldInfo], keys: Mapping[str, str], places: Mapping[str, str]
 ) -> str:
     location: tuple[str | int, ...] = item["loc"]
-    problem: str = item["msg"].removeprefix("Value error, ")
+    problem = refusal(item)
     if not location:
         return problem
     name = str(location[0])
     path = ".".join([keys.get(name, name), *(str(step) for step in location[1:])])
     place = f" (from {places[name]})" if name in places else ""
     if item["type"] == "missing":
-        return f"{path}{place} is missing"
+        return f"{path}{place} {problem}"
     if item["type"] != "value_error" and name in fields:
-        problem = f"must be {allowed(fields[name])}" if len(location) == 1 else _plain(problem)
+        problem = f"must be {allowed(fields[name])}" if len(location) == 1 else problem
     return f"{path} = {_shown(item['input'])}{place}: {problem}"
 
 
 def _shown(value: Any) -> str:
     text = repr(masked(value))
     return text if len(text) <= _SHOWN_CHARS else f"{text[: _SHOWN_CHARS - 1]}…"
-
-
-def _plain(problem: str) -> str:
-    if problem == "Extra inputs are not permitted":
-        return "is no key of a rule"
-    return problem.replace("Input should", "must")
 
 
 def _kind(kind: Any) -> str:

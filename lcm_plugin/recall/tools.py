@@ -12,6 +12,7 @@ from pydantic.alias_generators import to_camel
 
 from lcm_plugin.characters import storable
 from lcm_plugin.config import LcmConfig
+from lcm_plugin.config.refusals import refusal
 from lcm_plugin.errors import InputError
 from lcm_plugin.maps.schemas import MAP_TOOL_NAMES, map_schemas
 from lcm_plugin.messages.convert import safe_repr
@@ -146,8 +147,7 @@ def _explain(error: ValidationError, model: type[BaseModel]) -> str:
         elif item["type"] == "missing":
             lines.append(f"argument {name!r} is missing")
         else:
-            problem = item["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
-            lines.append(f"{name} = {safe_repr(item['input'], 80)}: {problem}")
+            lines.append(f"{name} = {safe_repr(item['input'], 80)}: {refusal(item)}")
     return "; ".join(lines)
 
 

@@ -178,7 +178,7 @@ def test_argument_beats_environment_beats_plugin_config_beats_default(
         ),
         (
             {"contextThresholdOverrides": [{"match": {"modle": "x"}, "contextThreshold": 0.5}]},
-            "match.modle = 'x': is no key of a rule",
+            "match.modle = 'x': is unknown here",
         ),
         (
             {

@@ -19,6 +19,7 @@ from typing import Any, BinaryIO
 
 from pydantic import ValidationError
 
+from lcm_plugin.config.refusals import refusal
 from lcm_plugin.errors import InputError, LcmError, error_code
 from lcm_plugin.events import log_failure, logger
 from lcm_plugin.forks import FreshLocks, join
@@ -166,6 +167,6 @@ def _code_of(error: Exception) -> str:
 
 def _words_of(error: Exception) -> str:
     if isinstance(error, ValidationError):
-        wrong = error.errors(include_url=False, include_context=False)
-        return "; ".join(f"{'.'.join(map(str, one['loc'])) or 'params'}: {one['msg']}" for one in wrong)
+        wrong = error.errors(include_url=False)
+        return "; ".join(f"{'.'.join(map(str, one['loc'])) or 'params'}: {refusal(one)}" for one in wrong)
     return str(error) or type(error).__name__

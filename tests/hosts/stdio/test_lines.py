@@ -123,7 +123,7 @@ def test_a_client_stores_asks_and_searches(tmp_path: Path) -> None:
     assert found[6]["result"]["ok"] is True
     assert "HERON-4417" in found[7]["result"]["text"]
     assert found[8]["result"]["text"] == ""
-    assert found[9]["error"]["message"] == "windows: Extra inputs are not permitted"
+    assert found[9]["error"]["message"] == "windows: is unknown here"
     assert found[10]["result"]["tools"][0]["function"]["name"] == "lcm_grep"
     assert found[11]["result"]["reason"] == "nothing_eligible"
     assert found[12]["result"] == {}
