@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lcm_plugin.recall.query import CJK_RUN, ParsedQuery, Unit, fold, stem
@@ -56,6 +56,7 @@ class Matcher:
                 for word in (unit.text, *unit.forms):
                     self._stems.setdefault(stem(word), []).append(index)
         self._prefixes = _prefixes(self._stems)
+        self._nothing = Matches(((),) * len(query.units))
         self._exact = [
             (index, exact_pattern(unit))
             for index, unit in enumerate(query.units)
@@ -67,38 +68,41 @@ class Matcher:
 
     def find(self, text: str, sender: str | None = None) -> Matches:
         """The spans of every unit in a text. They are offsets into the text as it is; a sender's is empty."""
-        found: list[list[Span]] = [[] for _ in self.query.units]
         folded = fold(text)
-        for start, end in self._words_in(text, folded):
-            for index in self._stems.get(stem(folded[start:end]), ()):
-                found[index].append((start, end))
+        words = self._words_in(text, folded)
+        if not words and not self._exact and not self._senders:
+            return self._nothing
+        found: list[list[Span]] = [[] for _ in self.query.units]
+        for span in words:
+            for index in self._stems.get(stem(folded[span[0] : span[1]]), ()):
+                found[index].append(span)
         for index, pattern in self._exact:
             found[index] = [match.span() for match in pattern.finditer(folded)]
         for index, names in self._senders:
             found[index] = [(0, 0)] if sender in names else []
         return Matches(tuple(map(tuple, found)))
 
-    def _words_in(self, text: str, folded: str) -> Iterator[Span]:
+    def _words_in(self, text: str, folded: str) -> list[Span]:
         """The words that may have one of the stems, in order, then such parts of names.
 
         Each beginning is looked for by itself, which passes over a text far faster than one pattern of all.
         """
-        starts: set[int] = set()
+        starts: list[int] = []
         in_names = False
         for prefix in self._prefixes:
             at = folded.find(prefix)
             while at >= 0:
                 if at == 0 or not (before := folded[at - 1]).isalnum():
-                    starts.add(at)
-                elif text[at].isupper() or not before.isascii():
-                    in_names = True
+                    starts.append(at)
+                elif not in_names:
+                    in_names = text[at].isupper() or not before.isascii()
                 at = folded.find(prefix, at + 1)
-        for start in sorted(starts):
-            end = _WORD_END.match(folded, start).end()  # type: ignore[union-attr]  # it matches anything
-            in_names = in_names or text[start + 1 : end] != folded[start + 1 : end]
-            yield start, end
-        if in_names:
-            yield from name_parts(text)
+        if not starts and not in_names:
+            return []
+        words = [(start, _WORD_END.match(folded, start).end()) for start in sorted(starts)]  # type: ignore[union-attr]  # it matches anything
+        if in_names or any(text[start + 1 : end] != folded[start + 1 : end] for start, end in words):
+            words += name_parts(text)
+        return words
 
     def accepts(self, matches: Matches) -> bool:
         """Whether a text with these matches is a hit."""

@@ -121,4 +121,5 @@ def _words(text: str) -> Iterator[str]:
     """The words of a text, and each Chinese, Japanese or Korean character as one."""
     folded = fold(text)
     yield from (match.group() for match in WORD.finditer(folded))
-    yield from (character for match in CJK_RUN.finditer(folded) for character in match.group())
+    if not folded.isascii():
+        yield from (character for match in CJK_RUN.finditer(folded) for character in match.group())

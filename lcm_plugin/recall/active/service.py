@@ -48,7 +48,7 @@ PASSAGE_CHARS = 600
 LEAST_TOKENS = 100
 MOST_LAG = 500
 LAGS = "the search index lags behind"
-EFFORT = Effort(pool=80, expanded=10, proposed=1_000, seconds=0.5, pages=False)
+EFFORT = Effort(pool=80, expanded=6, proposed=1_000, seconds=0.5, pages=False)
 CANDIDATES, LEAST_LINE = 60, 20
 # What a line costs less when its day stands above.
 DAY_TOKENS = 8
@@ -317,7 +317,9 @@ class ActiveRecall:
             row = rows.get(row_id)
             if row is None or row_id in gone or not row.text.strip():
                 continue
-            text = cut_around(row.text, matcher.find(row.text), PASSAGE_CHARS)
+            text = row.text
+            if len(text) > PASSAGE_CHARS:
+                text = cut_around(text, matcher.find(text), PASSAGE_CHARS)
             line = recalled_line(row.ref, row.at, self._config.timezone, _who(row), text)
             day = line.split(" · ", 2)[1]
             cost = self._counter.text(f"\n{line}") - (DAY_TOKENS if day in days else 0)
