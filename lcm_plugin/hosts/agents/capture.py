@@ -7,6 +7,7 @@ ended between an answer and its last event is read to its end by the next sessio
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -21,6 +22,7 @@ from lcm_plugin.forks import FreshLocks, join
 from lcm_plugin.interchange.importers.formats import FORMATS, Format
 from lcm_plugin.interchange.importers.importing import SourceFile, load
 from lcm_plugin.interchange.importers.json_files import decode_object
+from lcm_plugin.interchange.importers.sources.codex_threads import files_forked_from
 from lcm_plugin.interchange.importers.tails import Position, tail_of
 from lcm_plugin.recall.catchup import index_all
 from lcm_plugin.sessions.names import give_names
@@ -72,7 +74,7 @@ class Capture(FreshLocks):
             for number, log in enumerate(logs):
                 if number == 0 and last:
                     self._wait_for(log, last, seconds)
-                for path in (log, *_of_sub_agents(log)):
+                for path in (*self._before(log), log, *_of_sub_agents(log)):
                     stored += self._read(path, project)
             if stored:
                 index_all(self._engine.store, self._engine.events, INDEX_SECONDS)
@@ -98,6 +100,14 @@ class Capture(FreshLocks):
             with self._engine.store.read() as reader:
                 self._places = places(reader.guard(self._guard))
         return self._places
+
+    def _before(self, log: Path) -> list[Path]:
+        """What a fork goes on from: stored first, each message is stored once, in the session that it was said in."""
+        if self._format.name != "codex" or str(log) in self._known() or not log.exists():
+            return []
+        with contextlib.suppress(LcmError, OSError):
+            return files_forked_from(log)
+        return []
 
     def _grew(self, path: Path) -> Place | None:
         """Where a log stands now, when that is not where it was read to."""

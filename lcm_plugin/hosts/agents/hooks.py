@@ -6,6 +6,7 @@ then is done behind the turn, and the host gets nothing to add.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as Late
@@ -15,6 +16,7 @@ from lcm_plugin.engine import Engine
 from lcm_plugin.events import log_failure, logger
 from lcm_plugin.hosts.agents.calls import HookCall
 from lcm_plugin.hosts.agents.capture import Capture
+from lcm_plugin.hosts.agents.names import TIMEOUT_VARIABLE
 from lcm_plugin.hosts.agents.passages import Passages
 from lcm_plugin.hosts.agents.resume import resume_pack
 from lcm_plugin.types import Session
@@ -39,6 +41,7 @@ class Hooks:
         self._newest: HookCall | None = None
         self._closed = False
         self.warm = False
+        self._given = float(os.environ.get(TIMEOUT_VARIABLE) or 0) / 1_000
         # A prompt must not wait behind a log that is being read.
         self._quotes = ThreadPoolExecutor(1, "lcm-quotes")
         self._work = ThreadPoolExecutor(1, "lcm-hook")
@@ -82,6 +85,8 @@ class Hooks:
         What ends a turn may be the last that a host's process sends, and a compaction takes long itself: they are worth
         a wait that no prompt is.
         """
+        if self._given:
+            return self._given
         if call.event == "SessionStart" or call.event in _ENDS_TURN:
             return WORTH_WAITING_SECONDS
         return DEADLINE_SECONDS if self.warm else OPENING_SECONDS

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lcm_plugin.config.file import PATH_VARIABLE, load_config
 from lcm_plugin.errors import InputError
-from lcm_plugin.hosts.agents.names import Agent, Extent
+from lcm_plugin.hosts.agents.names import TIMEOUT_VARIABLE, Agent, Extent
 from lcm_plugin.hosts.agents.plugin_files import (
     MARKETPLACE,
     OPENCODE_PLUGIN,
@@ -25,7 +25,7 @@ from lcm_plugin.hosts.agents.plugin_files import (
 from lcm_plugin.store.open import is_server
 
 _SECONDS = 120
-_KEPT = (PATH_VARIABLE, "XDG_DATA_HOME", "XDG_CONFIG_HOME", "PYTHONPATH")
+_KEPT = (PATH_VARIABLE, "XDG_DATA_HOME", "XDG_CONFIG_HOME", "PYTHONPATH", TIMEOUT_VARIABLE)
 _NAME = f"{PLUGIN}@{MARKETPLACE}"
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+TIMEOUT_VARIABLE = "PLUGIN_TIMEOUT_OF_LCM_MS"
+"""The environment's name for how long an agent waits for us, where that must be another time than usual."""
+
 
 class Agent(StrEnum):
     """The agents that a plugin can be installed into."""

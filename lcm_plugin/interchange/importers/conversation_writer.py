@@ -14,7 +14,7 @@ from dataclasses import replace
 from lcm_plugin.engine import Engine
 from lcm_plugin.errors import InputError, StoreConflict
 from lcm_plugin.ingest.rows import PreparedRow, append_rows
-from lcm_plugin.interchange.importers.branches import has_hidden_branch, restore_branch
+from lcm_plugin.interchange.importers.branches import abandoned_before, bring_back
 from lcm_plugin.interchange.importers.entry_rows import EntryRows, head_entry
 from lcm_plugin.interchange.importers.forks import ancestors
 from lcm_plugin.interchange.importers.records import (
@@ -29,8 +29,7 @@ from lcm_plugin.interchange.importers.report import Contents, ConversationReport
 from lcm_plugin.interchange.importers.summaries import SummaryImporter, compactable
 from lcm_plugin.sessions.names import give_names
 from lcm_plugin.store.protocol import Reader, Writer
-from lcm_plugin.store.records import ArchiveCause, Conversation, Item
-from lcm_plugin.text import plural
+from lcm_plugin.store.records import ArchiveCause, Conversation, Item, MessageHead
 from lcm_plugin.types import Message, Session
 
 _EARLIER: ArchiveCause = "rollover"
@@ -43,7 +42,7 @@ class ConversationWriter:
     """Writes one conversation. ``main`` is the live conversation that a branch left, ``default_at`` the time of a
     source that names none.
 
-    ``abandoned`` are the seqs of a branch's messages that an earlier run stored in the live conversation. A session that a
+    ``abandoned`` are a branch's messages that an earlier run stored in the live conversation. A session that a
     plugin in the host records itself is gone on with where that has its beginning; else what it has is left out.
     """
 
@@ -70,9 +69,9 @@ class ConversationWriter:
         self._characters = 0
         self._nodes: list[SummaryNode] = []
         self._contexts: list[ActiveContext] = []
-        self.abandoned: set[int] = set()
-        self._has_hidden_branch = False
-        self._live: list[int] = []
+        self.abandoned: dict[int, MessageHead] = {}
+        self._has_abandoned = False
+        self._live: list[MessageHead] = []
         self._ancestors: list[int] = []
         self._conversation: Conversation | None = None
         self._recorded: Conversation | None = None
@@ -86,7 +85,7 @@ class ConversationWriter:
         with self._reading() as reader:
             self._conversation = reader.conversation_holding(self._report.key, self._head.host_id)
             if self._conversation is not None and not self._source.branch:
-                self._has_hidden_branch = has_hidden_branch(reader, self._conversation.conversation_id)
+                self._has_abandoned = bool(abandoned_before(reader, self._conversation.conversation_id))
             self._ancestors = ancestors(reader, self._report.forked_from, self._report.key)
             if self._conversation is None and self._source.live:
                 self._recorded = reader.find_conversation(Session(self._report.key))
@@ -216,8 +215,9 @@ class ConversationWriter:
                 if self._created:
                     self._summaries.prune(writer, conversation, self._contexts, self._at)
                 self._append(writer, self._prepare(left))
-        if self._has_hidden_branch:
-            self._restore_branch()
+        if self._live and self._conversation is not None:
+            with self._writing() as writer:
+                bring_back(self._engine, writer, self._conversation.conversation_id, self._live, self._at)
         found = self._conversation
         if found is not None and not self._source.branch:
             self._give_names(found)
@@ -243,11 +243,11 @@ class ConversationWriter:
         if self._conversation is not None:
             stored = reader.heads_with_host_ids(self._conversation.conversation_id, ids)
             known = set(stored)
-            if self._has_hidden_branch:
-                self._live += [head.message_id for head in stored.values()]
+            if self._has_abandoned:
+                self._live += [head for head in stored.values() if head.withdrawn_at is not None]
         if self._main is not None:
             in_main = reader.heads_with_host_ids(self._main, ids)
-            self.abandoned |= {head.seq for head in in_main.values()}
+            self.abandoned |= {head.message_id: head for head in in_main.values()}
             known |= in_main.keys()
         if self._ancestors:
             copies = [entry.host_id for entry in entries if entry.inherited]
@@ -318,16 +318,6 @@ class ConversationWriter:
         for message, item in prepared:
             self._report.add(Contents.of(message), hidden=item.row.hidden)
             self._report.tokens += item.row.item_tokens
-
-    def _restore_branch(self) -> None:
-        """Messages of the live branch are outside the context where an earlier run took them for abandoned."""
-        assert self._conversation is not None
-        with self._writing() as writer:
-            left = restore_branch(writer, self._conversation.conversation_id, self._live, self._at)
-        if left:
-            self._report.note(
-                f"{plural(left, 'message')} of the live branch left outside the context, which changed since"
-            )
 
     @contextmanager
     def _reading(self) -> Iterator[Reader]:

@@ -10,7 +10,7 @@ from typing import Literal
 
 from lcm_plugin.engine import Engine
 from lcm_plugin.errors import InputError
-from lcm_plugin.interchange.importers.branches import hide_branch
+from lcm_plugin.interchange.importers.branches import take_back
 from lcm_plugin.interchange.importers.conversation_writer import ConversationWriter
 from lcm_plugin.interchange.importers.formats import (
     FORMATS,
@@ -35,6 +35,8 @@ from lcm_plugin.interchange.importers.report import ConversationReport, FileRepo
 from lcm_plugin.interchange.importers.sources.opencode import belongs_to_session
 from lcm_plugin.interchange.importers.survey import Survey
 from lcm_plugin.sessions.access import Access
+from lcm_plugin.store.records import MessageHead
+from lcm_plugin.text import plural
 from lcm_plugin.types import Message, Session
 
 OnBroken = Literal["skip", "refuse"]
@@ -165,7 +167,7 @@ def load(
     report = FileReport(str(source.path), source.format.name)
     keys = Keys(source.format.name, template)
     mains: dict[str, tuple[int, ConversationReport]] = {}
-    abandoned: dict[str, set[int]] = {}
+    abandoned: dict[str, dict[int, MessageHead]] = {}
     done = 0
     default_at = source.path.stat().st_mtime_ns // 1_000_000
     for conversation, records in _conversations(source.records(), report, keep_records):
@@ -182,12 +184,12 @@ def load(
         if not conversation.branch and not conversation.sub and writer.conversation_id is not None:
             mains[name] = (writer.conversation_id, one)
         if writer.abandoned:
-            abandoned.setdefault(name, set()).update(writer.abandoned)
+            abandoned.setdefault(name, {}).update(writer.abandoned)
         _record_debt(engine, one)
         done += one.records
         progress(done)
-    for name, seqs in abandoned.items():
-        _hide_branch(engine, *mains[name], seqs)
+    for name, heads in abandoned.items():
+        _take_back(engine, *mains[name], list(heads.values()))
     return report
 
 
@@ -253,12 +255,14 @@ def _origins(report: FileReport) -> set[str]:
     return {key for one in report.conversations for key in one.forked_from}
 
 
-def _hide_branch(engine: Engine, conversation_id: int, report: ConversationReport, seqs: set[int]) -> None:
+def _take_back(
+    engine: Engine, conversation_id: int, report: ConversationReport, heads: Sequence[MessageHead]
+) -> None:
     with engine.store.write() as writer:
-        count = hide_branch(writer, conversation_id, seqs, engine.clock())
+        count = take_back(engine, writer, conversation_id, heads, engine.clock())
     if count:
         report.note(
-            f"{count} messages left the context: the session went another way; they stay in its conversation"
+            f"{plural(count, 'message')} taken back: the session went another way; they stay in its conversation"
         )
 
 

@@ -86,12 +86,11 @@ class Log:
 class Rollout:
     """A log of Codex."""
 
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / f"rollout-2026-11-28T10-00-00-{SESSION}.jsonl"
+    def __init__(self, folder: Path, session: str = SESSION, **meta: Any) -> None:
+        self.path = folder / f"rollout-2026-11-28T10-00-00-{session}.jsonl"
         self._count = 0
-        self.write(
-            self._line("session_meta", {"id": SESSION, "cwd": "/home/ann/pump", "cli_version": "0.171.0"})
-        )
+        about = {"id": session, "cwd": "/home/ann/pump", "cli_version": "0.171.0", **meta}
+        self.write(self._line("session_meta", about))
 
     def write(self, data: bytes) -> None:
         with self.path.open("ab") as file:

@@ -215,6 +215,28 @@ def test_a_turn_that_is_running_waits_for_no_storing(engine: Engine, log: Log) -
     hooks.close()
 
 
+def test_a_slow_machine_may_give_hooks_another_time(
+    engine: Engine, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLUGIN_TIMEOUT_OF_LCM_MS", "60000")
+    log.turn("The gate code of the north pumping station is HERON-4417.", "Noted.")
+    Capture(engine, "claude-code").store([log.path])
+    opening = threading.Event()
+
+    def slow() -> Engine:
+        assert opening.wait(30)
+        return engine
+
+    hooks = Hooks("claude-code", slow)
+    timer = threading.Timer(OPENING_SECONDS + 0.3, opening.set)
+    timer.start()
+    asked = "What is the gate code of the north pumping station?"
+    answer = hooks.answer(call("UserPromptSubmit", log, session="other", cwd="/home/ann/pump", prompt=asked))
+    assert "HERON-4417" in json.dumps(answer)
+    timer.join()
+    hooks.close()
+
+
 def test_a_resume_pack_says_where_the_work_stood(engine: Engine, hooks: Hooks, log: Log) -> None:
     log.turn("Never touch pump.cfg. We decided on port 8123.", "Understood.")
     todos = [

@@ -186,6 +186,19 @@ def test_another_part_of_a_message_that_was_quoted_in_part_is_quoted(tmp_path: P
     assert again == ""
 
 
+def test_what_was_taken_back_is_not_quoted(tmp_path: Path, engine: Engine) -> None:
+    log = Log(tmp_path, OTHER)
+    log.turn("Hello.", "Hello.")
+    before = log.newest
+    log.turn(FACT, "Noted.")
+    capture = Capture(engine, "claude-code")
+    capture.store([log.path])
+    log.newest = before
+    log.turn("The fence of the south pumping station is blue.", "Noted.")
+    capture.store([log.path])
+    assert "HERON-4417" not in quotes(engine, asked())[0]
+
+
 def _block(engine: Engine, word: str) -> str:
     with engine.store.read() as reader:
         [row] = [

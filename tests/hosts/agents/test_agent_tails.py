@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_logs import KEY, Log, Rollout
+from agent_logs import CODEX_KEY, KEY, SESSION, Log, Rollout
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -132,3 +132,24 @@ def test_where_a_log_was_read_to_is_kept_for_the_next_process(tmp_path: Path) ->
         "two",
         "a new file",
     ]
+
+
+def test_what_a_fork_goes_on_from_is_stored_in_its_own_session_whichever_log_is_read_first(
+    tmp_path: Path,
+) -> None:
+    base = Rollout(tmp_path)
+    for line in base.turn_lines("first", "one"):
+        base.write(line)
+    place = {"thread_id": SESSION, "end_ordinal_exclusive": 3}
+    fork = Rollout(tmp_path, "fork", forked_from_id=SESSION, history_base=place, history_mode="paginated")
+    for line in fork.turn_lines("second", "two"):
+        fork.write(line)
+    with Engine.open(LcmConfig(database=str(tmp_path / "lcm.db"))) as engine:
+        capture = Capture(engine, "codex")
+        capture.store([fork.path])
+        capture.store([base.path])
+        said = {
+            key: [text for *_, hidden, _, texts in rows for text in texts if not hidden]
+            for key, _, rows, _ in stored(engine)
+        }
+    assert said == {CODEX_KEY: ["first", "one"], "agent:codex:fork": ["second", "two"]}

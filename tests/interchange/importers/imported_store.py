@@ -96,8 +96,8 @@ def said(row: StoredMessage) -> str:
 
 
 def words(rows: list[StoredMessage]) -> list[str]:
-    """The words of all rows that a model is shown."""
-    return [said(row) for row in rows if not row.head.hidden]
+    """The words of all rows that a model was ever shown."""
+    return [said(row) for row in rows if not row.head.hidden or row.head.withdrawn_at is not None]
 
 
 def asides(rows: list[StoredMessage]) -> list[tuple[str, Any]]:

@@ -140,20 +140,30 @@ def test_going_back_to_a_branch_brings_it_back(imported: Imported, tmp_path: Pat
     assert imported.lane(key) == before
 
 
-def test_a_branch_that_cannot_come_back_is_told(imported: Imported, tmp_path: Path) -> None:
+def test_what_was_left_is_taken_back_until_it_is_live_again(imported: Imported, tmp_path: Path) -> None:
+    path, session = tmp_path / "x.jsonl", Session("agent:claude-code:x")
+    path.write_text(line("a", None, "one", 1) + line("b", "a", "The code is 5.", 2))
+    imported.bring(path)
+    for record, gone in ((line("c", "a", "another two", 3), True), (line("d", "b", "three", 4), False)):
+        with path.open("a") as file:
+            file.write(record)
+        imported.bring(path)
+        found = imported.engine.call_tool(session, "lcm_grep", {"pattern": "code is 5"})
+        [hit] = [hit for hit in found["hits"] if "5" in hit["snippet"]]
+        assert bool(hit.get("taken_back")) is gone
+
+
+def test_what_a_person_took_back_stays_so(imported: Imported, tmp_path: Path) -> None:
     path, key = tmp_path / "x.jsonl", "agent:claude-code:x"
-    path.write_text(line("a", None, "one", 1) + line("b", "a", "two", 2))
+    path.write_text(line("a", None, "one", 1) + line("b", "a", "two", 2) + line("c", "b", "three", 3))
     imported.bring(path)
-    with path.open("a") as file:
-        file.write(line("c", "a", "another two", 3))
-    imported.bring(path)
-    (conversation,) = imported.lane(key)
-    with imported.engine.store.write() as writer:
-        writer.archive(conversation.conversation_id, "rollover", 3)
-    with path.open("a") as file:
-        file.write(line("d", "b", "three", 4))
-    report = imported.bring(path)
-    assert "1 message of the live branch left outside" in report.conversations[0].notes[0]
+    [row] = [one.head for one in imported.active(key) if words([one]) == ["two"]]
+    imported.engine.record.withdraw(Session(key), [row.message_id])
+    for record in (line("d", "b", "another three", 4), line("e", "c", "four", 5)):
+        with path.open("a") as file:
+            file.write(record)
+        imported.bring(path)
+    assert imported.context(key) == ["one", "three", "four"]
 
 
 def test_messages_that_a_compaction_kept_and_wrote_again_stay_on_the_live_branch(

@@ -127,6 +127,13 @@ def open_thread(path: Path, stack: ExitStack) -> Thread:
     return Thread(tuple(chain), tuple(left))
 
 
+def files_forked_from(path: Path) -> list[Path]:
+    """The files of the threads that a file's thread was forked from, oldest first."""
+    with ExitStack() as stack:
+        thread = open_thread(path, stack)
+        return [one.path for one in thread.chain if one.thread != thread.newest.thread]
+
+
 def _opened(path: Path, stack: ExitStack) -> Rollout:
     rollout = Rollout(path, stack.enter_context(LineFile(stack.enter_context(unpacked(path)))))
     for line in islice(rollout.lines, _HEAD_LINES):

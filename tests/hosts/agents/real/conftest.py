@@ -53,6 +53,9 @@ def claude(tmp_path: Path, models: FakeModels) -> ClaudeCode:
         "CLAUDE_CONFIG_DIR": str(tmp_path / ".claude"),
         "ANTHROPIC_BASE_URL": models.url,
         "ANTHROPIC_API_KEY": "sk-dummy-key-0123456789abcdefghij",
+        # A busy machine is no fault of the plugin's.
+        "MCP_TIMEOUT": "120000",
+        "PLUGIN_TIMEOUT_OF_LCM_MS": "4500",
     }
     return _installed(agent)
 
@@ -61,6 +64,7 @@ def claude(tmp_path: Path, models: FakeModels) -> ClaudeCode:
 def codex(tmp_path: Path, models: FakeModels) -> Codex:
     """Codex with lcm in it; its hooks run without a person's trust."""
     agent = Codex("codex", tmp_path, models, {"CODEX_HOME": str(tmp_path / ".codex"), "FAKE_KEY": "x"})
+    agent.environment["PLUGIN_TIMEOUT_OF_LCM_MS"] = "4500"
     (tmp_path / ".codex").mkdir()
     text = _CODEX_CONFIG.format(url=models.url, project=agent.project)
     (tmp_path / ".codex" / "config.toml").write_text(text)

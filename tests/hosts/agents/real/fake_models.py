@@ -1,7 +1,7 @@
 """One model server for all agents under test: Anthropic, OpenAI Responses and Chat, and Gemini, streamed as they stream.
 
 The newest prompt says what the model does: ``[[say X]]`` answers X, ``[[call NAME {…}]]`` calls a tool first, several
-of them at once. Every request's body is kept.
+of them at once. Where the answer must not stand in the prompt, ``script`` has it. Every request's body is kept.
 """
 
 from __future__ import annotations
@@ -49,11 +49,12 @@ class Answer:
 
 
 class FakeModels:
-    """The server. ``use_once`` is the usage that the next answer of a turn reports."""
+    """The server. ``use_once`` is the usage that the next answer of a turn reports, ``script`` an answer by prompt."""
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
         self.use_once = 0
+        self.script: dict[str, Answer] = {}
         self._lock = threading.Lock()
         self._count = 0
         handler = type("Handler", (_Handler,), {"models": self})
@@ -78,6 +79,9 @@ class FakeModels:
             used = _SMALL
             if body.get("tools") and self.use_once:
                 used, self.use_once = self.use_once, 0
+        written = next((one for asked, one in self.script.items() if asked in prompt), None)
+        if written is not None and body.get("tools"):
+            return Answer(written.text, [] if answered else written.calls, used)
         said = _SAY.findall(prompt)
         text = (
             said[-1]

@@ -50,12 +50,14 @@ class Agent:
         kept = {name: os.environ[name] for name in ("LANG", "TERM", "TMPDIR") if name in os.environ}
         return {**kept, **own, "PATH": path, **self.environment}
 
-    def start(self, *arguments: str, cwd: Path | None = None) -> subprocess.Popen[str]:
+    def start(
+        self, *arguments: str, cwd: Path | None = None, stdin: int = subprocess.DEVNULL
+    ) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [self.program, *arguments],
             cwd=cwd or self.project,
             env=self.env(),
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -14,13 +14,14 @@ from lcm_plugin.store.protocol import iterate_messages
 
 @dataclass
 class Row:
-    """A stored row: ``said`` is its text, ``calls`` the names of the tools that it calls."""
+    """A stored row: ``said`` is its text, ``calls`` the names of the tools that it calls, ``gone`` if it was taken back."""
 
     key: str
     role: str
     said: str
     calls: list[str]
     hidden: bool
+    gone: bool
     active: bool
     whole: str
 
@@ -43,7 +44,8 @@ def rows_of(database: Path) -> list[Row]:
                             one.head.role,
                             text_of(message),
                             calls,
-                            one.head.hidden,
+                            one.head.hidden and one.head.withdrawn_at is None,
+                            one.head.withdrawn_at is not None,
                             conversation.active,
                             parts,
                         )
@@ -52,7 +54,7 @@ def rows_of(database: Path) -> list[Row]:
 
 
 def talk_of(database: Path, key: str) -> list[Row]:
-    """What people and models said and did in a session, with tools' results."""
+    """What people and models said and did in a session, with tools' results, also what was taken back."""
     return [row for row in rows_of(database) if row.key == key and not row.hidden]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from open_talks import codex_talk
 from real_agents import Codex
 from stored import rows_of, said_in, talk_of, twice
 
@@ -81,3 +82,33 @@ def test_the_doctor_proves_the_last_turn_and_names_hooks_that_nobody_trusts(code
     assert "ERROR codex.untrusted: 5 hooks not trusted" in said
     codex.lcm("install", "codex", "--uninstall")
     assert "codex.not_installed" in codex.lcm("doctor", "--host", "codex", check=False)
+
+
+def test_a_turn_that_is_taken_back_is_archived_and_a_fork_begins_with_what_came_before(codex: Codex) -> None:
+    with codex_talk(codex) as talk:
+        for prompt in ("Begin. [[say Begun.]]", "Go left. [[say Left.]]"):
+            talk.say(prompt)
+        talk.take_back(talk.turns[1])
+        talk.say("Go right. [[say Right.]]")
+        fork = talk.fork()
+        fork.say("Try it the other way. [[say The other way.]]")
+        talk.say("Go on. [[say Going on.]]")
+    rows = talk_of(codex.database, codex.key(talk.session))
+    assert [row.said for row in rows if not row.gone] == [
+        *("Begin. [[say Begun.]]", "Begun."),
+        *("Go right. [[say Right.]]", "Right."),
+        *("Go on. [[say Going on.]]", "Going on."),
+    ]
+    assert [row.said for row in rows if row.gone] == ["Go left. [[say Left.]]", "Left."]
+    assert [text for _, text in said_in(codex.database, codex.key(fork.session))] == [
+        "Try it the other way. [[say The other way.]]",
+        "The other way.",
+    ]
+    assert "Go left." not in codex.models.talk("Try it the other way.")[-1].text
+    assert "Go right." in codex.models.talk("Try it the other way.")[-1].text
+    print(
+        [
+            [t.get("name") or t.get("type"), [x.get("name") for x in t.get("tools", [])]]
+            for t in codex.models.talk()[-1].body["tools"]
+        ]
+    )
