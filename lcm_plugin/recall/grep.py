@@ -28,7 +28,7 @@ from lcm_plugin.recall.results import (
 from lcm_plugin.recall.scope import LeftOut, Scope, not_found, parse_refs, unanswered_request
 from lcm_plugin.recall.semantic.meaning import Semantics
 from lcm_plugin.recall.textsearch import THOROUGH, Effort, TextSearch
-from lcm_plugin.recall.times import format_instant, named_periods, parse_time
+from lcm_plugin.recall.times import NO_TIMES, AskedTimes, format_instant, named_periods, parse_time
 from lcm_plugin.recall.tools import LARGEST, GrepArguments
 from lcm_plugin.recall.weaker import resolve
 from lcm_plugin.store.protocol import Reader
@@ -100,7 +100,7 @@ class Grep:
     notices: list[str] = field(default_factory=list)
     index_failed: bool = False
     left_out: LeftOut = field(init=False)
-    periods: list[tuple[int, int]] = field(default_factory=list)
+    times: AskedTimes = NO_TIMES
     # Of what is searched for, the largest share that one hit holds.
     best_share: float = 0.0
 
@@ -118,7 +118,8 @@ class Grep:
             self._note(FROM_OTHERS)
         cursor = decode(asked.cursor, search) if asked.cursor else None
         regex = RegexSearch(asked.pattern) if asked.mode == "regex" else None
-        self.periods, pattern = named_periods(asked.pattern, self.clock.now_ms, self.clock.zone)
+        periods, pattern = named_periods(asked.pattern, self.clock.now_ms, self.clock.zone)
+        self.times = AskedTimes(tuple(periods), self.clock.zone)
         query = parse_query(pattern)
         if self.semantics is not None and self.semantics.missing:
             self._note(self.semantics.missing)
@@ -321,7 +322,7 @@ class Grep:
 
     def _attempt(self, query: ParsedQuery, kind: RowKind, rows: Filter, start: int, wanted: int) -> _Outcome:
         search = TextSearch(
-            self.reader, kind, query, rows, self.semantics, self.periods, self.left_out, self.effort
+            self.reader, kind, query, rows, self.semantics, self.times, self.left_out, self.effort
         )
         sort = self.arguments.sort
         if sort == "recency":

@@ -10,7 +10,8 @@ conversation, with no weight learned from data:
 - *who speaks*: a question that names one speaker is answered by that speaker; turns that are questions
   rarely hold answers; where replies are much longer than what users write, facts come from users, and
   so they do when the question says "I" or "my";
-- *when*: a question for a time is answered by turns that hold one, a question with a date by turns of that time;
+- *when, how many*: a question for a time or a number is answered by turns that hold one, a question with a date by turns
+  of that time, and by those that name it soon after;
 - *echoes*: what only repeats the question hardly counts;
 - *which one*: an identifier names its thing, so rows that hold it beat those beside them;
 - *meaning*, where vectors are stored: how close a row comes to what is asked is added, at most 0.4 of what a row has that
@@ -24,11 +25,12 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
 from lcm_plugin.recall.match import Matches
 from lcm_plugin.recall.query import MAX_CHARS, WORD, ParsedQuery, fold, is_function_word
+from lcm_plugin.recall.times import NO_TIMES, AskedTimes
 from lcm_plugin.store.search import SearchRow, Stretch
 
 K1, B = 0.8, 0.8
@@ -39,7 +41,10 @@ _NEIGHBOURS = tuple(NEIGHBOURS.items())
 REACH = 3
 SURROUNDINGS, SURROUNDINGS_REACH = 0.4, 10
 SELF_CONTAINED_TOKENS = 80
-SPEAKER, QUESTION, USER, TIME, IDENTIFIER, THEN = 2.0, 0.6, 1.5, 1.3, 2.0, 3.0
+SPEAKER, QUESTION, USER, IDENTIFIER, THEN = 2.0, 0.6, 1.5, 2.0, 3.0
+# What is asked for: a time, or a number.
+WANTED = 1.3
+BESIDE_BETTER = 0.9
 LONG_REPLIES = 2.0
 SPEAKER_SHARE = 0.1
 EXPANDED = 60
@@ -52,6 +57,14 @@ _TIME_WORDS = re.compile(
     r"(?:mon|tues|wednes|thurs|fri|satur|sun)day|january|february|march|april|may|june|july|august|september|"
     r"october|november|december|spring|summer|fall|autumn|winter|\d{4}|\d{1,2}(?:st|nd|rd|th|:\d\d))\b"
 )
+_NUMBERS = re.compile(
+    r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|dozen|couple|few|half|once|twice|hundred|"
+    r"thousand|first|second|third)\b"
+)
+_ASKS_WHEN = re.compile(
+    r"^(?:\w+ ){0,2}when\b|\b(?:what|which) (?:year|month|date|day|time|season|week)\b|\bhow long\b"
+)
+_ASKS_HOW_MANY = re.compile(r"^(?:\w+ ){0,3}how (?:many|much|long|old|often|far)\b")
 _SPEAKER_PREFIX = re.compile(r"(?m)^([^\W\d_][\w .'-]{0,30}): ")
 
 _ABOUT_THE_USER = frozenset({"i", "me", "my", "mine", "myself", "user"})
@@ -82,13 +95,13 @@ class Ranked:
 class Corpus:
     """What is known of all rows searched: how many there are, and in which share each unit occurs.
 
-    ``periods``: the times that the question names.
+    ``times``: those that the question names.
     """
 
     total: int
     shares: Sequence[float]
     senders: Sequence[str] = ()
-    periods: Sequence[tuple[int, int]] = ()
+    times: AskedTimes = NO_TIMES
 
 
 def rank(
@@ -133,6 +146,18 @@ def rank(
     return sorted((one for one in ranked if one.score > 0), key=_best_first)
 
 
+def spread(ranked: Sequence[Ranked]) -> list[Ranked]:
+    """The same rows, where one right beside a better one gives way a little: that one is shown with its neighbours."""
+    taken: set[tuple[int, int]] = set()
+    kept = []
+    for one in ranked:
+        here, at = one.row.conversation_id, one.row.position
+        is_beside = (here, at - 1) in taken or (here, at + 1) in taken
+        taken.add((here, at))
+        kept.append(replace(one, score=one.score * BESIDE_BETTER) if is_beside else one)
+    return sorted(kept, key=_best_first)
+
+
 def by_recency_too(ranked: Sequence[Ranked]) -> list[Ranked]:
     """The same rows with every score halved per 30 days of age, counted from the newest of them."""
     newest = max((one.row.until for one in ranked), default=0)
@@ -159,8 +184,13 @@ class _Scorer:
         self._idf_sum = sum(self._idf) or 1.0
         self._average = sum(c.row.tokens for c in candidates) / len(candidates) or 1.0
         self._identifiers = [index for index, unit in enumerate(query.units) if unit.is_identifier]
-        self._periods = corpus.periods
-        self._asks_when = "when" in query.words[:3]
+        self._times = corpus.times
+        asked = " ".join(query.words)
+        self._wanted = [
+            pattern
+            for asks, pattern in ((_ASKS_WHEN, _TIME_WORDS), (_ASKS_HOW_MANY, _NUMBERS))
+            if asks.search(asked)
+        ]
         # A single word says nothing of who is asked.
         speaks = query.is_phrase_like
         self._named = _named_speaker(query.words, candidates, corpus.senders) if speaks else None
@@ -202,10 +232,11 @@ class _Scorer:
             factor *= 1 - (1 - QUESTION) * _share(row)
         if row.role == "user":
             factor *= self._user_factor
-        if any(start <= row.until and row.at < end for start, end in self._periods):
+        if self._times.are_of(row.text, row.at, row.until):
             factor *= THEN
-        if self._asks_when and _TIME_WORDS.search(row.text.lower()):
-            factor *= TIME
+        for pattern in self._wanted:
+            if pattern.search(row.text.lower()):
+                factor *= WANTED
         return factor
 
 

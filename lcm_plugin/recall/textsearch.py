@@ -14,9 +14,19 @@ from itertools import accumulate
 
 from lcm_plugin.recall.match import Matcher, Matches
 from lcm_plugin.recall.query import WORD, ParsedQuery, Unit
-from lcm_plugin.recall.rank import EXPANDED, Candidate, Corpus, Ranked, by_recency_too, rank, unit_weights
+from lcm_plugin.recall.rank import (
+    EXPANDED,
+    Candidate,
+    Corpus,
+    Ranked,
+    by_recency_too,
+    rank,
+    spread,
+    unit_weights,
+)
 from lcm_plugin.recall.scope import LeftOut
 from lcm_plugin.recall.semantic.meaning import Meaning, Semantics
+from lcm_plugin.recall.times import DAY_MS, NO_TIMES, AskedTimes
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.search import (
     Clause,
@@ -95,7 +105,7 @@ class _Gathered:
 class TextSearch:
     """One full-text search over one kind of row.
 
-    ``periods``: the times that the query names, whose rows come first. ``left_out``: messages that are no hits.
+    ``times``: those that the query names, whose rows come first. ``left_out``: messages that are no hits.
     """
 
     def __init__(
@@ -105,13 +115,13 @@ class TextSearch:
         query: ParsedQuery,
         rows: Filter,
         semantics: Semantics | None = None,
-        periods: Sequence[tuple[int, int]] = (),
+        times: AskedTimes = NO_TIMES,
         left_out: LeftOut = LeftOut(recall_answers=False),  # noqa: B008 - frozen
         effort: Effort = THOROUGH,
     ) -> None:
         self._effort = effort
         self._reader = reader
-        self._periods = periods
+        self._times = times
         self._left_out = left_out
         self._semantics = semantics if kind == "message" and query.is_prose else None
         self._kind: RowKind = kind
@@ -141,6 +151,8 @@ class TextSearch:
             closeness = meaning.of if meaning else None
             expanded = self._effort.expanded
             ranked = rank(self._query, best, corpus, self._neighbours, self._find, closeness, expanded)
+        if self._effort.pages and self._query.is_question:
+            ranked = spread(ranked)
         ranked = by_recency_too(ranked) if hybrid else ranked
         # Past the pool the store's own order holds, so that a later page never reorders an earlier one.
         shown = {one.row.row_id for one in ranked}
@@ -163,7 +175,7 @@ class TextSearch:
             soon = min(self._deadline, time.monotonic() + UNINDEXED_SECONDS)
             gathered.unread = self._from_rows(gathered, MAX_POOL, unindexed, UNINDEXED_POOL, soon)
             self._from_index(gathered, order, target)
-            for period in self._periods:
+            for period in self._times.spans:
                 self._from_period(gathered, period, order, target)
             for unit in self._senders:
                 self._from_sender(gathered, unit, order, target)
@@ -176,7 +188,9 @@ class TextSearch:
         return gathered
 
     def _from_period(self, gathered: _Gathered, period: tuple[int, int], order: Order, target: int) -> None:
-        start, end = max(period[0], self._rows.since or 0), min(period[1], self._rows.before or period[1])
+        # Much is told on the next day.
+        end = period[1] + DAY_MS
+        start, end = max(period[0], self._rows.since or 0), min(end, self._rows.before or end)
         if start < end:
             self._from_index(gathered, order, target, replace(self._rows, since=start, before=end))
 
@@ -298,7 +312,7 @@ class TextSearch:
                 told = self._shares([_clause(units[index]) for index in asked], total)
                 for index, share in zip(asked, told, strict=True):
                     shares[index] = max(share, shares[index])
-        return Corpus(total, shares, self._known_senders(), self._periods)
+        return Corpus(total, shares, self._known_senders(), self._times)
 
     def _known_senders(self) -> list[str]:
         if self._kind != "message" or not self._query.is_phrase_like:

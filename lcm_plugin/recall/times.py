@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 from zoneinfo import ZoneInfo
@@ -54,19 +55,6 @@ _MONTHS = {
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
 
-def _month(group: str) -> str:
-    return rf"(?P<{group}>{'|'.join(_MONTHS)})\.?"
-
-
-def _day(group: str) -> str:
-    return rf"(?P<{group}>\d{{1,2}})(?:st|nd|rd|th)?"
-
-
-def _year(group: str) -> str:
-    return rf"(?P<{group}>(?:19|20)\d\d)"
-
-
-_COUNT = r"(?P<count>\d{1,5}|an?|one|two|three|four|five|six|seven|eight|nine|ten|a couple of)"
 _COUNTS = {
     "one": 1,
     "two": 2,
@@ -79,12 +67,33 @@ _COUNTS = {
     "nine": 9,
     "ten": 10,
 }
+_FEW, _COUPLE = 3, 2
+
+
+def _month(group: str) -> str:
+    return rf"(?P<{group}>{'|'.join(_MONTHS)})\.?"
+
+
+def _day(group: str) -> str:
+    return rf"(?P<{group}>\d{{1,2}})(?:st|nd|rd|th)?"
+
+
+def _year(group: str) -> str:
+    return rf"(?P<{group}>(?:19|20)\d\d)"
+
+
+def _counted(group: str) -> str:
+    return rf"(?P<{group}>\d{{1,5}}|an?|a\ few|a\ couple\ of|{'|'.join(_COUNTS)})"
+
+
+_UNIT_NAMES = "second|minute|hour|day|week|month|year"
 _PERIODS = re.compile(
     rf"""\b(?:
       (?P<iso>{_year("iso_year")}-(?P<iso_month>\d\d)(?:-(?P<iso_day>\d\d))?)(?![-\d:T])
-    | (?P<near>the\ day\ before\ yesterday|yesterday|today|tonight)
-    | {_COUNT}\ (?P<ago>second|minute|hour|day|week|month|year)s?\ ago
-    | (?P<which>last|this|past|previous)\ (?P<span>week|month|year|{"|".join(_DAYS)})
+    | (?P<near>the\ day\ before\ yesterday|yesterday|last\ night|today|tonight|this\ (?:morning|afternoon|evening))
+    | {_counted("count")}\ (?P<ago>{_UNIT_NAMES})s?\ ago
+    | (?:the\ )?(?:last|past|previous)\ {_counted("count_back")}\ (?P<back>{_UNIT_NAMES})s?
+    | (?P<which>last|this|past|previous)\ (?P<span>weekend|week|month|year|{"|".join(_DAYS)})
     | (?:on\ )?(?P<weekday>{"|".join(_DAYS)})
     | {_month("month")}\ {_day("day")}(?:,?\ {_year("year")})?(?![\d:])
     | {_day("day_first")}(?:\ of)?\ {_month("month_second")}(?:,?\ {_year("year_third")})?
@@ -97,6 +106,10 @@ _NUMBER = re.compile(r"\d+(?:st|nd|rd|th)?", re.IGNORECASE)
 # Words of other meanings, which name a month only where something says so.
 _AMBIGUOUS = frozenset({"may", "march", "mar", "sep", "dec", "jan"})
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+DAY_MS = 86_400_000
+# How long after something people still say "yesterday" or "last Friday" of it; and how much wider than what is asked
+# about the span that they name may be.
+_TOLD_MS, _AS_PRECISE_MS = 31 * DAY_MS, 2 * DAY_MS
 _ALLOWED = (
     "must be an ISO 8601 time such as 2026-05-03T14:00:00Z, or a time such as 2h, 7d, yesterday, last tuesday, "
     "this week, March 2026, Nov 17, 3 months ago"
@@ -144,6 +157,31 @@ def named_periods(text: str, now_ms: int, zone: str) -> tuple[list[tuple[int, in
     return sorted(found, reverse=True), rest
 
 
+@dataclass(frozen=True, slots=True)
+class AskedTimes:
+    """The spans of time that a question names, in milliseconds, and the time zone of what is said without one."""
+
+    spans: tuple[tuple[int, int], ...] = ()
+    zone: str = "UTC"
+
+    def are_of(self, text: str, at: int, until: int) -> bool:
+        """Whether a text is of one of the spans: said then, or soon after with words for that time (``last Friday``)."""
+        if any(start <= until and at < end for start, end in self.spans):
+            return True
+        soon = [(start, end) for start, end in self.spans if end <= at < end + _TOLD_MS]
+        if not soon:
+            return False
+        told, _ = named_periods(text, at, self.zone)
+        return any(
+            first < end and start < last and last - first <= max(end - start, _AS_PRECISE_MS)
+            for start, end in soon
+            for first, last in told
+        )
+
+
+NO_TIMES = AskedTimes()
+
+
 def _written(text: str, now: datetime, zone: ZoneInfo) -> datetime | None:
     if text == "now":
         return now
@@ -152,8 +190,9 @@ def _written(text: str, now: datetime, zone: ZoneInfo) -> datetime | None:
     match = _PERIODS.fullmatch(text)
     if match is None:
         return None
-    if match["ago"] in ("second", "minute", "hour", "day", "week"):
-        return now - _count(match["count"]) * _UNITS[match["ago"][0]]
+    for count, unit in ((match["count"], match["ago"]), (match["count_back"], match["back"])):
+        if unit in ("second", "minute", "hour", "day", "week"):
+            return now - _count(count) * _UNITS[unit[0]]
     return next((start for start, _ in _periods_of(match, now.astimezone(zone), loosely=False)), None)
 
 
@@ -163,10 +202,13 @@ def _periods_of(match: re.Match[str], now: datetime, *, loosely: bool) -> Iterat
     if match["iso"]:
         yield from _of_date(int(match["iso_year"]), int(match["iso_month"]), match["iso_day"], now)
     elif match["near"]:
-        back = {"the day before yesterday": 2, "yesterday": 1}.get(match["near"], 0)
+        back = {"the day before yesterday": 2, "yesterday": 1, "last night": 1}.get(match["near"], 0)
         yield _days(today - timedelta(days=back), 1)
     elif match["ago"]:
         yield _distance(_count(match["count"]), match["ago"], now, loosely)
+    elif match["back"]:
+        start, _ = _distance(_count(match["count_back"]), match["back"], now, loosely=False)
+        yield start, now
     elif match["which"] or match["weekday"]:
         yield _span(match["which"] or "last", match["span"] or match["weekday"], today)
     else:
@@ -209,6 +251,11 @@ def _span(which: str, span: str, today: datetime) -> Period:
     if span in _DAYS:
         back = (today.weekday() - _DAYS.index(span)) % 7
         return _days(today - timedelta(days=back if which == "this" else back or 7), 1)
+    if span == "weekend":
+        saturday = today - timedelta(days=(today.weekday() - 5) % 7)
+        return _days(
+            saturday if which == "this" else saturday - timedelta(days=7 if today.weekday() > 4 else 0), 2
+        )
     if span == "week":
         monday = today - timedelta(days=today.weekday())
         return _days(monday if which == "this" else monday - timedelta(days=7), 7)
@@ -226,7 +273,7 @@ def _span(which: str, span: str, today: datetime) -> Period:
 def _count(text: str) -> int:
     if text.isdigit():
         return int(text)
-    return _COUNTS.get(text, 2 if text == "a couple of" else 1)
+    return _COUNTS.get(text, {"a few": _FEW, "a couple of": _COUPLE}.get(text, 1))
 
 
 def _days(start: datetime, count: int) -> Period:

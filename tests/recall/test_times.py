@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from lcm_plugin.errors import InputError
-from lcm_plugin.recall.times import format_instant, named_periods, parse_time
+from lcm_plugin.recall.times import AskedTimes, format_instant, named_periods, parse_time
 
 NOW = int(datetime(2026, 5, 3, 14, 30, tzinfo=UTC).timestamp() * 1000)
 
@@ -45,6 +45,14 @@ def at(*when: int) -> int:
         ("17 November 2024", at(2024, 11, 17)),
         ("today", at(2026, 5, 3)),
         ("yesterday", at(2026, 5, 2)),
+        ("last night", at(2026, 5, 2)),
+        ("this morning", at(2026, 5, 3)),
+        ("the last 3 days", at(2026, 4, 30, 14, 30)),
+        ("past two weeks", at(2026, 4, 19, 14, 30)),
+        ("last 2 months", at(2026, 3, 3, 14, 30)),
+        ("a few days ago", at(2026, 4, 30, 14, 30)),
+        ("last weekend", at(2026, 4, 25)),
+        ("this weekend", at(2026, 5, 2)),
         ("", None),
         (None, None),
     ],
@@ -86,12 +94,34 @@ DAY = 86_400_000
         ("what did I ask yesterday?", at(2026, 5, 2), 1),
         ("who was ill last week?", at(2026, 4, 20), 7),
         ("about two weeks ago", at(2026, 4, 16), 7),
+        ("where were we last weekend?", at(2026, 4, 25), 2),
+        ("what did Ann cook last night?", at(2026, 5, 2), 1),
     ],
 )
 def test_a_question_names_a_time(question: str, first: int, days: int) -> None:
     start, end = named_periods(question, NOW, "UTC")[0][0]
     assert start == first
     assert end - start == days * DAY
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "told"),
+    [
+        ("we went there", at(2026, 4, 28, 9), True),
+        ("we went there yesterday", at(2026, 4, 29, 9), True),
+        ("we went there last Tuesday", at(2026, 5, 2, 9), True),
+        ("we went there 4 days ago", at(2026, 5, 2, 9), True),
+        ("we went there on Tuesday", at(2026, 5, 6, 9), False),
+        ("we went there", at(2026, 4, 29, 9), False),
+        ("we went there in April", at(2026, 5, 2, 9), False),
+        ("we went there last Tuesday", at(2026, 7, 2, 9), False),
+    ],
+)
+def test_a_text_is_of_a_day_when_it_was_said_then_or_names_it_soon_after(
+    text: str, said: int, told: bool
+) -> None:
+    tuesday = AskedTimes(((at(2026, 4, 28), at(2026, 4, 29)),))
+    assert tuesday.are_of(text, said, said) is told
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ from lcm_plugin.recall.rank import Ranked
 from lcm_plugin.recall.scope import Scope
 from lcm_plugin.recall.semantic.meaning import Semantics
 from lcm_plugin.recall.textsearch import Effort, TextSearch
-from lcm_plugin.recall.times import named_periods
+from lcm_plugin.recall.times import AskedTimes, named_periods
 from lcm_plugin.recall.weaker import resolve
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Conversation, message_ref
@@ -266,9 +266,10 @@ class ActiveRecall:
         if not index.available or index.message_lag > MOST_LAG:
             return nothing(LAGS)
         rows = Filter(scope.filter_ids, up_to_id=newest)
-        periods, _ = named_periods(question, self._clock(), self._config.timezone)
+        zone = self._config.timezone
+        times = AskedTimes(tuple(named_periods(question, self._clock(), zone)[0]), zone)
         query = resolve(query, reader, "message", rows, MOST_WEAKENED).query
-        search = TextSearch(reader, "message", query, rows, self._semantics, periods, effort=EFFORT)
+        search = TextSearch(reader, "message", query, rows, self._semantics, times, effort=EFFORT)
         found = search.by_relevance(CANDIDATES)
         plans = self._config.keep_latest_of
         ranked = (
