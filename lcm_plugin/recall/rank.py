@@ -26,6 +26,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from heapq import heapify, heappop, heappush
 from itertools import accumulate, pairwise
 
 from lcm_plugin.recall.match import Matches
@@ -148,14 +149,22 @@ def rank(
 
 def spread(ranked: Sequence[Ranked]) -> list[Ranked]:
     """The same rows, where one right beside a better one gives way a little: that one is shown with its neighbours."""
+    waiting = [(-one.score, place) for place, one in enumerate(ranked)]
+    heapify(waiting)
     taken: set[tuple[int, int]] = set()
-    kept = []
-    for one in ranked:
+    kept: list[Ranked] = []
+    while waiting:
+        score, place = heappop(waiting)
+        one = ranked[place]
         here, at = one.row.conversation_id, one.row.position
-        is_beside = (here, at - 1) in taken or (here, at + 1) in taken
+        better = ((here, at - 1) in taken) + ((here, at + 1) in taken)
+        now = -one.score * BESIDE_BETTER**better
+        if now > score:
+            heappush(waiting, (now, place))
+            continue
         taken.add((here, at))
-        kept.append(replace(one, score=one.score * BESIDE_BETTER) if is_beside else one)
-    return sorted(kept, key=_best_first)
+        kept.append(replace(one, score=-now) if better else one)
+    return kept
 
 
 def by_recency_too(ranked: Sequence[Ranked]) -> list[Ranked]:

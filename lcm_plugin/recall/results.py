@@ -151,7 +151,7 @@ class Page:
         return {number: conversation.session_key for number, conversation in found if conversation}
 
     def _add_neighbours(self, hits: Sequence[Hit], written: Sequence[dict[str, Any]], room: int) -> None:
-        """The messages round each hit, best hit first, each message once."""
+        """The messages round each hit that have room, best hit first, each message once."""
         rows = [one.row for kind, one in hits if kind == "message"]
         near = self._around(rows)
         shown = {row.ref for row in rows}
@@ -159,10 +159,9 @@ class Page:
         for row in rows:
             for name, side in self._sides(row, near):
                 neighbours = [_neighbour(one) for one in side if one.ref not in shown]
-                room -= cost_of({name: neighbours}, self.count) if neighbours else 0
-                if room < 0:
-                    return
-                if neighbours:
+                cost = cost_of({name: neighbours}, self.count) if neighbours else 0
+                if neighbours and cost <= room:
+                    room -= cost
                     by_ref[row.ref][name] = neighbours
                     shown |= {one["id"] for one in neighbours}
 
