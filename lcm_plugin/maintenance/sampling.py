@@ -28,7 +28,7 @@ _OF_THE_CONTEXT = ("counters", "context_dangling", "context_foreign", "context_o
 
 
 class Sampler:
-    """Listens to compaction passes. Thread-safe."""
+    """Listens to compactions. Thread-safe."""
 
     def __init__(
         self,
@@ -48,14 +48,19 @@ class Sampler:
         self._runs: dict[int, int] = {}
 
     def note(self, event: Event) -> None:
-        """Remembers a summary that was just published and has it looked at soon."""
+        """Remembers a summary that was just published; the newest of a run are looked at once that has ended."""
         summary_id, conversation_id = event.fields.get("summary_id"), event.conversation_id
-        if event.name != "compaction.pass" or conversation_id is None or not summary_id:
+        if conversation_id is None:
             return
-        with self._lock:
-            known = self._new.get(conversation_id, [])
-            self._new.put(conversation_id, [*known, str(summary_id)][-NEWEST:])
-        self._background.submit(("integrity-sample", conversation_id), lambda: self.sample(conversation_id))
+        if event.name == "compaction.pass" and summary_id:
+            with self._lock:
+                known = self._new.get(conversation_id, [])
+                self._new.put(conversation_id, [*known, str(summary_id)][-NEWEST:])
+        elif event.name == "compaction.finished" and self._new.get(conversation_id):
+            # Not after each pass: that would read the sources of a whole sweep a second time.
+            self._background.submit(
+                ("integrity-sample", conversation_id), lambda: self.sample(conversation_id)
+            )
 
     def sample(self, conversation_id: int) -> None:
         """Checks the new summaries of one conversation."""

@@ -76,6 +76,8 @@ class _Names(_Memo["_Pair | None"]):
     @staticmethod
     def judge(raw: str) -> _Pair | None:
         """The verdict on a word."""
+        if raw.islower() and raw.isalpha() and raw.isascii():
+            return None
         word = _judge(raw)
         names = [pair for pair in word.facts if pair[1] >= NAME] if word else ()
         if not word or not names:
@@ -133,9 +135,12 @@ def _judge(raw: str) -> Word | None:
     # A host's own word for its loop, such as ###STOP###: nobody asks for it.
     if not core or (raw[0] in _CONTROL_START and _CONTROL.fullmatch(raw)):
         return None
-    pieces = [core] if core.isalnum() else [piece.rstrip(_RIGHT) for piece in _INNER.split(core)]
-    facts = {piece: weight for piece in pieces if (weight := _weight(piece))}
     cue = CUE_WORDS.get(core.lower(), 0)
+    if core.isalnum():
+        weight = _weight(core)
+        return Word(((core, weight),) if weight else (), cue, weight == NAME) if weight or cue else None
+    pieces = [piece.rstrip(_RIGHT) for piece in _INNER.split(core)]
+    facts = {piece: weight for piece in pieces if (weight := _weight(piece))}
     plain = len(facts) == 1 and NAME in facts.values()
     return Word(tuple(facts.items()), cue, plain) if facts or cue else None
 
@@ -150,16 +155,16 @@ def _term_weight(word: str) -> int:
 
 
 def _weight(word: str) -> int:
+    if word.isalpha():
+        if word.islower():
+            return _term_weight(word)
+        if not word.istitle() and _CAMEL.search(word):
+            return _NUMBER
+        return NAME if word[0].isupper() and len(word) > 2 else _term_weight(word)
     if _HAS_DIGIT.search(word):
         if _PLAIN_NUMBER.fullmatch(word):
             return _DIGIT if len(word) < 3 else _SHORT if len(word) < 5 else _NUMBER
         return _TIME if _CLOCK.fullmatch(word) else _IDENTIFIER
-    if word.isalpha():
-        if word.islower():
-            return _term_weight(word)
-        if _CAMEL.search(word):
-            return _NUMBER
-        return NAME if word[0].isupper() and len(word) > 2 else _term_weight(word)
     if len(word) < 2 or _CONTRACTION.fullmatch(word):
         return 0
     if _KEYLIKE.fullmatch(word):

@@ -185,7 +185,7 @@ def _is_copied(words: list[str], source: list[str]) -> bool:
 
 def _most_shared(words: list[str], other: list[str], length: int) -> float:
     """A share that `_share` does not exceed: that of the runs of ten with only known shorter runs in them."""
-    known = set(_shingles(other, length))
+    known = set(_shingles(words, length)).intersection(_shingles(other, length))
     needed = _SHINGLE - length + 1
     shared = in_a_row = 0
     for shorter in _shingles(words, length):

@@ -208,11 +208,11 @@ def test_a_made_up_claim_is_noticed_after_the_compaction_and_a_whole_check_asked
     events: list[Event] = []
     engine.subscribe(events.append)
     engine.ingest(session, [user(f"garden bed {number} " + "slowly " * 30) for number in range(40)])
-    assert engine.compact(session, force=True).compacted
+    assert engine.compact(session, force=True).passes > 1
     assert engine.wait_idle(60)
-    told = [event for event in events if event.name == "integrity.sampled"]
-    assert told
-    assert "summary_unsupported" in told[0].fields["classes"]
+    # Once for all passes, so that a sweep does not read its sources a second time.
+    (told,) = [event for event in events if event.name == "integrity.sampled"]
+    assert "summary_unsupported" in told.fields["classes"]
     assert engine.integrity_jobs.work_off(lambda: False) == 1
     (job,) = engine.integrity_jobs.finished()
     assert (job.reason, job.mode) == ("sample", "scan_and_plan")
