@@ -62,6 +62,24 @@ ANSWERS = {
     "Which metrics are there?": ("docs/observability.md#metrics", "lcm_search_latency_ms"),
     "Which tables can I read in SQL?": ("docs/storage.md#reading-it-yourself", "summary_tree"),
     "Are tokens counted exactly?": ("docs/tokens.md#the-encoding", "o200k"),
+    "What was the model given in that turn, and why was this not in it?": (
+        "docs/web.md#pages",
+        "lcm context SESSION",
+    ),
+    "How do I see a talk in the browser?": ("docs/web.md", "lcm web --open"),
+    "Why is nothing quoted?": ("docs/recall.md#by-itself", "activeRecall"),
+    "How do I count over ten thousand messages?": ("docs/maps.md#from-the-shell", "lcm map"),
+    "My host compacts itself: what is left for this?": ("docs/capture-only.md", "captureOnly"),
+    "What do the hooks of a coding agent cost?": ("docs/hosts/coding-agents.md#what-it-costs", "300 ms"),
+    "How do I use it from another language?": ("docs/hosts/stdio.md#methods", "before_turn"),
+    "How do I measure it on my own data?": ("docs/evaluation.md", "lcm eval"),
+    "What keeps old tool results out of the bill?": (
+        "docs/compaction.md#clearing-before-summaries",
+        "clearResultsOf",
+    ),
+    "How do I keep a sentence in every context?": ("docs/assembly.md#pins", "/lcm pin"),
+    "Is my log still read if its tool changed its format?": ("docs/import.md#formats", "Claude Code"),
+    "Who reads plugin.json?": ("docs/hosting.md#tools-and-commands", "OpenClaw"),
     "How do I add a host, a tool, a setting?": ("docs/contributing.md#adding-", "setting"),
 }
 

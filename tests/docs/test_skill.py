@@ -9,6 +9,7 @@ import pytest
 
 from lcm_plugin.commands import command_list
 from lcm_plugin.config import LcmConfig, setting_names
+from lcm_plugin.hosts.mcp.tools import STATUS, offered
 from lcm_plugin.recall.tools import tool_schemas
 
 SKILL = Path(__file__).resolve().parents[2] / "skills" / "lcm"
@@ -47,7 +48,19 @@ def test_every_reference_is_linked_from_the_skill() -> None:
 def test_every_tool_named_exists_and_every_tool_is_named() -> None:
     tools = {tool["function"]["name"] for tool in tool_schemas(LcmConfig(pin_tool=True, maps=True))}
     named = {word for _, code in spoken() for word in re.findall(r"\blcm_[a-z_]+", code)}
-    assert named == tools
+    assert named == tools | {STATUS}
+
+
+def test_what_it_says_of_mcp_is_what_the_server_offers() -> None:
+    page = (SKILL / "references" / "recall-tools.md").read_text(encoding="utf-8")
+    (said,) = re.findall(r"^Through MCP .*?\n\n", page, re.MULTILINE | re.DOTALL)
+    whole = {tool.name: tool for tool in offered(one_session=False, asking=False)}
+    assert set(whole) | {"lcm_expand_query"} == {tool.name for tool in offered(one_session=True, asking=True)}
+    assert "lcm_expand_query" not in whole
+    assert "all_conversations" not in whole["lcm_grep"].schema["properties"]
+    assert "conversation_id" in whole["lcm_grep"].schema["properties"]
+    for name in (STATUS, "lcm_expand_query", "all_conversations", "conversation_id"):
+        assert f"`{name}`" in said
 
 
 def test_every_argument_of_every_tool_is_named() -> None:
