@@ -127,6 +127,19 @@ def test_what_asks_for_nothing_stored_gets_nothing(engine: Engine, session: Sess
     assert blocks(ask(engine, session, text)) == []
 
 
+@pytest.mark.parametrize(
+    ("fact", "question"),
+    [(FACT, QUESTION), ("The code of VAULT-001 is heron-7919.", "What is the code of VAULT-001?")],
+)
+def test_an_earlier_asking_of_the_same_is_no_answer_in_view(
+    engine: Engine, session: Session, fact: str, question: str
+) -> None:
+    tell_and_compact(engine, session, fact=fact)
+    engine.ingest(session, [user(f"{turn(1, 60)} {question}"), assistant("I will look.")])
+    [block] = blocks(ask(engine, session, f"{turn(2, 60)} {question}"))
+    assert fact in block
+
+
 def test_what_the_view_answers_gets_nothing(engine: Engine, session: Session) -> None:
     tell_and_compact(engine, session)
     engine.ingest(session, [user(FACT), assistant("You said so before.")])

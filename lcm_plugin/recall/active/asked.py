@@ -56,6 +56,11 @@ def read_request(text: str) -> Asked:
     return Asked(" ".join([bare, *missing]).strip(), reminds or (is_question and not to_the_reader))
 
 
+def without_questions(text: str) -> str:
+    """The text without its questions."""
+    return _QUESTION.sub(" ", text)
+
+
 def asks_enough(query: ParsedQuery) -> bool:
     """Whether there are several words to look for, or one that names a thing."""
     return len(query.units) >= 2 or any(unit.is_identifier or unit.kind == "cjk" for unit in query.units)

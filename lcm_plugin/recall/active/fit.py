@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
 from lcm_plugin.messages.blocks import is_instruction
+from lcm_plugin.recall.active.asked import without_questions
 from lcm_plugin.recall.match import cut_around, window
 from lcm_plugin.recall.query import CJK_RUN, WORD, ParsedQuery, fold
 from lcm_plugin.recall.rank import Ranked
@@ -18,7 +19,8 @@ from lcm_plugin.summarize.directives import is_directive
 NEW_WORDS, LOOKED_AT = 2, 1_000
 # A sentence is said again with another value when so many of its words come back, and at most so many do not.
 SAME_WORDS, OTHER_WORDS = 5, 3
-_SENTENCE = re.compile(r"[^.!?\n]+")
+QUESTION_MARKS = ("?", "？")
+_SENTENCE = re.compile(r"[^.!?？\n]+")
 
 
 def shares_held(ranked: Sequence[Ranked], found: Found) -> list[float]:
@@ -49,11 +51,19 @@ def gives_orders(row: SearchRow) -> bool:
 
 def may_be_quoted(row: SearchRow, query: ParsedQuery) -> bool:
     """Whether a message says more than the request itself, and is neither an instruction nor a recall tool's answer."""
-    if is_instruction(row.role) or is_recall_tool(row.tool_name):
-        return False
+    return not is_instruction(row.role) and not is_recall_tool(row.tool_name) and _says_more(row.text, query)
+
+
+def asks_the_same(one: Ranked, query: ParsedQuery) -> bool:
+    """Whether a message was found by a question that says no more than the request: it cannot be the answer."""
+    sentence, is_question = _sentence_found(one)
+    return is_question and not _says_more(sentence, query)
+
+
+def _says_more(text: str, query: ParsedQuery) -> bool:
     asked = {*query.words, *"".join(unit.text for unit in query.units if unit.kind == "cjk")}
     new = set[str]()
-    for word in _words(row.text[:LOOKED_AT]):
+    for word in _words(text[:LOOKED_AT]):
         if word not in asked:
             new.add(word)
             # One number that was not asked with can be the whole answer.
@@ -66,16 +76,19 @@ class Later:
     """What newer messages say, to find out whether an older one is said again in them with another value."""
 
     def __init__(self, newer: Sequence[Ranked]) -> None:
-        self._newer = [
-            (place_of(one), set(_words(cut_around(one.row.text, one.matches, LOOKED_AT)))) for one in newer
-        ]
+        texts = [(place_of(one), cut_around(one.row.text, one.matches, LOOKED_AT)) for one in newer]
+        self._words = [(place, set(_words(text))) for place, text in texts]
+        # A question names what it asks for, and gives it no other value.
+        self._stated = [(place, set(_words(without_questions(text)))) for place, text in texts]
 
     def says_again(self, old: Ranked) -> bool:
         """Whether one of them has the sentence that a message was found by, but for a value."""
-        newer = [words for place, words in self._newer if place > place_of(old)]
+        sentence, is_question = _sentence_found(old)
+        among = self._words if is_question else self._stated
+        newer = [words for place, words in among if place > place_of(old)]
         if not newer:
             return False
-        said = list(_words(_sentence_found(old)))
+        said = list(_words(sentence))
         changed = [other for words in newer if (other := _other_value(said, words)) is not None]
         if not changed:
             return False
@@ -101,12 +114,12 @@ def _other_value(said: Sequence[str], words: set[str]) -> set[str] | None:
     return other if same >= SAME_WORDS and len(other) <= min(OTHER_WORDS, same // 2) else None
 
 
-def _sentence_found(one: Ranked) -> str:
-    """The sentence that holds most of what was looked for: most units, then most matches."""
+def _sentence_found(one: Ranked) -> tuple[str, bool]:
+    """The sentence that holds most of what was looked for, most units, then most matches; whether it is a question."""
     low, high = window(one.row.text, one.matches, LOOKED_AT)
     sentences = list(_SENTENCE.finditer(one.row.text, low, high))
     if not sentences:
-        return ""
+        return "", False
     begins = [found.start() for found in sentences]
     held: list[list[int]] = [[] for _ in sentences]
     for unit, spans in enumerate(one.matches.spans):
@@ -114,7 +127,7 @@ def _sentence_found(one: Ranked) -> str:
             if (at := bisect_right(begins, start) - 1) >= 0 and start < sentences[at].end():
                 held[at].append(unit)
     best = max(range(len(sentences)), key=lambda at: (len(set(held[at])), len(held[at])))
-    return sentences[best][0]
+    return sentences[best][0], one.row.text.startswith(QUESTION_MARKS, sentences[best].end())
 
 
 def _words(text: str) -> Iterator[str]:

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 
 from lcm_plugin.assembly.recalled import InView, Quote
-from lcm_plugin.recall.active.fit import Later, place_of
+from lcm_plugin.recall.active.fit import Later, asks_the_same, place_of
 from lcm_plugin.recall.match import Matcher
+from lcm_plugin.recall.query import ParsedQuery
 from lcm_plugin.recall.rank import Ranked
 
 # Of the best messages outside the view, so many are looked at for how much of the request they hold.
@@ -18,9 +19,9 @@ MOST_LATER = 8
 
 
 def outside_of(
-    ranked: Iterable[Ranked], view: InView, matcher: Matcher
+    ranked: Iterable[Ranked], view: InView, query: ParsedQuery
 ) -> tuple[float, list[Ranked], list[Ranked]]:
-    """The score of the best, those that the view does not hold, as many as could be shown, and those to show with them.
+    """The best answer's score, those that the view does not hold, as many as could be shown, and those to show with them.
 
     The best ones are shown again where they stand as quotes beside earlier requests only: those follow the order of the
     requests, so that an old value may stand behind the one that replaced it. Where the view says how its quotes stand,
@@ -29,7 +30,7 @@ def outside_of(
     Not among them is what was said again later with another value, which the view holds: read behind it, the old value
     would pass for the newest.
     """
-    rest = iter(ranked)
+    rest, matcher = iter(ranked), Matcher(query)
     leading = list(islice(rest, BEST))
     outside, inside = list[Ranked](), list[Ranked]()
     for one in leading:
@@ -50,7 +51,9 @@ def outside_of(
         for one in leading
         if oldest is not None and one in inside and one.row.ref in view.quotes and place_of(one) > oldest
     ]
-    return leading[0].score if leading else 0.0, outside, again
+    # The request as it was asked before fits best of all, and answers nothing.
+    best = next((one.score for one in leading if not asks_the_same(one, query)), 0.0)
+    return best, outside, again
 
 
 def _is_quoted(one: Ranked, quotes: Mapping[str, Quote], matcher: Matcher, leading: Iterable[Ranked]) -> bool:

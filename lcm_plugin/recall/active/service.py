@@ -280,7 +280,7 @@ class ActiveRecall:
             and may_be_quoted(one.row, query)
             and not (one.row.tool_name and keeps_plan(plans, one.row.tool_name))
         )
-        best, outside, again = outside_of(ranked, view, Matcher(query))
+        best, outside, again = outside_of(ranked, view, query)
         if not outside:
             return nothing("nothing outside the view fits")
         held = shares_held(outside, found)
