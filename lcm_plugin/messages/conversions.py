@@ -11,7 +11,7 @@ import marshal
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from operator import eq, is_
+from operator import and_, eq, is_
 from typing import Any, Generic, TypeVar
 
 from lcm_plugin.lru import LruCache
@@ -91,9 +91,9 @@ class FixedMessages(list[Message]):
 
 @dataclass(frozen=True, slots=True)
 class _List(Generic[_T]):
-    """A list that was converted: copies of its values, about how many bytes each takes, and what came of it."""
+    """A list that was converted: copies of each part of its values, about how many bytes they take, the results."""
 
-    copies: list[Any]
+    copies: list[list[Any]]
     sizes: list[int]
     results: list[_T]
 
@@ -102,49 +102,60 @@ class ListConversions(Generic[_S, _T]):
     """Converts lists that grow, at the cost of what is new in them: of each name the newest list is kept. Thread-safe.
 
     The values are compared, place by place, with copies of those of the last list, from where this one begins in it.
-    With ``exact`` 1, 1.0 and True are different values, which costs more for each value with a number in it. Nobody may
-    change a result.
+    ``parts`` give all of a value that the result depends on, first what tells it best from others; by default that is
+    the value itself. With ``exact`` 1, 1.0 and True are different values, which costs more for each value with a number
+    in it. Nobody may change a result.
     """
 
-    def __init__(self, essence: Callable[[_S], Any] | None = None, *, exact: bool) -> None:
-        self._essence = essence
+    def __init__(self, *parts: Callable[[_S], Any], exact: bool) -> None:
+        self._parts = parts
         self._exact = exact
         self._lists: LruCache[Hashable, _List[_T]] = LruCache(_MOST_BYTES, lambda known: sum(known.sizes))
 
     def __call__(self, name: Hashable, values: Sequence[_S], convert: Callable[[int], _T]) -> list[_T]:
         """The results of a list's values; ``convert`` makes the one of a place."""
-        essences: list[Any] = list(map(self._essence, values)) if self._essence else list(values)
+        # A column for each part: a tuple for each value would be thousands of objects for the garbage collector.
+        columns: list[list[Any]] = [list(map(part, values)) for part in self._parts] or [list(values)]
         fixed = isinstance(values, FixedMessages)
-        last: _List[_T] = self._lists.get(name) or _List([], [], [])
-        start, same = _compared(last.copies, essences, fixed)
+        last: _List[_T] = self._lists.get(name) or _List([[] for _ in columns], [], [])
+        start, same = _compared(last.copies, columns, fixed)
         end = start + len(same)
-        copies, sizes, results = last.copies[start:end], last.sizes[start:end], last.results[start:end]
-        changed = [place for place, is_same in enumerate(same) if not is_same]
+        results = last.results[start:end]
+        changed = [] if all(same) else [place for place, is_same in enumerate(same) if not is_same]
+        if not changed and len(same) == len(values) == len(last.results):
+            return results
         for place in changed:
             results[place] = convert(place)
-        results += map(convert, range(len(same), len(essences)))
-        for place in changed:
-            copies[place], sizes[place] = self._kept(essences[place], fixed)
-        for essence in essences[len(same) :]:
-            copy, size = self._kept(essence, fixed)
-            copies.append(copy)
-            sizes.append(size)
-        if changed or len(same) < len(essences) or len(same) < len(last.copies):
-            self._lists.put(name, _List(copies, sizes, results))
+        results += map(convert, range(len(same), len(values)))
+        copies, sizes = [column[start:end] for column in last.copies], last.sizes[start:end]
+        sizes += [0] * (len(values) - len(same))
+        for column in copies:
+            column += [None] * (len(values) - len(same))
+        for place in (*changed, *range(len(same), len(values))):
+            parts = [column[place] for column in columns]
+            for column, part in zip(copies, parts, strict=True):
+                column[place] = part if fixed else _copied(part, self._exact)
+            sizes[place] = sum(map(rough_size, parts))
+        self._lists.put(name, _List(copies, sizes, results))
         return results[:]
 
-    def _kept(self, essence: Any, fixed: bool) -> tuple[Any, int]:
-        return essence if fixed else _copied(essence, self._exact), rough_size(essence)
 
-
-def _compared(copies: list[Any], essences: list[Any], fixed: bool) -> tuple[int, list[bool]]:
+def _compared(copies: list[list[Any]], columns: list[list[Any]], fixed: bool) -> tuple[int, list[bool]]:
     """Where a list begins in the last one, and which of its values are the same from there on, as far as that goes."""
     try:
-        start = copies.index(essences[0]) if essences else 0
+        start = copies[0].index(columns[0][0]) if columns[0] else 0
     except Exception:  # noqa: BLE001 - it is not there, or it is of a foreign class, which may raise anything
         start = 0
+    both = list(zip(copies, columns, strict=True))
+    common = min(len(copies[0]) - start, len(columns[0]))
     try:
-        return start, list(map(is_ if fixed else eq, islice(copies, start, None), essences))
+        if not fixed and all(known[start : start + common] == column[:common] for known, column in both):
+            return start, [True] * common
+        equal = (map(is_ if fixed else eq, islice(known, start, None), column) for known, column in both)
+        same = list(map(bool, next(equal)))
+        for others in equal:
+            same = list(map(and_, same, map(bool, others)))
+        return start, same
     except Exception:  # noqa: BLE001 - as above
         return 0, []
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 from collections.abc import Callable, Sequence
 from copy import deepcopy
+from operator import itemgetter
 from typing import Any
 
 import pytest
@@ -105,6 +106,19 @@ def test_of_a_list_that_grew_only_the_new_end_is_converted() -> None:
     assert lists.asked == [5, 6]
     lists(values, "another lane")
     assert lists.asked == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("part", ["text", "kind", "extra"])
+def test_a_value_is_another_one_when_any_of_its_parts_changed(part: str) -> None:
+    convert: ListConversions[Any, str] = ListConversions(
+        itemgetter("text"), itemgetter("kind"), itemgetter("extra"), exact=False
+    )
+    values = [{"text": f"message {n}", "kind": str, "extra": None} for n in range(4)]
+    convert("lane", values, lambda place: "before")
+    values[2][part] = {"text": "changed", "kind": int, "extra": {"k": "v"}}[part]
+    assert convert("lane", values, lambda place: "after") == ["before", "before", "after", "before"]
+    assert convert("lane", values, lambda place: "again") == ["before", "before", "after", "before"]
+    assert convert("lane", values[1:], lambda place: "again") == ["before", "after", "before"]
 
 
 @pytest.mark.parametrize("width", [2, 4])

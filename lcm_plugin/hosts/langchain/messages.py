@@ -98,7 +98,7 @@ def _converted_anew(message: BaseMessage) -> Converted:
 _essence = attrgetter("__class__.__module__", "__class__.__qualname__", "__dict__", "__pydantic_extra__")
 _conversions: Conversions[BaseMessage, Converted] = Conversions(_converted_anew, _essence)
 _states: ListConversions[BaseMessage, Converted] = ListConversions(
-    attrgetter("__class__", "__dict__", "__pydantic_extra__"), exact=False
+    attrgetter("__dict__"), type, attrgetter("__pydantic_extra__"), exact=False
 )
 
 
