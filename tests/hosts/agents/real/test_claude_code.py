@@ -10,6 +10,7 @@ from typing import Any
 
 from real_agents import ClaudeCode
 from stored import rows_of, said_in, talk_of, twice
+from terminal import CLEAR, ENTER, UP, terminal
 
 BOTH = '[[call Bash {"command":"echo one","description":"x"}]] [[call Bash {"command":"echo two","description":"y"}]]'
 
@@ -124,6 +125,67 @@ def test_a_server_that_is_killed_costs_no_turn_and_the_rest_is_read_by_the_next(
         ("assistant", "Going on."),
     ]
     assert twice(rows_of(claude.database)) == []
+
+
+def test_what_a_person_rewinds_in_a_terminal_is_taken_back(claude: ClaudeCode) -> None:
+    session = str(uuid.uuid4())
+    skip_questions(claude)
+    _, _, *options = claude.turn("", session, new=True)
+
+    def turn(prompt: str, answer: str) -> None:
+        screen.enter(prompt)
+        # The line below an answer says that the turn is over.
+        screen.wait(rf"(?s)● {re.escape(answer)}.*done")
+
+    def talk() -> list[tuple[str, bool]]:
+        return [(row.said, row.gone) for row in talk_of(claude.database, claude.key(session))]
+
+    with terminal(claude, *options) as screen:
+        screen.wait("❯")
+        greeted = 0
+        # Who types before the server runs is answered without it.
+        while not talk():
+            greeted += 1
+            turn(f"Hello {greeted}. [[say Greeted {greeted}.]]", f"Greeted {greeted}.")
+        turn("Go left. [[say Left.]]", "Left.")
+        assert ("Left.", False) in talk()
+        screen.enter("/rewind")
+        screen.wait(r"❯ \(current\)")
+        screen.press(UP)
+        screen.wait("❯ Go left")
+        screen.press(ENTER)
+        screen.wait("❯ 1. Restore conversation")
+        screen.press(ENTER)
+        screen.wait(r"─\s*❯\sGo left")
+        screen.press(CLEAR)
+        turn("Go right. [[say Right.]]", "Right.")
+        assert talk()[-4:] == [
+            ("Go left. [[say Left.]]", True),
+            ("Left.", True),
+            ("Go right. [[say Right.]]", False),
+            ("Right.", False),
+        ]
+    assert "Go left." not in claude.models.talk("Go right.")[-1].text
+
+
+def skip_questions(claude: ClaudeCode) -> None:
+    """Answers what Claude Code asks a new user."""
+    key = claude.environment["ANTHROPIC_API_KEY"]
+    asked = {
+        "hasCompletedOnboarding": True,
+        "theme": "dark",
+        "lastOnboardingVersion": "2.1.332",
+        "bypassPermissionsModeAccepted": True,
+        "customApiKeyResponses": {"approved": [key[-20:]], "rejected": []},
+        "projects": {str(claude.project): {"hasTrustDialogAccepted": True}},
+    }
+    for name, more in (
+        (".claude.json", asked),
+        ("settings.json", {"skipDangerousModePermissionPrompt": True}),
+    ):
+        place = claude.home / ".claude" / name
+        known = json.loads(place.read_text()) if place.exists() else {}
+        place.write_text(json.dumps(known | more))
 
 
 def test_two_at_once_store_each_their_own(claude: ClaudeCode) -> None:
