@@ -12,7 +12,7 @@ import pytest
 from messages import assistant, call, result, user
 from small_talk import turns
 
-from lcm_plugin import Engine, LcmPlugin, Session, Turn
+from lcm_plugin import Engine, LcmPlugin, Session, Turn, Usage
 from lcm_plugin.background import Background
 from lcm_plugin.messages import tokens
 from lcm_plugin.recall.active.outside import MOST_LINES
@@ -123,6 +123,22 @@ def test_a_turn_asks_the_same_however_long_the_talk_is(
     assert before["token counts"] <= 1
     assert after["token counts"] <= 11
     assert before["wake-ups"] + after["wake-ups"] <= 2
+
+
+def test_what_the_provider_counted_costs_one_more_read(
+    costs: Costs, open_engine: Callable[..., Engine], session: Session
+) -> None:
+    engine = open_engine(active_recall="off")
+    plugin = LcmPlugin(engine=engine)
+    for turn in range(4):
+        asked = [user(f"Question {turn}: what is next?")]
+        plugin.before_turn(turn=Turn(session, asked, mode="append", window=WINDOW))
+        answered = Turn(session, said_in(turn), mode="append", window=WINDOW, usage=Usage(900 + turn, 20))
+        assert engine.wait_idle(60)
+        with costs.of():
+            plugin.after_turn(turn=answered)
+        assert engine.wait_idle(60)
+    assert costs.counts["reads"] == 2
 
 
 def test_quotes_cost_the_same_however_long_the_talk_is(

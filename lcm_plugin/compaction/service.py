@@ -150,8 +150,9 @@ class Compaction:
         """Whether the host compacts a session, by the settings or because it said so."""
         if captures_only(self._config, self._sessions.keyed(session).key):
             return True
-        conversation = self._sessions.writable_conversation(session)
-        return conversation is not None and self._is_left_to_host(conversation)
+        with self._store.read() as reader:
+            conversation = self._sessions.writable(reader, session)
+            return conversation is not None and self._is_left_to_host(reader, conversation)
 
     def leave_to_host(self, session: Session, yes: bool) -> bool:
         """Notes whether the host compacts a session's conversation; see `Engine.leave_to_host`."""
@@ -272,14 +273,15 @@ class Compaction:
 
     def note_usage(self, turn: Turn) -> None:
         """Learns from what the provider counted for an answered turn's last model call."""
-        conversation = self._sessions.writable_conversation(turn.session) if turn.usage else None
-        if turn.usage is None or conversation is None:
+        if turn.usage is None:
             return
-        if self._is_left_to_host(conversation):
-            return  # What the host sent is not what was assembled.
+        with self._store.read() as reader:
+            conversation = self._sessions.writable(reader, turn.session)
+            if conversation is None or self._is_left_to_host(reader, conversation):
+                return  # What the host sent is not what was assembled.
+            sent = turn.sent or self._calibration.last_sent(conversation.conversation_id)
+            ours = _prompt_tokens(reader, conversation, sent) if sent else None
         model, prompt_tokens = turn.model, turn.usage.prompt_tokens
-        sent = turn.sent or self._calibration.last_sent(conversation.conversation_id)
-        ours = self._prompt_tokens(conversation, sent) if sent else None
         if sent is None or ours is None or prompt_tokens <= 0:
             return
         try:
@@ -322,11 +324,10 @@ class Compaction:
                 self.assess(reader, StandingRows.read(reader, conversation), call) if conversation else None
             )
 
-    def _is_left_to_host(self, conversation: Conversation) -> bool:
+    def _is_left_to_host(self, reader: Reader, conversation: Conversation) -> bool:
         if captures_only(self._config, conversation.session_key):
             return True
-        with self._store.read() as reader:
-            return host_compacts(reader.debt(conversation.conversation_id))
+        return host_compacts(reader.debt(conversation.conversation_id))
 
     def _may_write(self, session_key: str) -> bool:
         return self._sessions.access_of_key(session_key) is Access.FULL
@@ -363,18 +364,18 @@ class Compaction:
         """The tokens of every call beside the talk that the host did not name."""
         return rows.tokens + self._calibration.hidden(call.model, rows.conversation.conversation_id)
 
-    def _prompt_tokens(self, conversation: Conversation, sent: Sent) -> int | None:
-        """Our count of an answered call: what was handed out, and what the turn added to it before the answer."""
-        if sent.next_seq is None:
-            return sent.tokens + sent.overhead
-        with self._store.read() as reader:
-            heads = reader.heads(conversation.conversation_id, limit=_MOST_NEW_MESSAGES)
-        if heads and heads[0].seq > sent.next_seq:
-            return None
-        since = [head for head in heads if head.seq >= sent.next_seq]
-        answers = [n for n, head in enumerate(since) if head.role == "assistant"]
-        before = since[: answers[-1]] if answers else since
-        return sent.tokens + sent.overhead + sum(head.tokens for head in before if not head.hidden)
+
+def _prompt_tokens(reader: Reader, conversation: Conversation, sent: Sent) -> int | None:
+    """Our count of an answered call: what was handed out, and what the turn added to it before the answer."""
+    if sent.next_seq is None:
+        return sent.tokens + sent.overhead
+    heads = reader.heads(conversation.conversation_id, limit=_MOST_NEW_MESSAGES)
+    if heads and heads[0].seq > sent.next_seq:
+        return None
+    since = [head for head in heads if head.seq >= sent.next_seq]
+    answers = [n for n, head in enumerate(since) if head.role == "assistant"]
+    before = since[: answers[-1]] if answers else since
+    return sent.tokens + sent.overhead + sum(head.tokens for head in before if not head.hidden)
 
 
 def _is_full_soon(reader: Reader, conversation: Conversation, limits: Limits, shown: int) -> bool:
