@@ -1,4 +1,4 @@
-"""Takes the pictures of docs/pictures from the incident of examples/, so that the pages show what is there now:
+"""Takes the pictures of docs/pictures from the incident of examples/ and three imported histories, as pages are now:
 
 .venvs/browser/bin/python docs/make_pictures.py [PYTHON]
 
@@ -20,14 +20,22 @@ from playwright.sync_api import Browser, expect, sync_playwright
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "pictures"
+HISTORIES = [
+    ROOT / "tests" / "interchange" / "importers" / "fixtures" / f"{name}.jsonl"
+    for name in ("claude-code", "codex", "openclaw")
+]
 SIZE = {"width": 960, "height": 540}
 LEAST_BYTES, MOST_BYTES = 20_000, 100_000
 BUDGET = "16000"
 MAIN = "from lcm_plugin.cli import main; main()"
 # What each picture shows: a page of `lcm web`, and what is drawn once it is ready.
 PAGES = {
+    "web-sessions": ("/", ".sessions > li"),
     "web-talk": ("/talk/1?at=msg_114", "#msg_114"),
     "web-context": ("/context/1", "svg.budget"),
+    "web-tree": ("/tree/1", ".tree > .node"),
+    "web-steer": ("/steer/1", ".steer"),
+    "web-health": ("/health", ".pairs"),
 }
 
 
@@ -52,7 +60,7 @@ def take(browser: Browser, address: str, page: str, ready: str, name: str) -> No
 @contextmanager
 def served(lcm: list[str], database: Path) -> Iterator[str]:
     """`lcm web` on a free port; gives the address with the token."""
-    command = [*lcm, "web", "--port", "0", "--database", str(database)]
+    command = [*lcm, "web", "--write", "--port", "0", "--database", str(database)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
         try:
             assert running.stdout is not None
@@ -71,6 +79,11 @@ def main() -> None:
         incident = ROOT / "examples" / "incident.jsonl"
         subprocess.run(
             [*lcm, "replay", str(incident), "--budget", BUDGET, "--database", str(database)],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
+        subprocess.run(
+            [*lcm, "import", *map(str, HISTORIES), "--apply", "--database", str(database)],
             check=True,
             stdout=subprocess.DEVNULL,
         )

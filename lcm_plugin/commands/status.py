@@ -16,7 +16,7 @@ from lcm_plugin.sessions.pins import pins_of
 from lcm_plugin.sessions.standing_rows import StandingRows
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Conversation
-from lcm_plugin.summarize.base import extracted
+from lcm_plugin.summarize.base import extracted, writer_of
 from lcm_plugin.text import code, duration, inline, plural, size
 from lcm_plugin.types import CommandResult, CompactionDecision, Reason, Session
 from lcm_plugin.version import VERSION
@@ -298,7 +298,7 @@ def _summary_pairs(data: dict[str, Any]) -> Pairs:
 
 
 def _bill_line(line: dict[str, Any]) -> str:
-    who = code(line["model"]) if line["model"] else "extraction, no model"
+    who = code(line["model"]) if line["model"] else writer_of("", line["level"])
     took = f" in {duration(line['made_ms'])}" if line["made_ms"] >= _WORTH_TELLING_MS else ""
     return (
         f"{who} ({line['level']}) {plural(line['count'], 'summary')}{took}, "

@@ -107,3 +107,10 @@ def extracted(causes: Mapping[str, int]) -> str:
         since = f", since {_TEXTS[FallbackCause(cause)]}" if cause else ""
         parts.append(f"{count:,} by extraction{since}")
     return "; ".join(parts)
+
+
+def writer_of(model: str, level: str) -> str:
+    """Who wrote a summary's text, in words; a summary that was imported may not name its model."""
+    if level == "person":
+        return "a person"
+    return model or ("extraction, no model" if level == "extractive" else "a model that is not named")

@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from lcm_plugin.interchange.export.views import indented_json
+from lcm_plugin.summarize.base import writer_of
 from lcm_plugin.text import duration, first_line, harmless, plural, size
 from lcm_plugin.version import VERSION
 from lcm_plugin.web.markdown import code_style, coloured, rendered, rendered_inline
@@ -54,6 +55,7 @@ class Pages:
             "write": site.write,
             "database": site.engine.store.location,
             "zone": site.engine.config.timezone,
+            "writer_of": writer_of,
         }
 
     def warm(self) -> None:

@@ -24,7 +24,7 @@ class Served:
     """A running server: its address with the token, and its database."""
 
     address: str
-    database: Path
+    database: Path | str
 
     @property
     def root(self) -> str:
@@ -36,7 +36,7 @@ def python() -> str:
     return os.environ.get("LCM_TEST_PYTHON", sys.executable)
 
 
-def serve(database: Path, *options: str) -> Iterator[Served]:
+def serve(database: Path | str, *options: str) -> Iterator[Served]:
     """Starts `lcm web` on a free port and ends it."""
     command = [python(), "-c", _MAIN, "web", "--port", "0", "--database", str(database), *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
@@ -67,6 +67,17 @@ def writing(database: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     copy = tmp_path_factory.mktemp("write") / "web.db"
     shutil.copy(database, copy)
     yield from serve(copy, "--write")
+
+
+@pytest.fixture(scope="session")
+def on_postgres() -> Iterator[Served]:
+    """A server of a PostgreSQL database."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([python(), str(_HERE / "fill_postgres.py")], **pipes) as running:
+        assert running.stdout is not None
+        url = running.stdout.readline().strip()
+        assert url, "PostgreSQL did not start"
+        yield from serve(url)
 
 
 @pytest.fixture

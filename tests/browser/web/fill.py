@@ -1,6 +1,7 @@
 """Fills a database for the pages: ``python fill.py DATABASE``. Runs where this package is installed.
 
-An incident of 591 messages, sessions imported from three tools, a hostile one, and one of 20,000 messages.
+An incident of 591 messages, sessions imported from three tools, one full of tool calls, a hostile one, and one of 20,000
+messages.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "web"))
 
 from fakes.shell import run_here
 from messages import assistant, user
-from small_talk import turns
+from small_talk import tool_turn, turns
 from three_sessions import HOSTILE
 
 from lcm_plugin import Engine, LcmConfig, Session
@@ -31,11 +32,15 @@ def shell(*arguments: str | Path) -> None:
 
 def main(database: Path) -> None:
     shell("replay", TESTS.parent / "examples" / "incident.jsonl", "--budget", "16000", "--database", database)
-    tools = [FIXTURES / f"{name}.jsonl" for name in ("claude-code", "codex", "openclaw")]
-    shell("import", *tools, "--apply", "--database", database)
+    imported = [FIXTURES / f"{name}.jsonl" for name in ("claude-code", "codex", "openclaw")]
+    shell("import", *imported, "--apply", "--database", database)
     with Engine.open(LcmConfig(database=str(database))) as engine:
         hostile = Session(f"agent:{HOSTILE}:x")
         engine.ingest(hostile, [user(HOSTILE), assistant(HOSTILE, reasoning_content=HOSTILE)])
+        tools = Session("agent:main:tools")
+        for number in range(20):
+            engine.ingest(tools, [*tool_turn(number, 8, 200), assistant(f"Task {number} is done.")])
+        engine.compact(tools, force=True, budget=16_000)
         taken_back = Session("agent:main:taken-back")
         told = [user("Keep this"), assistant("Kept"), user("Take this back"), assistant("Gone")]
         engine.ingest(taken_back, told, "whole")

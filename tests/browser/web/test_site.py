@@ -185,6 +185,73 @@ def test_pages_change_only_what_a_server_with_write_allows(open_page: Open, writ
     assert axe(page) == "[]"
 
 
+BETTER = "Pager at night: checkout errors over 3 %, incident **INC-4471**, handled by Ines; nothing changes on production."
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_summary_is_edited_and_the_text_before_comes_back(
+    open_page: Open, writing: Served, scheme: str
+) -> None:
+    page = open_page("/tree/1", at=writing, color_scheme=scheme)
+    page.locator(".tree > .node > .id").first.click()
+    expect(page.locator("#edit")).to_be_visible()
+    before = page.locator("#text").text_content()
+    page.locator("#edit > summary").click()
+    page.get_by_role("textbox", name=re.compile("Contexts hold")).fill("Too short.")
+    page.get_by_role("button", name="Use this text").click()
+    expect(page.get_by_role("alert")).to_contain_text("too short")
+    typed = page.get_by_role("textbox", name=re.compile("Contexts hold"))
+    expect(typed).to_have_value("Too short.")
+    typed.fill(BETTER)
+    page.get_by_role("button", name="Use this text").click()
+    expect(page.locator("#done")).to_contain_text("has its new text")
+    expect(page.locator("#text strong")).to_have_text("INC-4471")
+    page.get_by_text("Text 1").first.click()
+    assert axe(page) == "[]"
+    summary = page.url.rpartition("/")[2]
+    page.get_by_role("link", name="Context").click()
+    expect(page.locator("main")).to_contain_text("Pager at night")
+    page.get_by_role("link", name="Steer").click()
+    expect(page.get_by_role("row", name=re.compile(f"edit {summary} done")).first).to_be_visible()
+    assert axe(page) == "[]"
+    page.goto(f"{writing.root}/summary/{summary}")
+    page.get_by_text(re.compile(r"^Text \d+")).first.click()
+    page.get_by_role("button", name=re.compile("Use text")).first.click()
+    expect(page.locator("#done")).to_contain_text("has its new text")
+    assert page.locator("#text").text_content() == before
+
+
+def test_the_pages_work_on_postgresql(open_page: Open, on_postgres: Served) -> None:
+    page = open_page(at=on_postgres)
+    expect(page.locator(".sessions > li")).to_have_count(2)
+    page.get_by_label("Filter").fill("agent:main:tools")
+    expect(page.locator("#found .count")).to_have_text("1 session")
+    page.locator("#found .sessions a").first.click()
+    expect(page.locator("#talk article").last).to_be_in_viewport()
+    page.get_by_label("unfold tool calls").check()
+    expect(page.locator("#talk details pre").first).to_be_visible()
+    for path, ready in (
+        ("/search?q=copper+lantern", ".hits mark"),
+        ("/context/1", "svg.budget"),
+        ("/tree/1", ".tree > .node"),
+        ("/health", ".pairs"),
+    ):
+        page.goto(on_postgres.root + path)
+        expect(page.locator(ready).first).to_be_visible()
+
+
+def test_a_talk_full_of_tool_calls_is_read_and_opened(open_page: Open) -> None:
+    page = open_page()
+    talk_of(page, "agent:main:tools")
+    expect(page.locator("#talk article.tool").last).to_be_attached()
+    page.get_by_role("link", name="Tree").click()
+    node = page.locator(".tree > .node:not(.raw)").first
+    node.locator("summary").first.click()
+    expect(node.locator(".below .node").first).to_be_visible()
+    page.get_by_role("link", name="Context").click()
+    expect(page.locator(".legend")).to_contain_text("summaries")
+
+
 def test_a_turn_on_record_is_shown_with_what_changed_since_the_one_before(open_page: Open) -> None:
     page = open_page("/context/1")
     newest = page.get_by_role("link", name=re.compile(r"^turn \d+$")).first

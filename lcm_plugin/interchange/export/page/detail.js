@@ -7,7 +7,7 @@ function redrawDetail() {
 }
 
 function summaryDetail(summary) {
-  const made = summary.fallback ? "written by extraction, since no model answered" : `${summary.level} pass${summary.model ? ` by ${summary.model}` : ""}`;
+  const made = summary.fallback ? "written by extraction, since no model answered" : summary.level === "person" ? "written by a person" : `${summary.level} pass${summary.model ? ` by ${summary.model}` : ""}`;
   return [
     heading(nameOf(summary), summary),
     facts([
