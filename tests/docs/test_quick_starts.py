@@ -27,7 +27,7 @@ BLOCK = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 # The Python of a plain installation to follow the pages with, as `.ci/release` has one; else that of the tests.
-PLAIN = os.environ.get("LCM_PLAIN_PYTHON", "")
+PLAIN = os.environ.get("PLAIN_PYTHON_OF_LCM", "")
 ENDS = "== end of a command =="
 
 
