@@ -483,16 +483,54 @@ _SYNONYMS = [
     ("The lecture was postponed.", "the talk will be held at a later date"),
     ("He won the marathon.", "came first in a long running race"),
     ("Our roof leaks when it rains.", "water comes into the house in bad weather"),
+    ("The garden is full of weeds.", "unwanted plants are taking over the yard"),
+    ("He snores terribly.", "makes loud noises while sleeping"),
+    ("My boss gave me a rise.", "my manager increased the salary"),
+    ("The shop shuts at six.", "closing hours of the store"),
+    ("She is expecting twins.", "pregnant with two babies"),
+    ("We missed the last ferry.", "came too late for the final boat"),
+    ("The surgeon operated on his knee.", "leg surgery in a hospital"),
+    ("Our neighbour plays the drums at midnight.", "noise from the person next door at night"),
+    ("The oven caught fire.", "flames in the kitchen stove"),
+    ("He failed his driving test.", "did not pass the exam for a licence to drive"),
+    ("I am allergic to nuts.", "eating almonds makes me ill"),
+    ("The river burst its banks.", "a flood after the water rose"),
+    ("Grandpa passed away in May.", "death of an old relative"),
+    ("The lift is out of order.", "the elevator does not work"),
+    ("She sold her stocks before the crash.", "got rid of shares ahead of the market fall"),
+    ("They adopted a kitten.", "gave a home to a young cat"),
+    ("The concert was sold out.", "no tickets left for the gig"),
+    ("He is always broke at the end of the month.", "never has any money left"),
+    ("Our luggage never arrived.", "the suitcases went missing on the flight"),
+    ("The plumber fixed the tap.", "a craftsman repaired the dripping faucet"),
+    ("She burst into tears.", "started crying"),
+    ("I cannot stand mushrooms.", "a vegetable that I hate to eat"),
+    ("The baby keeps us awake.", "no sleep because of the infant"),
+    ("He bragged about his new watch.", "boasting of a timepiece"),
+    ("We got lost in the woods.", "could not find the way in the forest"),
+    ("The heating broke in January.", "no warmth at home in winter"),
+    ("Her flight was cancelled by the storm.", "the plane did not leave due to bad weather"),
+    ("He gave up smoking.", "stopped using cigarettes"),
+    ("The teacher praised my essay.", "good feedback at school on what I wrote"),
+    ("We painted the nursery yellow.", "the colour of the walls in the child's room"),
+    ("The dentist pulled a tooth.", "extraction at the oral clinic"),
+    ("She speaks up in every meeting.", "not shy to give an opinion at work"),
+    ("My laptop screen is cracked.", "the display of the computer is damaged"),
+    ("The bakery has the best rolls.", "where to buy tasty bread"),
+    ("He was fined for speeding.", "a penalty for driving too fast"),
+    ("The wedding cake collapsed.", "the dessert at the marriage fell apart"),
+    ("I fell asleep during the play.", "dozed off in the theatre"),
+    ("They cut down the old oak.", "a tree was removed"),
+    ("She inherited a cottage.", "received a little house in a will"),
+    ("The coach was stuck in a jam.", "the bus stood in heavy traffic"),
 ]
 
 
 @kind("synonyms")
 def synonyms(rng: Random, count: int) -> Iterator[tuple[Query, list[Passage]]]:
-    """Other words for the same thing; each passage comes with a number of its own."""
-    for at in range(count):
-        said, asked = _SYNONYMS[at % len(_SYNONYMS)]
-        if at < len(_SYNONYMS):
-            yield Query(asked, Passage(said)), []
+    """Other words for the same thing."""
+    for said, asked in _SYNONYMS[:count]:
+        yield Query(asked, Passage(said)), []
 
 
 def _batches(rows: Iterable[Any], size: int) -> Iterator[list[Any]]:
