@@ -59,8 +59,11 @@ def test_a_whole_chat_shows_all_evidence_and_a_compacted_one_the_newest(
     chats = list(locomo.load(chat))
     assert [question.answer for question in chats[0].questions] == ["albatross", "marzipan"]
     whole = benchmark.measure(chats, "faithful", 128_000, {})
-    small = benchmark.measure(chats, "economy", 8_000, {"freshTailCount": "8", "leafTriggerTokens": "500"})
+    settings = {"freshTailCount": "8", "leafTriggerTokens": "500"}
+    small = benchmark.measure(chats, "economy", 8_000, {**settings, "activeRecall": "off"})
     assert (whole.ours[0], whole.newest[0], whole.bill) == (100, 100, pytest.approx(100, abs=1))
     assert (small.ours[0], small.newest[0]) == (50, 50)
     assert small.context < whole.context
     assert small.bill < whole.bill
+    quoting = benchmark.measure(chats, "economy", 8_000, settings)
+    assert quoting.ours[0] == 100
