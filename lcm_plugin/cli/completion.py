@@ -1,4 +1,4 @@
-"""What a shell completes: sessions, settings, ids of summaries and files. A database that cannot be read offers nothing."""
+"""What a shell completes: sessions, settings, ids of what is stored. A database that cannot be read offers nothing."""
 
 from __future__ import annotations
 
@@ -21,16 +21,19 @@ def sessions(ctx: Any, incomplete: str) -> list[str]:
 
 
 def ids(ctx: Any, incomplete: str) -> list[str]:
-    """Ids of summaries and files that begin so, the newest ones, else session keys."""
-    return stored_ids(ctx, incomplete) if incomplete[:1] in ("s", "f") else sessions(ctx, incomplete)
+    """Ids of summaries, files and messages that begin so, the newest ones, and session keys."""
+    stored = stored_ids(ctx, incomplete) if incomplete[:1] in ("s", "f", "m") else []
+    return [*stored, *sessions(ctx, incomplete)]
 
 
 def stored_ids(ctx: Any, incomplete: str) -> list[str]:
-    """Ids of the newest files and of the newest conversations' summaries that begin so."""
+    """Ids of the newest files, and of the newest conversations' summaries and newest messages, that begin so."""
 
     def known(reader: Reader) -> list[str]:
         files = [one.file_id for one in reader.newest_files(None, limit=_MOST)]
-        return [one for one in (*_summaries(reader), *files) if one.startswith(incomplete)]
+        return [
+            one for one in (*_summaries(reader), *files, *_messages(reader)) if one.startswith(incomplete)
+        ]
 
     return _read(ctx, known)
 
@@ -54,6 +57,11 @@ def _summaries(reader: Reader) -> list[str]:
     return [
         one.summary_id for row in newest for one in reader.list_summaries(row.conversation_id, limit=_MOST)
     ]
+
+
+def _messages(reader: Reader) -> list[str]:
+    newest = reader.conversations_used_since(0, limit=_LEAST_SUMMARIES)
+    return [one.ref for row in newest for one in reader.heads(row.conversation_id, limit=_LEAST_SUMMARIES)]
 
 
 def _read(ctx: Any, find: Callable[[Reader], list[str]]) -> list[str]:

@@ -137,6 +137,9 @@ def test_a_shell_completes_sessions_ids_and_settings(database: Path, tmp_path: P
     assert completion.sessions(here, "x") == []
     assert completion.ids(here, "agent:") == [KEY]
     assert completion.ids(here, "sum_") == completion.stored_ids(here, "file_") == []
+    assert completion.ids(here, "msg_")[0].startswith("msg_")
+    assert completion.stored_ids(here, "msg_") == completion.ids(here, "msg_")
+    assert completion.ids(here, "agent:m") == [KEY]
     assert "leafChunkTokens" in completion.settings("leaf")
     full = SimpleNamespace(params={"database": str(tmp_path / "full.db")})
     small = {"large_file_token_threshold": 1_000, "leaf_min_fanout": 2, "fresh_tail_count": 2}

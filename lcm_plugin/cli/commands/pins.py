@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lcm_plugin.cli import completion
 from lcm_plugin.cli.open_engine import reading, writing
 from lcm_plugin.cli.options import AsJson, ConversationName, Database
 from lcm_plugin.cli.output import print_json, print_table, say
@@ -18,7 +19,14 @@ if TYPE_CHECKING:
 
 def pin(
     conversation: ConversationName,
-    what: Annotated[str, typer.Argument(metavar="TEXT|ID", help="A text, or the id of a message, msg_…")],
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="TEXT|ID",
+            help="A text, or the id of a message, msg_…",
+            autocompletion=completion.stored_ids,
+        ),
+    ],
     database: Database = None,
     as_json: AsJson = False,
 ) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lcm_plugin.cli import completion
 from lcm_plugin.cli.open_engine import reading
 from lcm_plugin.cli.options import AsJson, ConversationName, Database, message_number
 from lcm_plugin.cli.output import console, print_json
@@ -18,7 +19,12 @@ if TYPE_CHECKING:
     from lcm_plugin.store.records import Conversation, StoredMessage
 
 _Around = Annotated[
-    str | None, typer.Option(metavar="MSG", help="Show what was said round this message (msg_42).")
+    str | None,
+    typer.Option(
+        metavar="MSG",
+        help="Show what was said round this message (msg_42).",
+        autocompletion=completion.stored_ids,
+    ),
 ]
 _Limit = Annotated[int, typer.Option(min=1, max=10_000, help="Most messages to show.")]
 
