@@ -88,9 +88,10 @@ def hold(host: Asked, agent: Agent, used: int) -> None:
         host.say(exchange)
     agent.models.use_once = used
     host.say(plan.planting[-1])
-    whole = agent.models.talk()[-1].turns
+    # Codex compacts in the middle of a turn that calls tools.
+    longest = max(len(request.turns) for request in agent.models.talk())
     host.talk.say("Go on. [[say Going on.]]")
-    assert len(agent.models.talk("Go on.")[-1].turns) < len(whole)
+    assert len(agent.models.talk("Go on.")[-1].turns) < longest
     sightings = [look(host, one, 1) for one in plan.canaries]
     print(f"canaries: {counts(sightings)}")
     assert missed(sightings) == []
