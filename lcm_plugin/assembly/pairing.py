@@ -118,6 +118,8 @@ class _Forward:
                 self._answer(Answer(item, index), call_id)
             if item.with_words:
                 self._close()
+                # The words stand behind the notice of their message's results, which must not come in later.
+                self._show_orphans(before=item.ordinal + 1)
                 self.entries.append(item)
         elif item.calls:
             self._call(item)

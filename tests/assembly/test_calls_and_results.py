@@ -51,6 +51,21 @@ def test_a_result_stored_before_its_call_is_the_one_shown(engine: Engine, sessio
     assert results(shown) == ["42"]
 
 
+def test_words_beside_a_result_without_a_call_stand_behind_its_notice_from_the_first(
+    engine: Engine, session: Session
+) -> None:
+    early = {"type": "tool_result", "tool_use_id": "c1", "content": "42"}
+    alone = context(
+        engine, session, {"role": "user", "content": [early, {"type": "text", "text": "what is it?"}]}
+    )
+    assert [("whose call is not in" in str(one), "what is it?" in str(one)) for one in alone] == [
+        (True, False),
+        (False, True),
+    ]
+    later = context(engine, session, user("still there?"), call("c1"))
+    assert later[: len(alone)] == alone
+
+
 def test_a_result_stored_long_before_its_call_is_found_too(engine: Engine, session: Session) -> None:
     shown = context(
         engine, session, user("q"), result("c1", "42"), user("hm"), call("c1"), assistant("so"), user("and?")
