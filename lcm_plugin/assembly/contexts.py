@@ -11,7 +11,7 @@ from typing import Any
 
 from lcm_plugin.assembly.assembler import Assembler
 from lcm_plugin.assembly.notices import IGNORED
-from lcm_plugin.assembly.recalled import InView
+from lcm_plugin.assembly.recalled import InView, taken_back_from
 from lcm_plugin.assembly.render import Renderer
 from lcm_plugin.assembly.request import Request
 from lcm_plugin.compaction.calibration import Calibration
@@ -311,12 +311,14 @@ class Contexts:
             if conversation is None:
                 return ""
             left_out = len(shown) + 1 < conversation.message_count
+            before = shown[:-1] if shown and text_of(shown[-1]) == asked else shown
             view = InView(
                 quoted="\n".join(map(text_of, shown)),
                 left_out=left_out,
                 room=room,
                 free=free,
                 quoted_before=quoted_before,
+                taken_back=taken_back_from(reader, conversation.conversation_id, before),
             )
             recalled = self._active_recall.for_text(reader, conversation, asked, view)
         return str(recalled.message["content"]) if recalled else ""

@@ -18,6 +18,9 @@ from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Conversation
 from lcm_plugin.types import Message
 
+# So many requests that were taken back one after the other are seen.
+_MOST_UNDONE = 8
+
 
 @dataclass(frozen=True, slots=True)
 class Quote:
@@ -33,7 +36,8 @@ class InView:
 
     ``quoted_before``: messages that stand there only as quotes beside earlier requests; ``quotes``: the same with the
     quotes, where their order is known. ``room`` is how many tokens the context may have, ``free`` how many of them it
-    leaves. ``left_out``: some of what was never compacted has no room in it.
+    leaves. ``left_out``: some of what was never compacted has no room in it. ``taken_back``: from this message on nothing
+    is quoted, since the host took it back.
     """
 
     refs: frozenset[str] = frozenset()
@@ -44,6 +48,7 @@ class InView:
     free: int = 0
     quoted_before: frozenset[str] = frozenset()
     quotes: Mapping[str, Quote] = field(default_factory=dict[str, Quote])
+    taken_back: int | None = None
 
     def holds(self, ref: str, text: str) -> bool:
         """Whether a stored message can be read in it."""
@@ -91,6 +96,33 @@ class Recaller(Protocol):
     def taken_out(self, conversation_id: int, place: int) -> int:
         """The seq of the newest request before a place that had passages, which are gone since; 0 for none."""
         ...
+
+
+def taken_back_from(reader: Reader, conversation_id: int, listing: Sequence[Message]) -> int | None:
+    """The id of the request from which on a host took back what is stored, without having handed over its list yet.
+
+    Its list ends right before that request, as after an undo or a retry. None where the list ends with what was stored
+    last, and where no such place is found.
+    """
+    end = text_of(listing[-1]) if listing else ""
+    if not end or _text_before(reader, conversation_id, None) == end:
+        return None
+    before = None
+    for _ in range(_MOST_UNDONE):
+        request = reader.newest_user(conversation_id, before=before)
+        if request is None:
+            break
+        before = request.seq
+        if _text_before(reader, conversation_id, before) == end:
+            return request.message_id
+    return None
+
+
+def _text_before(reader: Reader, conversation_id: int, seq: int | None) -> str:
+    """The text of the newest message that stands (before a seq)."""
+    heads = reader.heads(conversation_id, before_seq=seq, limit=1, standing=True)
+    rows = reader.search_rows("message", [head.message_id for head in heads])
+    return next((row.text for row in rows.values()), "")
 
 
 def in_view(choice: Choice, room: int, free: int) -> InView:

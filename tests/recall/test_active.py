@@ -548,6 +548,25 @@ def test_an_old_value_at_the_end_of_a_long_message_is_not_quoted_behind_the_new_
     assert not any("1111" in block for block in blocks(context))
 
 
+@pytest.mark.parametrize("asked", ["Which hotel is booked for Anna?", "Flip the coin of Harbour and Pine."])
+def test_what_a_host_took_back_before_it_says_so_is_not_quoted(
+    engine: Engine, session: Session, asked: str
+) -> None:
+    talk = [
+        user("hello one"),
+        assistant("Noted: hello one"),
+        user("Flip the coin of Harbour and Pine."),
+        assistant("The coin of Harbour and Pine shows heads."),
+        user("Book the hotel Bristol for Anna."),
+        assistant("The hotel Bristol is booked for Anna."),
+    ]
+    engine.ingest(session, talk)
+    assert engine.quotes_for(session, asked, talk[:2], 20_000, 20_000) == ""
+    assert "Bristol" in engine.quotes_for(
+        session, "Which hotel is booked?", [*talk[:1], user("x")], 20_000, 20_000
+    )
+
+
 def test_values_that_earlier_quotes_show_in_another_order_are_quoted_again_in_the_order_they_were_said(
     engine: Engine, session: Session
 ) -> None:

@@ -160,6 +160,8 @@ class ActiveRecall:
         if not self.wants(conversation):
             return None
         newest = reader.newest_row("message")
+        if view.taken_back is not None:
+            newest = min(newest, view.taken_back - 1)
         where = (conversation.conversation_id, conversation.session_key)
         scope = partial(self._reach, reader, conversation, view)
         decision, recalled = self._decided(reader, where, scope, asked, newest, view)
