@@ -527,10 +527,11 @@ def test_a_fact_at_the_end_of_a_long_message_is_quoted_though_its_other_sentence
     assert fact in block
 
 
+@pytest.mark.parametrize("more", ["", " Anna has the key of the boathouse."])
 def test_what_was_said_of_another_thing_of_the_same_kind_is_no_older_value(
-    engine: Engine, session: Session
+    engine: Engine, session: Session, more: str
 ) -> None:
-    old, other = "The door code of the boathouse is 1111.", "The door code of the cellar is 2222."
+    old, other = "The door code of the boathouse is 1111.", f"The door code of the cellar is 2222.{more}"
     tell_and_compact(engine, session, fact=old)
     engine.ingest(session, [user(other), assistant("Noted.")])
     [block] = blocks(ask(engine, session, "Which door code is set?"))

@@ -77,9 +77,9 @@ class Later:
 
     def __init__(self, newer: Sequence[Ranked]) -> None:
         texts = [(place_of(one), cut_around(one.row.text, one.matches, LOOKED_AT)) for one in newer]
-        self._words = [(place, set(_words(text))) for place, text in texts]
+        self._words = [(place, words) for place, text in texts for words in _sentences(text)]
         # A question names what it asks for, and gives it no other value.
-        self._stated = [(place, set(_words(without_questions(text)))) for place, text in texts]
+        self._stated = [(place, words) for place, text in texts for words in _sentences(without_questions(text))]
 
     def says_again(self, old: Ranked) -> bool:
         """Whether one of them has the sentence that a message was found by, but for a value."""
@@ -94,6 +94,11 @@ class Later:
             return False
         asked = set(_words(" ".join(old.row.text[start:end] for start, end in old.matches.sorted_spans)))
         return any(map(asked.isdisjoint, changed))
+
+
+def _sentences(text: str) -> list[set[str]]:
+    """The words of each sentence: those of a whole message would make another thing's number pass for a value."""
+    return [set(_words(sentence)) for sentence in _SENTENCE.findall(text)]
 
 
 def place_of(one: Ranked) -> tuple[int, int]:
