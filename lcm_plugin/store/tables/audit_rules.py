@@ -150,7 +150,7 @@ _RULES = {
         WHERE {here_s} AND s.fallback""",
     "summary_oversize": """
         SELECT s.conversation_id, s.summary_id, s.tokens || ' tokens from ' || s.source_tokens FROM summaries s
-        WHERE {here_s} AND s.tokens >= s.source_tokens""",
+        WHERE {here_s} AND s.tokens >= s.source_tokens AND s.level <> 'person'""",
     "summary_link_lost": """
         SELECT s.conversation_id, s.summary_id, linked || ' messages linked of ' || s.message_count
         FROM (SELECT q.*, (SELECT count(*) FROM summary_messages l WHERE l.summary_id = q.summary_id) AS linked
