@@ -23,11 +23,14 @@ QUESTION_MARKS = ("?", "？")
 _SENTENCE = re.compile(r"[^.!?？\n]+")
 
 
-def shares_held(ranked: Sequence[Ranked], found: Found) -> list[float]:
-    """How much of what is asked each row holds, with the turns beside it: the share of the words' weight."""
+def shares_held(ranked: Sequence[Ranked], found: Found, asks: bool) -> list[float]:
+    """How much of what is asked each row holds, with the turns beside it: the share of the words' weight.
+
+    Beside an answer may stand its question, which is no passage itself; what repeats a statement lends its reply nothing.
+    """
     total = sum(found.weights) or 1.0
-    # Beside an answer may stand its question, which is no passage itself.
-    placed = {(one.row.conversation_id, one.row.position): one.matches.spans for one in found.rows}
+    beside_it = found.rows if asks else ranked
+    placed = {(one.row.conversation_id, one.row.position): one.matches.spans for one in beside_it}
     shares = []
     for one in ranked:
         here, at = one.row.conversation_id, one.row.position

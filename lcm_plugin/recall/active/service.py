@@ -285,9 +285,9 @@ class ActiveRecall:
         best, outside, again = outside_of(ranked, view, query)
         if not outside:
             return nothing("nothing outside the view fits")
-        held = shares_held(outside, found)
-        sure = max(held[:BEST])
         asks = read.of_the_past or names_it(query, outside[0])
+        held = shares_held(outside, found, asks)
+        sure = max(held[:BEST])
         bounds = QUESTION if asks else STATEMENT
         if sure < bounds.sure:
             return nothing("nothing fits well enough", sure)
@@ -295,7 +295,7 @@ class ActiveRecall:
             return nothing("the view answers it", sure)
         if again:
             outside = sorted([*outside, *again], key=lambda one: -one.score)
-            held = shares_held(outside, found)
+            held = shares_held(outside, found, asks)
         passages = _shown(outside, held, bounds.each)
         return Decision(question, passages, budget, sure), {one.row.row_id: one.row for one in outside}
 
