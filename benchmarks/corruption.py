@@ -146,7 +146,7 @@ def _repeat(database: Database) -> None:
 _LEAF = "(SELECT summary_id FROM summaries WHERE depth = 0 ORDER BY first_seq LIMIT 1)"
 _CONDENSED = "(SELECT summary_id FROM summaries WHERE depth = 1 ORDER BY first_seq LIMIT 1)"
 _RAW = "message_id = (SELECT max(message_id) FROM context_items WHERE conversation_id = 1 AND message_id IS NOT NULL)"
-_TEXTS = frozenset({"summaries", "context_items"})
+_TEXTS = frozenset({"summaries", "context_items", "summary_texts"})
 _PROMPT = str(prompt(PromptParts(0, False, 64, "", ""))[0]["content"])[:500]
 DAMAGES: tuple[Damage, ...] = (
     Damage("context_dangling", "mended", f"UPDATE context_items SET message_id = 999999 WHERE {_RAW}"),

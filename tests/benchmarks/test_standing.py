@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lcm_plugin.assembly import assembler
+from lcm_plugin.sessions import standing_rows
 
 pytestmark = pytest.mark.both_stores_under_ci
 
@@ -68,6 +69,6 @@ def test_the_benchmark_counts_what_is_missing(
         return str(tmp_path / f"{next(places)}.db")
 
     assert benchmark.run(3, 12, 0, place)["missing"] == {}
-    monkeypatch.setattr(assembler, "pins_of", lambda reader, conversation: ())
+    monkeypatch.setattr(standing_rows, "pins_of", lambda reader, conversation: ())
     monkeypatch.setattr(assembler, "turn_opening", lambda reader, renderer, view, run: None)
     assert set(benchmark.run(6, 25, 0, place)["missing"]) == {"pin", "request"}

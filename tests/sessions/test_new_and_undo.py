@@ -182,7 +182,10 @@ def test_a_session_without_a_conversation_keeps_and_drops_nothing(engine: Engine
     assert engine.library.status().conversations == 0
 
 
-@pytest.mark.parametrize("depth", [-2, True, 1.5])
-def test_an_impossible_depth_is_refused(engine: Engine, session: Session, depth: int) -> None:
-    with pytest.raises(InputError, match="-1 \\(keep all\\) or more"):
+@pytest.mark.parametrize(
+    ("depth", "why"),
+    [(-2, r"-1 \(keep all\) or more"), (True, "a whole number, or None, not True"), (1.5, "not 1.5")],
+)
+def test_an_impossible_depth_is_refused(engine: Engine, session: Session, depth: int, why: str) -> None:
+    with pytest.raises(InputError, match=why):
         engine.new_session(session, depth)

@@ -37,6 +37,7 @@ COUNTED = (
     "max(updated_at) FROM conversations",
     "SELECT depth, count(*) FROM summaries ",
     "SELECT count(*) FROM summaries ",
+    "SELECT model, level, count(*), CAST(sum(source_tokens) AS bigint)",
     "SELECT conversation_id, session_key FROM conversations WHERE session_key ~>=~ ",
     "SELECT session_key, max(conversation_id) FROM conversations WHERE session_key ~>=~ ",
     f"{conversations.SELECT} WHERE conversation_id > ",

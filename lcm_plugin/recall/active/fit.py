@@ -82,7 +82,9 @@ class Later:
         texts = [(place_of(one), cut_around(one.row.text, one.matches, LOOKED_AT)) for one in newer]
         self._words = [(place, words) for place, text in texts for words in _sentences(text)]
         # A question names what it asks for, and gives it no other value.
-        self._stated = [(place, words) for place, text in texts for words in _sentences(without_questions(text))]
+        self._stated = [
+            (place, words) for place, text in texts for words in _sentences(without_questions(text))
+        ]
 
     def says_again(self, old: Ranked) -> bool:
         """Whether one of them has the sentence that a message was found by, but for a value."""

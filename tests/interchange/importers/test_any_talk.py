@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import count
 from pathlib import Path
 
@@ -47,14 +48,15 @@ def test_the_page_of_imports_lists_every_format_and_the_readme_every_tool() -> N
     page, readme = ((root / name).read_text("utf-8") for name in ("docs/import.md", "README.md"))
     for name in FORMATS:
         assert f"| `{name}` |" in page
-    for tool in (
-        "Claude Code (2.1)",
-        "Codex (0.171)",
-        "Gemini CLI (0.61)",
-        "opencode (1.18)",
-        "OpenClaw (2026.9)",
+    for tool, version in (
+        ("Claude Code", "2.1"),
+        ("Codex", "0.171"),
+        ("Gemini CLI", "0.61"),
+        ("opencode", "1.18"),
+        ("OpenClaw", "2026.9"),
     ):
-        assert tool in " ".join(readme.split())
+        assert tool in readme
+        assert re.search(rf"^\| {tool}[^|]*\| {re.escape(version)}\b", page, re.MULTILINE)
 
 
 @pytest.mark.parametrize("name", list(WRITERS))
