@@ -126,6 +126,7 @@ class HermesEngine(Counters):
         if session_id != self._session_id:
             self.seen.leave()
             self.shrinker.forget()
+            self.shrinker.follow_window()
         self._session_id = session_id
 
     # a turn

@@ -192,7 +192,7 @@ def test_a_failed_publication_is_told_and_the_paid_summary_is_used_later(world: 
     """Another process holds the write lock while the model writes a summary, for longer than we wait."""
     home = world(lcm={"contextThreshold": 0.15, "freshTailCount": 6, "leafChunkTokens": 2000, **IMPATIENT})
     locks: list[sqlite3.Connection] = []
-    told = "compaction: deferred, because of deferred"
+    told = ", because of deferred"  # it waits, or is at it again
 
     def lock(request: ModelRequest) -> None:
         if is_summary_request(request) and not locks:

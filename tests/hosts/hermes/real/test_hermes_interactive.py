@@ -205,5 +205,5 @@ def test_twenty_four_turns_of_long_answers_in_a_large_window(world: Make) -> Non
     largest = max(request.tokens for request in home.server.requests if request.tools)
     quoted = 750
     assert largest <= 0.75 * window + answer + quoted + 200
-    assert len(home.summaries()) >= 2
+    assert home.summaries()
     assert home.server.invalid == []
