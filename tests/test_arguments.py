@@ -79,7 +79,7 @@ CALLED: dict[str, tuple[Callable[[Any], object], str]] = {
     "a text as messages": (lambda it: it.ingest(SESSION, "x"), "messages must be a list of messages, not 'x'"),
     "an unknown mode": (lambda it: it.ingest(SESSION, [], mode="merge"), "mode must be one of append, .* not 'merge'"),
     "a budget in words": (lambda it: it.assemble(SESSION, "x"), "budget must be a whole number, or None, not 'x'"),
-    "no budget": (lambda it: [it.ingest(SESSION, [user("x")]), it.assemble(SESSION, 0)], "at least 1 token"),
+    "no budget": (lambda it: it.assemble(SESSION, 0), "at least 1 token"),
     "another budget": (lambda it: it.compact(SESSION, budget="x"), "budget must be a whole number, or None, not 'x'"),
     "no depth": (lambda it: it.new_session(SESSION, -2), "the retain depth must be a whole number, -1 .* not -2"),
     "no reason": (lambda it: it.end_session(SESSION, None), "reason must be a text, not None"),

@@ -195,6 +195,8 @@ class Contexts:
         comes_first: Callable[[CompactionDecision], bool] = lambda decision: False,
     ) -> _Made:
         decision = None
+        # Raises for a budget that cannot be one, also where nothing is stored yet.
+        room = self._budgets.room(asked.budget, asked.overhead, asked.model)
         with self._store.read() as reader:
             conversation = self._sessions.conversation(reader, asked.session)
             rows = StandingRows.read(reader, conversation) if conversation else None
@@ -203,7 +205,7 @@ class Contexts:
             if rows is None:
                 ignored = self._sessions.access(asked.session) is Access.NONE
                 return _Made(None, None, Context([], 0, notices=(IGNORED,) if ignored else ()), decision)
-            request = self._request(reader, rows, asked)
+            request = self._request(reader, rows, asked, room)
             context = self._assembler.assemble(reader, rows, request)
         number = rows.conversation.conversation_id
         if self._active_recall.lags(number) and self._index():
@@ -212,10 +214,10 @@ class Contexts:
                 context = self._assembler.assemble(reader, rows, request)
         return _Made(conversation, request, context, decision)
 
-    def _request(self, reader: Reader, rows: StandingRows, asked: _Asked) -> Request:
+    def _request(self, reader: Reader, rows: StandingRows, asked: _Asked, limit: int) -> Request:
         """What a context of a conversation is wanted for."""
         budget, overhead, model, prompt = asked.budget, asked.overhead, asked.model, asked.prompt
-        total, limit = self._budgets.total(budget, model), self._budgets.room(budget, overhead, model)
+        total = self._budgets.total(budget, model)
         number = rows.conversation.conversation_id
         limits = self._compaction.limits(reader, rows, self._budgets.call(budget, overhead, model, budget))
         return Request(
