@@ -24,7 +24,7 @@ LEAST_TARGET = 96
 MOST_PASSES = 10
 """Leaf passes of one compaction: within `maxSweepPasses`, with room for condensations."""
 MOST_SOURCE = 36 * CONDENSED_TARGET
-"""Where a host's list is replaced, most tokens that one summary stands for: more would leave too little of each."""
+"""Most source tokens of one summary where a host's list is replaced: more would leave too little of each."""
 PUBLISHED_NODES, PUBLISHED_PREFIX = 4, 1.5
 """There a context has fewer and longer summaries: each takes up to a quarter of the prefix, all of them half as much
 again, so that they are condensed every few compactions."""

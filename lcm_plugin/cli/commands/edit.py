@@ -44,7 +44,7 @@ def edit(
 ) -> None:
     """Put a text of yours in a summary's place. The one before is kept: `lcm show --text`, `lcm edit --back`.
 
-    It must be shorter than what it stands for, and pass the checks that a model's text must pass. `lcm web --write` does
+    It must be shorter than its source, and pass the checks that a model's text must pass. `lcm web --write` does
     the same on a summary's page.
 
     Examples: `lcm edit sum_1f0c22ab90de3344` · `lcm edit sum_1f0c22ab90de3344 --file better.md` ·

@@ -25,11 +25,11 @@ _REFUSALS = {
     "error": "it reads like an error message",
     "chat": "it reads like an answer to somebody, not like an account",
     "too_short": "it is too short",
-    "unrelated": "it has next to no word in common with what it stands for",
-    "echo": "nearly all of it is copied word for word from what it stands for",
+    "unrelated": "it has next to no word in common with its source",
+    "echo": "nearly all of it is copied word for word from its source",
     "prompt_echo": "it repeats the instructions for summaries",
     "repetition": "it repeats itself",
-    "not_smaller": "it is as long as what it stands for",
+    "not_smaller": "it is as long as its source",
     "too_long": "it is too long",
 }
 

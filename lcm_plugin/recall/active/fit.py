@@ -24,9 +24,9 @@ _SENTENCE = re.compile(r"[^.!?？\n]+")
 
 
 def shares_held(ranked: Sequence[Ranked], found: Found, asks: bool) -> list[float]:
-    """How much of what is asked each row holds, with the turns beside it: the share of the words' weight.
+    """The share of the request's words, by weight, that each row and the rows beside it hold.
 
-    Beside an answer may stand its question, which is no passage itself; what repeats a statement lends its reply nothing.
+    For a question, a row beside it may be one that is no passage itself: the same question, asked before.
     """
     total = sum(found.weights) or 1.0
     beside_it = found.rows if asks else ranked
