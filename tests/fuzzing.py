@@ -18,12 +18,12 @@ from lcm_plugin import Engine, LcmConfig
 FOLDER = Path(__file__).resolve().parents[1] / "benchmarks"
 
 
-def play(host: str, folder: Path, problems_in: Callable[[Any], list[str]], examples: int = 8) -> None:
-    """Plays some talks with odd messages, other ones at each run but in CI; fails naming the example.
+def play(host: str, folder: Path, problems_in: Callable[[Any], list[str]], whole: int = 8) -> None:
+    """Plays some talks with odd messages, ``whole`` of them and always the same under CI; fails naming the example.
 
     ``problems_in`` says what providers would refuse of a context in the host's own objects.
     """
-    seed = effort.seed()
+    seed, examples = effort.seed(), effort.examples(whole, here=3)
     counts = _loaded("fuzz_hosts").run(host, examples, seed, folder, problems_in)
     assert counts["examples"] == examples
     assert counts["odd"] > 0

@@ -43,14 +43,3 @@ def _open(
 
     with Engine.open(settings_for(database, **settings), read_only=read_only, create=create) as engine:
         yield engine
-
-
-def user_name() -> str:
-    """The name of the account, for records of who removed something; its number when it has none."""
-    import getpass
-    import os
-
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):
-        return f"user {os.getuid()}"

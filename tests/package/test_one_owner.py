@@ -26,6 +26,7 @@ OWNERS = {
     "the name of a session without a key": (r"\bkey or (?:self|session|\w+)\.id\b", {"types.py"}),
     "taking a lease": (r"\.claim_(?:debt|integrity)\(", {"compaction/leases.py", "maintenance/jobs.py"}),
     "taking a lease from a dead holder": (r"\.take_away\(", {"store/leases.py"}),
+    "the name of the account": (r"\bgetuser\(", {"maintenance/account.py"}),
     "a bounded cache": (r"\.popitem\(", set()),
 }
 

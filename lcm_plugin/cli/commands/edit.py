@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lcm_plugin.cli import completion
-from lcm_plugin.cli.open_engine import user_name, writing
+from lcm_plugin.cli.open_engine import writing
 from lcm_plugin.cli.options import AsJson, Database
 from lcm_plugin.cli.output import print_json, say
 from lcm_plugin.errors import InputError
+from lcm_plugin.maintenance.account import account_name
 
 if TYPE_CHECKING:
     from lcm_plugin.engine import Engine
@@ -57,7 +58,7 @@ def edit(
     if to is not None and not back:
         raise InputError("--to belongs to --back")
     with writing(database) as engine:
-        texts, by = engine.summary_texts, user_name()
+        texts, by = engine.summary_texts, account_name()
         if back:
             changed = texts.go_back(name, by, to=to)
         else:

@@ -122,11 +122,11 @@ def removed(database: Database = None, limit: Limit = 100, as_json: AsJson = Fal
 def _apply(
     engine: Engine, plan: PrunePlan, selection: Selection, most: int | None, no_vacuum: bool
 ) -> PruneOutcome:
-    from lcm_plugin.cli.open_engine import user_name
+    from lcm_plugin.maintenance.account import account_name
 
     if most is None or no_vacuum:
-        return engine.retention.apply(plan, user_name(), give_back_space=not no_vacuum)
-    return engine.retention.apply_to_size(selection, most, user_name(), keep_summaries=plan.keep_summaries)
+        return engine.retention.apply(plan, account_name(), give_back_space=not no_vacuum)
+    return engine.retention.apply_to_size(selection, most, account_name(), keep_summaries=plan.keep_summaries)
 
 
 def _print_plan(plan: PrunePlan, selection: Selection, as_json: bool) -> None:

@@ -79,7 +79,7 @@ def redact(
     target, expression = _target(what, literal)
     if remember and expression is None:
         raise InputError("--remember needs an expression, not ids")
-    from lcm_plugin.cli.open_engine import user_name
+    from lcm_plugin.maintenance.account import account_name
     from lcm_plugin.maintenance.redaction.copies import redact_everywhere, redact_waiting, search_siblings
 
     results: list[CopyResult] = []
@@ -92,7 +92,7 @@ def redact(
         if apply:
             with working("removing"):
                 found, results = redact_everywhere(
-                    engine.store, engine.redaction, target, copies.value, user_name(), found
+                    engine.store, engine.redaction, target, copies.value, account_name(), found
                 )
         with working("looking beside it"):
             siblings = search_siblings(engine.store, engine.redaction, target)

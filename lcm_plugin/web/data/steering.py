@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from lcm_plugin.commands.editing import change_lines
 from lcm_plugin.errors import LcmError, NotFound
+from lcm_plugin.maintenance.account import account_name
 from lcm_plugin.maintenance.redaction.copies import redact_everywhere
 from lcm_plugin.maintenance.redaction.targets import target_of
 from lcm_plugin.recall.tools import check
@@ -173,13 +173,13 @@ class Steering:
 
     def edit(self, asked: EditArguments) -> tuple[str, list[str]]:
         changed = self._engine.summary_texts.edit(
-            asked.summary, asked.text, _user(), among=self._here, version=asked.version
+            asked.summary, asked.text, account_name(), among=self._here, version=asked.version
         )
         return asked.summary, change_lines(changed)
 
     def back(self, asked: BackArguments) -> tuple[str, list[str]]:
         changed = self._engine.summary_texts.go_back(
-            asked.summary, _user(), to=asked.to, among=self._here, version=asked.version
+            asked.summary, account_name(), to=asked.to, among=self._here, version=asked.version
         )
         return asked.summary, change_lines(changed)
 
@@ -198,7 +198,9 @@ class Steering:
         )
         if asked.confirm != "redact":
             return "", [f"the plan: {counts} of the whole database would lose it", *found.places[:20]]
-        done, copies = redact_everywhere(engine.store, engine.redaction, target, "rewrite", _user(), found)
+        done, copies = redact_everywhere(
+            engine.store, engine.redaction, target, "rewrite", account_name(), found
+        )
         left = [f"{one.path} may still hold it: {one.detail}" for one in copies if one.may_hold]
         return " ".join(found.places[:20]), [
             f"redacted: {counts}",
@@ -212,7 +214,7 @@ class Steering:
             f"act_{uuid4().hex[:16]}",
             self._row.conversation_id,
             engine.clock(),
-            _user(),
+            account_name(),
             name,
             about,
             outcome,
@@ -252,11 +254,3 @@ def overview(engine: Engine, conversation: Conversation) -> dict[str, Any]:
 def _pin(pin: Any) -> dict[str, Any]:
     source = "" if pin.message_id is None else message_ref(pin.message_id)
     return {"id": pin.pin_id, "text": pin.text, "tokens": pin.tokens, "by": pin.pinned_by, "source": source}
-
-
-def _user() -> str:
-    """The name of the account; its number is no name."""
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):
-        return "unknown"
