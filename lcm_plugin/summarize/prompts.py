@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from lcm_plugin.types import Message
 
-VERSION = "prompts-3"
+VERSION = "prompts-4"
 
 _RULES = """\
 You write summaries of stored conversation history. An agent reads your summary in place of the \
@@ -96,7 +96,7 @@ def _request(parts: PromptParts) -> str:
     sections = _opening(parts)
     if parts.previous:
         sections.append(
-            "The summary just before this stretch, for context only. Do not repeat it:\n"
+            "How the summary just before this stretch ends, for context only. Do not repeat it:\n"
             f"<previous>\n{parts.previous.replace('</previous', '&lt;/previous')}\n</previous>"
         )
     sections += [parts.source, _closing(parts)]

@@ -35,6 +35,7 @@ from lcm_plugin.summarize.gate import SHRINK, Gate, Limits, Verdict
 from lcm_plugin.summarize.guards import MemoryGuards, SpendGuard
 from lcm_plugin.summarize.litellm_client import REASONING_TOKENS, ContextTooLong
 from lcm_plugin.summarize.prompts import VERSION, PromptParts, frame, prompt
+from lcm_plugin.summarize.shortening import ending, shortened
 from lcm_plugin.summarize.source import CUT_MARK, SourceText
 from lcm_plugin.summarize.units import EXPAND_PREFIX
 from lcm_plugin.types import Completer, CompletionRequest, CompletionResult
@@ -56,10 +57,11 @@ class SpendLimited(NotAsked):
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """A task with the values that all its attempts share."""
+    """A task with the values that all its attempts share. Models read ``blocks`` as they are in ``shown``."""
 
     task: SummaryTask
     blocks: tuple[SourceBlock, ...]
+    shown: tuple[SourceBlock, ...]
     text: str
     limits: Limits
 
@@ -82,7 +84,7 @@ class Summarizer:
         clock: Callable[[], int] = now_ms,
     ) -> None:
         guards = guards or MemoryGuards()
-        vocabulary = Vocabulary()
+        self._vocabulary = vocabulary = Vocabulary()
         self._config = config
         self._counter = counter
         self._events = events
@@ -127,7 +129,11 @@ class Summarizer:
 
     def _job(self, task: SummaryTask, blocks: tuple[SourceBlock, ...]) -> _Job:
         limits = Limits.of(task.source_tokens, task.target_tokens, self._config.summary_cap)
-        return _Job(task, blocks, "\n".join(block.text for block in blocks), limits)
+        shown = blocks
+        if self.completions.available():
+            focus = Focus(task.focus)
+            shown = shortened(blocks, task.source_tokens, limits.target, self._vocabulary, focus)
+        return _Job(task, blocks, shown, "\n".join(block.text for block in blocks), limits)
 
     def _by_extraction(
         self, task: SummaryTask, blocks: tuple[SourceBlock, ...], cause: FallbackCause | None
@@ -198,14 +204,13 @@ class Summarizer:
         self, route: Route, job: _Job, level: Level, target: int, room: int | None = None
     ) -> PromptParts:
         """The prompt, its source shortened to ``room`` tokens or to the rest of the model's window."""
-        previous = job.task.previous.replace(CUT_MARK, "").strip()
         parts = PromptParts(
             depth=job.task.depth,
             aggressive=level == "aggressive",
             target=target,
             span=self._source.span(job.blocks),
             source="",
-            previous=previous if self._counter.text(previous) <= 2 * job.task.target_tokens else "",
+            previous=ending(job.task.previous.replace(CUT_MARK, "")),
             instructions=self._config.custom_instructions,
             focus=" ".join(job.task.focus.split()),
         )
@@ -213,7 +218,7 @@ class Summarizer:
             window = self.completions.window(route)
             rest = self._counter.text(frame(parts) + parts.previous) + target * _OUTPUT_FACTOR
             room = None if window is None else int(window * _WINDOW_SHARE) - rest
-        source = self._source.write(job.blocks, lambda text: room is None or self._counter.text(text) <= room)
+        source = self._source.write(job.shown, lambda text: room is None or self._counter.text(text) <= room)
         return replace(parts, source=source)
 
     def _ask(

@@ -300,7 +300,7 @@ def test_a_chunk_too_large_for_the_model_is_shortened_and_asked_again(
 ) -> None:
     blocks = (
         block(0, "user", "Find the cause in this log."),
-        block(1, "tool", "line of the log " * 3_000, "logs"),
+        *(block(n, "user", f"log {n}: " + "line of the log " * 320) for n in range(1, 12)),
     )
     bench.server.window = 9_000
     bench.server.add_rule(lambda request: GOOD.replace("invoices", "log"))
