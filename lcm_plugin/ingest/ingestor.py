@@ -25,7 +25,7 @@ from lcm_plugin.ingest.intake import NOT_THE_MESSAGE, Batch, Intake, with_room_t
 from lcm_plugin.ingest.plan import Plan, Planner
 from lcm_plugin.ingest.rows import PreparedRow, RowMaker, append_rows
 from lcm_plugin.messages.blocks import Call
-from lcm_plugin.messages.encodings import load_encoding
+from lcm_plugin.messages.merging import COUNTS
 from lcm_plugin.messages.parts import rebuild
 from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.sessions.access import Access
@@ -117,7 +117,7 @@ class Ingestor:
 
     def _store_new(self, session: Session, batch: Batch, mode: IngestMode, count: int) -> IngestReport:
         now, planner = self._clock(), self._planner
-        load_encoding()  # at a process' first message: while it loads no other process should wait to write
+        COUNTS.get_ready()  # while the encoding loads no other process should wait to write
         plan, conversation, prepared = None, None, dict[int, PreparedRow]()
         if mode in LIST_MODES or not batch.is_short:
             with self._store.read() as reader:

@@ -18,7 +18,7 @@ from typing import Any
 from lcm_plugin.characters import encode
 from lcm_plugin.lru import LruCache
 from lcm_plugin.messages.blocks import kind_of
-from lcm_plugin.messages.encodings import load_encoding
+from lcm_plugin.messages.merging import COUNTS
 from lcm_plugin.messages.table import Kind
 from lcm_plugin.types import HOST_DATA
 
@@ -98,7 +98,7 @@ class TokenCounter:
 
 
 def _tokens(text: str, slices: Iterable[str]) -> int:
-    counted = sum(map(_count, slices))
+    counted = sum(map(COUNTS.of, slices))
     return counted if text.isascii() else max(counted, len(_CJK.findall(text)))
 
 
@@ -155,11 +155,3 @@ def _slices(text: str) -> list[str]:
         pieces.append(text[start:end])
         start = end
     return pieces
-
-
-def _count(text: str) -> int:
-    encode = load_encoding().encode_ordinary
-    try:
-        return len(encode(text))
-    except UnicodeEncodeError:
-        return len(encode(text.encode("utf-8", "replace").decode()))
