@@ -46,6 +46,10 @@ def _open(config: LcmConfig, read_only: bool, create: bool) -> Store:
             f"database = {target.partition('://')[0]}://…: must be the path of a file, or a URL that begins with "
             "postgresql://"
         )
+    if target == ":memory:" or target.startswith("file:"):
+        raise ConfigError(
+            f"database = {target}: must be the path of a file: what is stored outlives the process"
+        )
     from lcm_plugin.store.sqlite.store import SqliteStore
 
     return SqliteStore(

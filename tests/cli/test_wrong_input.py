@@ -56,6 +56,11 @@ WRONG = {
         4,
         "lcm: database = mysql://…: must be the path of a file, or a URL that begins with postgresql://",
     ),
+    "status -d :memory:": (4, "lcm: database = :memory:: must be the path of a file: "),
+    "import talk.jsonl --apply -d file:lcm.db?mode=memory": (
+        4,
+        "lcm: database = file:lcm.db?mode=memory: must be the path of a file: ",
+    ),
     "status -d postgresql://me:secret@127.0.0.1:1/lcm": (
         5,
         "lcm: postgresql://me@127.0.0.1:1/lcm cannot be reached: ",

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import unicodedata
+from pathlib import Path
 
 import pytest
 from effort import examples
@@ -90,15 +91,18 @@ def test_what_is_needed_next_is_loaded_before_others_wait() -> None:
     assert counts.has_tables
 
 
-def test_a_process_that_counts_little_never_loads_tiktoken() -> None:
+def test_a_process_that_counts_little_never_loads_tiktoken(tmp_path: Path) -> None:
     script = "import sys; from lcm_plugin import Engine, LcmConfig\n" + (
         "from lcm_plugin.types import Session\n"
-        "with Engine.open(LcmConfig(database=':memory:')) as engine:\n"
+        "with Engine.open(LcmConfig(database=sys.argv[2])) as engine:\n"
         "    for n in range(20):\n"
         "        engine.ingest(Session('a', 'a'), [{'role': 'user', 'content': f'{n} ' + sys.argv[1]}], 'append')\n"
         "print(engine.count_tokens(sys.argv[1]), 'tiktoken' in sys.modules)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script, WORDS * 20], capture_output=True, text=True, check=True
+        [sys.executable, "-c", script, WORDS * 20, str(tmp_path / "lcm.db")],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert done.stdout.split() == [str(exact(WORDS * 20)), "False"]
