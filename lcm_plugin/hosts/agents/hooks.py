@@ -19,6 +19,7 @@ from lcm_plugin.hosts.agents.capture import Capture
 from lcm_plugin.hosts.agents.names import TIMEOUT_VARIABLE
 from lcm_plugin.hosts.agents.passages import Passages
 from lcm_plugin.hosts.agents.resume import resume_pack
+from lcm_plugin.messages.encodings import encoding_is_loaded
 from lcm_plugin.types import Session
 
 DEADLINE_SECONDS = 0.3
@@ -40,7 +41,7 @@ class Hooks:
         self._passages = Passages(host, open_engine)
         self._newest: HookCall | None = None
         self._closed = False
-        self.warm = False
+        self._opened = False
         self._given = float(os.environ.get(TIMEOUT_VARIABLE) or 0) / 1_000
         # A prompt must not wait behind a log that is being read.
         self._quotes = ThreadPoolExecutor(1, "lcm-quotes")
@@ -66,6 +67,11 @@ class Hooks:
             return {}
         self._passages.delivered(call.session, text)
         return added(call.event, text) if text else {}
+
+    @property
+    def warm(self) -> bool:
+        """Whether all that a hook needs is in memory; after a rest the token counter's tables are not."""
+        return self._opened and encoding_is_loaded()
 
     def close(self) -> None:
         """Reads on what waits, for a short time; then the work ends. A second call does nothing."""
@@ -102,7 +108,7 @@ class Hooks:
         try:
             capture = self._captures()
             capture.warm_up()
-            self.warm = True
+            self._opened = True
             capture.finish()
         except Exception as error:  # noqa: BLE001 - the first hook tries again
             log_failure(logger, "the start was not whole", error=error)

@@ -25,6 +25,7 @@ from mcp_types import (
 
 from lcm_plugin.errors import LcmError
 from lcm_plugin.events import log_failure
+from lcm_plugin.hosts.mcp.rest import Rest
 from lcm_plugin.hosts.mcp.tools import INSTRUCTIONS, Offered
 from lcm_plugin.version import VERSION
 
@@ -52,21 +53,27 @@ def serve(served: Served, instructions: str = INSTRUCTIONS) -> None:
 
 
 async def _serve(served: Served, instructions: str) -> None:
-    server = make_server(served, instructions)
+    rest = Rest()
+    server = make_server(served, instructions, rest)
     async with anyio.create_task_group() as group:
+        group.start_soon(rest.watch)
         group.start_soon(_leave_on_signal, served)
         async with stdio_server() as (incoming, outgoing):
             await server.run(incoming, outgoing, server.create_initialization_options())
         group.cancel_scope.cancel()
 
 
-def make_server(served: Served, instructions: str = INSTRUCTIONS) -> Server[dict[str, Any]]:
-    """An MCP server over tools; any transport of the ``mcp`` package can run it."""
+def make_server(
+    served: Served, instructions: str = INSTRUCTIONS, rest: Rest | None = None
+) -> Server[dict[str, Any]]:
+    """An MCP server over tools; any transport of the ``mcp`` package can run it. ``rest`` is told of each call."""
 
     async def list_tools(context: Any, params: PaginatedRequestParams | None) -> ListToolsResult:
         return ListToolsResult(tools=[_as_tool(tool) for tool in served.tools])
 
     async def call_tool(context: Any, params: CallToolRequestParams) -> CallToolResult:
+        if rest is not None:
+            rest.stir()
         return await anyio.to_thread.run_sync(
             _answer, served, params.name, params.arguments or {}, abandon_on_cancel=True
         )

@@ -1,0 +1,33 @@
+"""What a server gives back while nobody asks it anything: sessions stay open for hours, and many beside each other."""
+
+from __future__ import annotations
+
+import anyio
+import anyio.to_thread
+
+from lcm_plugin.messages.encodings import release_encoding
+
+REST_SECONDS = 300.0
+"""Longer than most pauses in a talk, since the next call loads again what was given back."""
+
+
+class Rest:
+    """Gives memory back after so many seconds without a call, once until the next one. For one event loop."""
+
+    def __init__(self, seconds: float | None = None) -> None:
+        self._seconds = REST_SECONDS if seconds is None else seconds
+        self._stirred = anyio.Event()
+
+    def stir(self) -> None:
+        """There is a call: the seconds begin anew."""
+        self._stirred.set()
+
+    async def watch(self) -> None:
+        """Runs until it is cancelled."""
+        while True:
+            self._stirred = anyio.Event()
+            with anyio.move_on_after(self._seconds) as pause:
+                await self._stirred.wait()
+            if pause.cancelled_caught:
+                await anyio.to_thread.run_sync(release_encoding)
+                await self._stirred.wait()
