@@ -33,6 +33,7 @@ from lcm_plugin.types import Finding, Session, Severity
 
 _SECONDS = 30
 _NAME = f"{PLUGIN}@{MARKETPLACE}"
+_BY_GATEWAY = "gateway-injected"
 
 
 def claude_code_config() -> LcmConfig:
@@ -167,7 +168,11 @@ def _sessions_of(path: Path) -> Iterator[_Said]:
             key, at, texts = "" if record.branch else Keys(openclaw.NAME).of(record), 0, []
         elif isinstance(record, Entry) and key and not record.hidden:
             at = max(at, record.at or 0)
-            if text := text_of(record.message).strip():
+            text = text_of(record.message).strip()
+            if any(about.get("model") == _BY_GATEWAY for _, about in record.extras):
+                # What the gateway answers to a command is no turn, and neither is the command.
+                texts = texts[:-1] if texts and texts[-1].startswith("/") else texts
+            elif text:
                 texts.append(text)
     yield _Said(path, key, at, tuple(texts))
 

@@ -33,8 +33,10 @@ const engine = {
     const { advancementKey: key, messages, isHeartbeat } = turn
     return answered("openclaw.commit", { session: laneOf(turn), key, messages, heartbeat: isHeartbeat ?? false })
   },
-  compact: async (call) => answered("openclaw.compact", {
-    session: laneOf(call), budget: call.tokenBudget ?? null, force: call.force ?? false, focus: call.customInstructions ?? "" }),
+  // OpenClaw waits three minutes. Without an answer it is to go on with the turn: a context is made within its budget.
+  compact: async (call) => await ask("openclaw.compact", {
+    session: laneOf(call), budget: call.tokenBudget ?? null, force: call.force ?? false, focus: call.customInstructions ?? "",
+  }, Math.max(120_000, PATIENCE)) ?? { ok: true, compacted: false, reason: "already under target: lcm did not answer" },
   dispose: async () => {},
 }
 

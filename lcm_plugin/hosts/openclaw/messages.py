@@ -15,12 +15,20 @@ _BLANK = {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "totalTokens
 _FREE = {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "total": 0}
 
 
-def to_core(message: Mapping[str, Any], name: str = "") -> Message:
-    """A message as the core stores it, under an id if it has one; what only OpenClaw reads stays beside it."""
+def to_core(message: Mapping[str, Any]) -> Message:
+    """A message as the core stores it, under an id if it has a time; what only OpenClaw reads stays beside it."""
     shown, extras, _ = from_openclaw(message)
     beside = {key: value for _, about in extras for key, value in about.items()}
-    data = {_HOST: beside, "time": message.get("timestamp")} | ({"id": name} if name else {})
+    at = message.get("timestamp")
+    data = {_HOST: beside, "time": at} | ({"id": _name(message)} if at else {})
     return {**shown, HOST_DATA: data}
+
+
+def _name(message: Mapping[str, Any]) -> str:
+    """What a message is called when it is committed and whenever OpenClaw lists it; it changes ids of calls."""
+    call = "".join(filter(str.isalnum, str(message.get("toolCallId") or "")))
+    told = message.get("idempotencyKey") or message.get("responseId") or call
+    return f"{message['timestamp']}/{told}"
 
 
 def plan(context: Sequence[Message], given: Sequence[Message]) -> list[int | dict[str, Any]]:

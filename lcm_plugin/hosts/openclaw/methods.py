@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from lcm_plugin.hosts.openclaw.history import follow, reply_at_the_end
 from lcm_plugin.hosts.openclaw.messages import plan, to_core
 from lcm_plugin.hosts.stdio.lines import Method
 from lcm_plugin.hosts.stdio.methods import OfSession
@@ -16,7 +17,10 @@ _ASSUMED_BUDGET = 128_000
 
 
 class AssembleParams(OfSession):
-    """The history before a turn, the tokens that the context may take, and what the user asks now."""
+    """The history before a turn, the tokens that the context may take, and what the user asks now.
+
+    Between calls of tools the history is the context of this turn that was made here.
+    """
 
     messages: list[dict[str, Any]]
     budget: int | None = None
@@ -58,11 +62,10 @@ class OpenclawMethods:
         """The context: places in the host's list, and messages that stand for what does not fit."""
         given = AssembleParams.model_validate(params)
         history = [to_core(one) for one in given.messages]
+        # What is committed may come back in another form, and is not to be stored again.
+        is_known = follow(self._plugin.engine, given.session, history)
         if not history:
             return {"plan": [], "tokens": 0}
-        # What is committed may come back in another form, and is not to be stored again.
-        with self._plugin.engine.store.read() as reader:
-            is_known = reader.find_conversation(given.session) is not None
         turn = Turn(
             given.session,
             () if is_known else history,
@@ -75,11 +78,9 @@ class OpenclawMethods:
         context = self._plugin.before_turn(turn)
         if context is None or not context.messages:
             return {"plan": list(range(len(history))), "tokens": 0}
-        planned, tokens = plan(context.messages, history), context.tokens
-        # A context ends with what a model is to answer; here the prompt comes behind it.
-        if history[-1]["role"] == "assistant" and context.messages[-1]["role"] != "assistant":
-            planned.append(len(history) - 1)
-            tokens += self._plugin.engine.count_tokens(history[-1])
+        reply = reply_at_the_end(self._plugin.engine, given.session)
+        planned = plan([*context.messages, *reply], history)
+        tokens = context.tokens + sum(map(self._plugin.engine.count_tokens, reply))
         if quotes := self._quotes(given, context):
             planned.append({"role": "user", "content": [{"type": "text", "text": quotes}], "timestamp": 0})
             tokens += self._plugin.engine.count_tokens(quotes)
@@ -94,7 +95,7 @@ class OpenclawMethods:
 
     def _commit(self, params: Mapping[str, Any]) -> dict[str, Any]:
         given = CommitParams.model_validate(params)
-        turn = [to_core(one, f"{given.key}/{number}") for number, one in enumerate(given.messages)]
+        turn = [to_core(one) for one in given.messages]
         report = self._plugin.engine.ingest(given.session, turn, "append")
         self._plugin.after_turn(Turn(given.session, (), mode="append"))
         return {"status": "committed" if report.stored else "duplicate"}
@@ -103,4 +104,6 @@ class OpenclawMethods:
         given = CompactParams.model_validate(params)
         done = self._plugin.engine.compact(given.session, given.force, given.budget, focus=given.focus)
         counts = {"tokensBefore": done.tokens_before, "tokensAfter": done.tokens_after}
-        return {"ok": True, "compacted": done.compacted, "reason": str(done.reason), "result": counts}
+        # A context is within the budget without it; for a reason in other words OpenClaw gives up the turn.
+        reason = str(done.reason) if done.compacted else f"already under target: {done.reason}"
+        return {"ok": True, "compacted": done.compacted, "reason": reason, "result": counts}

@@ -24,10 +24,10 @@ function start() {
 }
 
 // The answer; undefined when there is none in time: the turn then goes on as without lcm.
-const ask = (method, params) => new Promise((resolve) => {
+const ask = (method, params, patience = PATIENCE) => new Promise((resolve) => {
   const id = ++calls
   const done = (result) => (clearTimeout(timer), waiting.delete(id), resolve(result))
-  const timer = setTimeout(done, PATIENCE)
+  const timer = setTimeout(done, patience)
   waiting.set(id, done)
   try {
     if (!child) start()

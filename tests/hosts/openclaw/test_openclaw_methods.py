@@ -116,6 +116,12 @@ def test_what_does_not_fit_is_summarised_and_the_rest_are_the_hosts_own(
     assert own[-1] == 239
     assert 10 < len(own) < 240
     assert "<summary" in planned[0]["content"][0]["text"]
+    # Between two calls of tools OpenClaw hands over what it was given, which takes nothing back.
+    shown = [history[one] if isinstance(one, int) else one for one in planned]
+    again = assemble(openclaw, shown)
+    assert [shown[one] if isinstance(one, int) else one for one in again] == shown
+    rows = plugin.engine.record.newest(Session(KEY), 300)
+    assert (len(rows), [row for row in rows if row.head.withdrawn_at is not None]) == (240, [])
 
 
 def test_a_message_that_the_host_does_not_list_any_more_is_made_as_it_was() -> None:
@@ -161,3 +167,57 @@ def test_compact_says_what_it_did(plugin: LcmPlugin, openclaw: OpenclawMethods) 
     done = openclaw.all()["openclaw.compact"]({"session": KEY, "force": True})
     assert done["ok"] is True
     assert done["result"]["tokensAfter"] <= done["result"]["tokensBefore"]
+
+
+def run(host: OpenclawMethods, run_id: str, history: list[dict[str, Any]]) -> list[str]:
+    """The texts of the context for a prompt that follows a history in one run of the session."""
+    given = {"session": {"key": KEY, "id": run_id}, "messages": history, "budget": 32_000}
+    planned = host.all()["openclaw.assemble"](given)["plan"]
+    shown = [history[one] if isinstance(one, int) else one for one in planned]
+    return [block["text"] for one in shown for block in one["content"] if block["type"] == "text"]
+
+
+def test_what_openclaw_rewinds_leaves_the_context_and_another_branch_comes_back(
+    plugin: LcmPlugin, openclaw: OpenclawMethods
+) -> None:
+    for number in (1, 2):
+        commit(openclaw, number)
+    first = [text for one in turn(1) for block in one["content"] if (text := block.get("text"))]
+    assert run(openclaw, "run-2", turn(1)) == first
+    given = {"session": {"key": KEY, "id": "run-2"}, "key": "turn-3", "messages": turn(3)}
+    openclaw.all()["openclaw.commit"](given)
+    view = run(openclaw, "run-2", [*turn(1), *turn(3)])
+    assert [text.split(":")[0] for text in view if "Answer" in text] == ["Answer 1", "Answer 3"]
+    view = run(openclaw, "run-3", [*turn(1), *turn(2)])
+    assert [text.split(":")[0] for text in view if "Answer" in text] == ["Answer 1", "Answer 2"]
+    assert len(plugin.engine.record.newest(Session(KEY), 100)) == 12
+
+
+def test_a_reset_begins_anew_and_what_a_host_trims_stays(
+    plugin: LcmPlugin, openclaw: OpenclawMethods
+) -> None:
+    for number in (1, 2):
+        commit(openclaw, number)
+    assert "Answer 1" in str(run(openclaw, "run-1", turn(2)))
+    assert run(openclaw, "run-1", []) == []
+    given = {"session": {"key": KEY, "id": "run-1"}, "key": "turn-3", "messages": turn(3)}
+    openclaw.all()["openclaw.commit"](given)
+    assert "Answer 1" not in str(run(openclaw, "run-1", turn(3)))
+    # Another run of the session without anything that is stored is another talk too.
+    assert "Answer 3" not in str(run(openclaw, "run-2", turn(4)))
+    assert plugin.engine.call_tool(Session(KEY), "lcm_grep", {"pattern": "Answer 1"})["hits"]
+
+
+def test_the_last_answer_stands_in_the_context_whatever_the_host_put_behind_it(
+    openclaw: OpenclawMethods,
+) -> None:
+    commit(openclaw, 1)
+    view = run(openclaw, "run-1", [*turn(1), user("/lcm", 1), answer("lcm is enabled", 2)])
+    assert view[-1].startswith("Answer 1")
+
+
+def test_nothing_to_compact_is_said_in_words_that_let_openclaw_go_on(openclaw: OpenclawMethods) -> None:
+    commit(openclaw, 1)
+    done = openclaw.all()["openclaw.compact"]({"session": SESSION, "force": True})
+    assert (done["ok"], done["compacted"]) == (True, False)
+    assert "already under target" in done["reason"]

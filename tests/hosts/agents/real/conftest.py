@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from fake_models import FakeModels
+from gateway import Gateway, opened
 from real_agents import ClaudeCode, Codex, Gemini, Openclaw, Opencode
 
 _CODEX_CONFIG = """model = "gpt-5.5-codex"
@@ -124,6 +125,19 @@ def opencode(tmp_path: Path, models: FakeModels) -> Opencode:
 @pytest.fixture
 def openclaw(tmp_path: Path, models: FakeModels) -> Openclaw:
     """OpenClaw with lcm in its context engine slot."""
+    return _openclaw(tmp_path, models)
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    """A gateway of OpenClaw, which takes half a minute to start: the cases of a file have sessions of their own in it."""
+    models = FakeModels()
+    with opened(_openclaw(tmp_path_factory.mktemp("gateway"), models)) as running:
+        yield running
+    models.close()
+
+
+def _openclaw(tmp_path: Path, models: FakeModels) -> Openclaw:
     agent = Openclaw("openclaw", tmp_path, models, {"OPENCLAW_STATE_DIR": str(tmp_path / "state")})
     agent.environment["PLUGIN_TIMEOUT_OF_LCM_MS"] = "120000"
     # It needs a newer Node than the others.
