@@ -14,12 +14,31 @@ from fakes.model_server import Calls, Failure, ModelRequest, Outcome
 from fakes.speech import fact, turn
 from world import World, texts
 
+from lcm_plugin import Engine, LcmConfig
+
 Make = Callable[..., World]
 
 SECONDS = 60
 # From its second compaction on Hermes' own compressor may begin its list with its summary, as the assistant's.
 HOSTS_OWN_WAY = "the first message after the system's is from the assistant, not from the user"
 IMPATIENT = {"busyTimeoutMs": 500, "summaryMaxCallsPerWindow": 1000}
+
+
+def test_a_summary_that_is_longer_than_its_source_is_not_taken(world: Make) -> None:
+    home = world(lcm={"contextThreshold": 0.15, "freshTailCount": 4, "leafChunkTokens": 2000})
+    longer = "\n".join(f"The keeper wrote line {n} about crate {n * 7919}." for n in range(2_000))
+    home.server.add_rule(lambda request: longer if is_summary_request(request) else None)
+    outcome = home.scenario("loop", turns=[turn(number, 500) for number in range(1, 26)])
+    assert any(not call["noop"] for call in outcome["compress"])
+    asked = [request for request in home.server.requests if request.tools]
+    assert not any("The keeper wrote line 1999 " in str(request.messages) for request in asked)
+    with Engine.open(LcmConfig(database=str(home.database))) as engine:
+        made = [
+            s for c in engine.library.conversations() for s in engine.library.summaries(c.conversation_id)
+        ]
+    assert made
+    assert all(summary.tokens < summary.source_tokens for summary in made)
+    assert home.server.invalid == []
 
 
 def test_copies_are_cheap_unbound_and_share_the_store(world: Make) -> None:

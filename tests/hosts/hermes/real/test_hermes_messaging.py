@@ -54,6 +54,8 @@ def test_people_who_write_at_once_are_kept_apart_and_the_killed_gateway_lost_not
     assert "with 6 messages" in counted
     assert sorted(said_in_lanes(home).values()) == [[f"{nick} says {n}" for n in range(3)] for nick in people]
     assert all(len(home.stored(c.session_key)) == 6 for c in home.conversations())
+    shown = [str([m for m in request.messages if m["role"] != "system"]) for request in home.server.requests]
+    assert {sum(f"{nick} says" in text for nick in people) for text in shown} == {1}
     assert home.server.invalid == []
     assert home.problems() == []
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fakes.model_server import Calls
+from fakes.speech import fact, turn
 from world import World, texts
 
 Make = Callable[..., World]
@@ -22,6 +23,23 @@ def test_a_session_resumed_over_three_processes_is_stored_once(world: Make) -> N
     for text in said[1:]:
         home.hermes("chat", "-Q", "--resume", name, "-q", text)
     assert texts(home.stored()) == [line for text in said for line in (text, f"Noted: {text}")]
+
+
+def test_a_session_that_was_compacted_and_resumed_is_shown_and_searched_whole(world: Make) -> None:
+    home = world(lcm={"contextThreshold": 0.1, "freshTailCount": 4, "leafChunkTokens": 2000})
+    said = [f"{turn(number, 700)} {fact(number)}" for number in range(1, 16)]
+    outcome = home.scenario("loop", turns=said, in_place=False)
+    assert any(not call["noop"] for call in outcome["compress"])
+    assert len(outcome["session_ids"]) > 1
+    home.hermes(
+        "chat", "-Q", "--resume", outcome["session_ids"][-1], "-q", 'CALL lcm_grep {"pattern": "VAULT-001"}'
+    )
+    assert texts(home.stored(), "user")[:-1] == said
+    (found,) = texts(home.stored(), "tool")
+    assert fact(1).split()[-1] in found
+    asked = [request for request in home.server.requests if request.tools][-1]
+    assert "<summary " in str(asked.messages)
+    assert said[-1] in str(asked.messages)
 
 
 def test_every_turn_is_durable_when_the_process_is_killed(world: Make) -> None:
