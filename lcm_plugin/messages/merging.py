@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING
 
 import regex
 
-from lcm_plugin.messages.encodings import LONGEST, PATTERN, load_encoding, packed, ranks_in, runs
+from lcm_plugin.messages.encodings import (
+    LONGEST,
+    PATTERN,
+    load_encoding,
+    packed,
+    ranks_in,
+    release_encoding,
+    runs,
+)
 
 if TYPE_CHECKING:
     import tiktoken
@@ -101,6 +109,11 @@ class TokenCounts:
         self._tables: tiktoken.Encoding | None = None
 
     @property
+    def is_ready(self) -> bool:
+        """Whether the next text waits for nothing to be loaded."""
+        return self._merger is not None or self._tables is not None
+
+    @property
     def has_tables(self) -> bool:
         """Whether tiktoken's tables are loaded."""
         return self._tables is not None
@@ -112,6 +125,11 @@ class TokenCounts:
             self._merger = _Merger()
         elif merger is not None and merger.spent + _MARGIN > self._first_chars:
             self._load_tables()
+
+    def release(self) -> None:
+        """Gives what is loaded back to the system, up to 45 MB; the next text loads what it needs again."""
+        self._merger = self._tables = None
+        release_encoding()
 
     def of(self, text: str) -> int:
         """Tokens of a text."""
@@ -137,10 +155,11 @@ class TokenCounts:
             return None
 
     def _load_tables(self) -> tiktoken.Encoding:
-        if self._tables is None:
-            self._tables = load_encoding()
+        tables = self._tables
+        if tables is None:
+            tables = self._tables = load_encoding()
             self._merger = None
-        return self._tables
+        return tables
 
 
 COUNTS = TokenCounts()

@@ -91,6 +91,17 @@ def test_what_is_needed_next_is_loaded_before_others_wait() -> None:
     assert counts.has_tables
 
 
+def test_what_was_given_back_is_loaded_again_for_the_next_text() -> None:
+    counts = TokenCounts(10)
+    assert [counts.of(WORDS), counts.of(WORDS)] == [exact(WORDS)] * 2
+    assert counts.has_tables
+    counts.release()
+    assert not counts.has_tables
+    assert not counts.is_ready
+    assert counts.of(WORDS) == exact(WORDS)
+    assert counts.is_ready
+
+
 def test_a_process_that_counts_little_never_loads_tiktoken(tmp_path: Path) -> None:
     script = "import sys; from lcm_plugin import Engine, LcmConfig\n" + (
         "from lcm_plugin.types import Session\n"

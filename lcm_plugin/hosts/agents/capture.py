@@ -24,6 +24,7 @@ from lcm_plugin.interchange.importers.importing import SourceFile, load
 from lcm_plugin.interchange.importers.json_files import decode_object
 from lcm_plugin.interchange.importers.sources.codex_threads import files_forked_from
 from lcm_plugin.interchange.importers.tails import Position, tail_of
+from lcm_plugin.messages.merging import COUNTS
 from lcm_plugin.recall.catchup import index_all
 from lcm_plugin.sessions.names import give_names
 
@@ -82,7 +83,7 @@ class Capture(FreshLocks):
 
     def warm_up(self) -> None:
         """Loads what the first message would wait for."""
-        self._engine.count_tokens("warm")
+        COUNTS.get_ready()
         self._known()
 
     def finish(self) -> int:

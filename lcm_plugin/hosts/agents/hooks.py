@@ -19,7 +19,7 @@ from lcm_plugin.hosts.agents.capture import Capture
 from lcm_plugin.hosts.agents.names import TIMEOUT_VARIABLE
 from lcm_plugin.hosts.agents.passages import Passages
 from lcm_plugin.hosts.agents.resume import resume_pack
-from lcm_plugin.messages.encodings import encoding_is_loaded
+from lcm_plugin.messages.merging import COUNTS
 from lcm_plugin.types import Session
 
 DEADLINE_SECONDS = 0.3
@@ -70,8 +70,8 @@ class Hooks:
 
     @property
     def warm(self) -> bool:
-        """Whether all that a hook needs is in memory; after a rest the token counter's tables are not."""
-        return self._opened and encoding_is_loaded()
+        """Whether all that a hook needs is in memory; after a rest the token counter is not."""
+        return self._opened and COUNTS.is_ready
 
     def close(self) -> None:
         """Reads on what waits, for a short time; then the work ends. A second call does nothing."""

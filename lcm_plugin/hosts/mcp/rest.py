@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import anyio.to_thread
 
-from lcm_plugin.messages.encodings import release_encoding
+from lcm_plugin.messages.merging import COUNTS
 
 REST_SECONDS = 300.0
 """Longer than most pauses in a talk, since the next call loads again what was given back."""
@@ -29,5 +29,5 @@ class Rest:
             with anyio.move_on_after(self._seconds) as pause:
                 await self._stirred.wait()
             if pause.cancelled_caught:
-                await anyio.to_thread.run_sync(release_encoding)
+                await anyio.to_thread.run_sync(COUNTS.release)
                 await self._stirred.wait()

@@ -22,7 +22,7 @@ from lcm_plugin.hosts.agents.calls import HookCall
 from lcm_plugin.hosts.agents.capture import Capture
 from lcm_plugin.hosts.agents.hooks import Hooks
 from lcm_plugin.hosts.mcp.rest import Rest
-from lcm_plugin.messages.encodings import encoding_is_loaded, load_encoding, release_encoding
+from lcm_plugin.messages.merging import COUNTS
 
 ASKED = "What is the gate code of the north pumping station?"
 MOST_MEGABYTES = 120
@@ -60,36 +60,36 @@ def opened(database: Path) -> Iterator[Hooks]:
 def test_what_counts_tokens_is_given_back_at_rest_once_and_loaded_for_the_next_call() -> None:
     async def work() -> None:
         rest = Rest(0.01)
-        load_encoding()
+        COUNTS.get_ready()
         async with anyio.create_task_group() as group:
             group.start_soon(rest.watch)
             with anyio.fail_after(20):
-                while encoding_is_loaded():
+                while COUNTS.is_ready:
                     await anyio.sleep(0.001)
                 # Nobody asked since: what another thread loads is not given back again.
-                load_encoding()
+                COUNTS.get_ready()
                 await anyio.sleep(0.05)
-                assert encoding_is_loaded()
+                assert COUNTS.is_ready
                 rest.stir()
-                while encoding_is_loaded():
+                while COUNTS.is_ready:
                     await anyio.sleep(0.001)
             group.cancel_scope.cancel()
 
     anyio.run(work)
-    assert len(load_encoding().encode_ordinary("the gate code")) == 3
+    assert COUNTS.of("the gate code") == 3
 
 
 def test_calls_that_follow_each_other_keep_it() -> None:
     async def work() -> None:
         rest = Rest(1.0)
-        load_encoding()
+        COUNTS.get_ready()
         async with anyio.create_task_group() as group:
             group.start_soon(rest.watch)
             until = anyio.current_time() + 1.3
             while anyio.current_time() < until:
                 rest.stir()
                 await anyio.sleep(0.01)
-                assert encoding_is_loaded()
+                assert COUNTS.is_ready
             group.cancel_scope.cancel()
 
     anyio.run(work)
@@ -103,7 +103,7 @@ def test_a_prompt_after_a_rest_may_take_as_long_as_a_first_one(
     monkeypatch.setattr(hooks_module, "OPENING_SECONDS", 60.0)
     with opened(history) as hooks:
         assert hooks.answer(call) == {}
-        release_encoding()
+        COUNTS.release()
         assert not hooks.warm
         assert "HERON-4417" in json.dumps(hooks.answer(call))
         assert hooks.warm
