@@ -106,7 +106,7 @@ class Services:
     idle: IdleWork
     retention: Retention
     redaction: Callable[[Store], Redaction]
-    stop_sampling: Callable[[], None]
+    stop_listening: tuple[Callable[[], None], ...]
 
 
 class ServiceHolder:
@@ -194,6 +194,7 @@ def build_services(
     recount = Recount(store, counter, events, config.timezone)
     doctor, texts = _doctor(base, summarizer, compaction)
     jobs = IntegrityJobs(store, doctor, events, clock)
+    sampler = Sampler(doctor.checker, jobs, background, events, clock)
     idle = IdleWork(background, recall.catch_up, recount, jobs, maps if config.maps else None)
     recall.index_later = idle.start
     return Services(
@@ -227,7 +228,7 @@ def build_services(
         idle=idle,
         retention=Retention(store, payloads, events, clock),
         redaction=base.redaction,
-        stop_sampling=events.subscribe(Sampler(doctor.checker, jobs, background, events, clock).note),
+        stop_listening=tuple(map(events.subscribe, (sampler.note, ingestor.note))),
     )
 
 
@@ -236,7 +237,8 @@ def _lasting(
 ) -> tuple[EventBus, RecentWarnings, Background, SessionNotices]:
     """What outlives the services of one database."""
     if before is not None:
-        before.stop_sampling()
+        for stop in before.stop_listening:
+            stop()
         return before.events, before.recent_warnings, before.background, before.notices
     events, recent_warnings = EventBus(), RecentWarnings(clock)
     events.subscribe(recent_warnings.note)

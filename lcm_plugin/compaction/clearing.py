@@ -114,6 +114,7 @@ class Clearing:
             conversation_id=conversation_id,
             session_key=conversation.session_key,
             trigger_reason=str(reason),
+            revision=conversation.revision,
             results=done.results,
             token_before=conversation.context_tokens,
             token_after=conversation.context_tokens - done.saved,

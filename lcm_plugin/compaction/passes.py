@@ -124,6 +124,7 @@ class PassRunner:
         self._tell(
             "compaction.pass",
             request,
+            revision=request.conversation.revision,
             summary_id=summary.summary_id,
             summary_level=summary.level,
             token_before=chunk.tokens,

@@ -15,7 +15,7 @@ from functools import partial
 from typing import get_args
 
 from lcm_plugin.errors import InputError, OutcomeUnknown, StoreError
-from lcm_plugin.events import EventBus
+from lcm_plugin.events import Event, EventBus
 from lcm_plugin.files.externalise import PayloadStore
 from lcm_plugin.ingest.edits import Edit, Insertion
 from lcm_plugin.ingest.heartbeat import idle_heartbeat_rows
@@ -39,6 +39,7 @@ from lcm_plugin.store.retry import retry_lost
 from lcm_plugin.types import LIST_MODES, IngestMode, IngestReport, Message, Session
 
 _CYCLE = 4
+_COMPACTIONS = frozenset({"compaction.pass", "compaction.cleared"})
 
 
 class _Undo(Exception):
@@ -93,6 +94,11 @@ class Ingestor:
         if not session.name:
             raise InputError("a session needs a key or an id")
         return self._ingest(self._sessions.keyed(session), messages, mode)
+
+    def note(self, event: Event) -> None:
+        """Takes note of a compaction."""
+        if event.name in _COMPACTIONS and event.conversation_id is not None:
+            self._planner.compacted(event.conversation_id, event.fields["revision"])
 
     def _ingest(self, session: Session, messages: Sequence[Message], mode: IngestMode) -> IngestReport:
         if mode not in get_args(IngestMode):
@@ -239,7 +245,7 @@ class Ingestor:
         if not refused or self._refusal(session, probe, 0) is not None:
             return False
         for index, error in refused.items():
-            batch.taken[index] = self._intake.spoil(batch.taken[index], error)
+            batch.put(index, self._intake.spoil(batch.taken[index], error))
         return True
 
     def _refusal(self, session: Session, batch: Batch, index: int) -> Exception | None:
@@ -304,7 +310,7 @@ class Ingestor:
             except NOT_THE_MESSAGE:
                 raise
             except Exception as error:  # noqa: BLE001 - whatever is wrong with it, the others are stored
-                batch.taken[index] = self._intake.spoil(batch.taken[index], error)
+                batch.put(index, self._intake.spoil(batch.taken[index], error))
                 rows[index] = make()
         return rows
 

@@ -9,6 +9,8 @@ import threading
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from collections.abc import Set as AnySet
 from dataclasses import dataclass, replace
+from itertools import compress
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from lcm_plugin.errors import EngineClosed, StoreError
@@ -17,7 +19,7 @@ from lcm_plugin.ingest.matching import Incoming
 from lcm_plugin.ingest.redaction import Redactor
 from lcm_plugin.ingest.rows import incoming_of
 from lcm_plugin.messages.blocks import Call, calls_of
-from lcm_plugin.messages.conversions import Conversions, ListConversions
+from lcm_plugin.messages.conversions import Conversions, Grown, ListConversions
 from lcm_plugin.messages.convert import NoMessage, broken_record, rough_size, to_message
 from lcm_plugin.messages.markup import own_ref
 from lcm_plugin.types import Message
@@ -47,8 +49,12 @@ class Taken:
 class Batch:
     """What a host handed over at once, in order; ``places`` are where it stood in what the host handed over."""
 
-    taken: list[Taken]
+    taken: Grown[Taken]
     places: Sequence[int]
+
+    def put(self, index: int, one: Taken) -> None:
+        """Another form of a message takes its place."""
+        self.taken = Grown([*self.taken[:index], one, *self.taken[index + 1 :]])
 
     @property
     def messages(self) -> list[Message]:
@@ -56,9 +62,16 @@ class Batch:
         return [one.message for one in self.taken]
 
     @property
-    def incoming(self) -> list[Incoming]:
-        """What is compared of each."""
-        return [one.item for one in self.taken]
+    def incoming(self) -> Grown[Incoming]:
+        """What is compared of each; nobody may change the list."""
+        taken = self.taken
+        return Grown(taken.column("item", attrgetter("item")), taken.line, taken.shared)
+
+    @property
+    def ours(self) -> dict[int, str]:
+        """The ids in messages that have the form of texts that we made, by place."""
+        refs = self.taken.column("ours", attrgetter("ours"))
+        return {index: refs[index] for index in compress(range(len(refs)), refs)}
 
     @property
     def is_short(self) -> bool:
@@ -77,8 +90,13 @@ class Batch:
 
     def calls(self, ids: AnySet[str]) -> dict[str, Call]:
         """The calls in it with some ids."""
-        made = (one.message for one in self.taken if ids and not ids.isdisjoint(one.item.calls))
-        return {call.id: call for message in made for call in calls_of(message) if call.id in ids}
+        found: dict[str, Call] = {}
+        for one in reversed(self.taken if ids else ()):
+            if not ids.isdisjoint(one.item.calls):
+                found = {call.id: call for call in calls_of(one.message) if call.id in ids} | found
+                if len(found) == len(ids):
+                    break
+        return found
 
     def _place(self, index: int) -> str:
         return f"message {self.places[index]}"
@@ -101,16 +119,19 @@ class Intake:
         """
 
         if grows is None:
-            found = [self._one(self._read, message, place) for place, message in enumerate(messages)]
+            found = Grown([self._one(self._read, message, place) for place, message in enumerate(messages)])
         else:
             found = self._lists(grows, messages, lambda place: self._one(self._known, messages[place], place))
+        notes = found.column("only_notes", attrgetter("only_notes"))
+        if not any(notes):
+            return Batch(found, range(len(found)))
         places = [index for index, one in enumerate(found) if not one.only_notes]
-        return Batch([found[index] for index in places], places)
+        return Batch(Grown([found[index] for index in places]), places)
 
     def take_ours(self, messages: Sequence[Message]) -> Batch:
         """Messages that come from a store of ours."""
         taken = [Taken(message, incoming_of(message, self._standing)) for message in messages]
-        return Batch(taken, range(len(taken)))
+        return Batch(Grown(taken), range(len(taken)))
 
     def storable(self, value: object) -> Message:
         """One message as it may be written to a disk; a broken record for what is none."""

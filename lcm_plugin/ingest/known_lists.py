@@ -2,19 +2,22 @@
 
 A host's list grows at its end, and to align all of it at each call would cost as much as the talk is long. What a known
 list says of its messages' rows holds until rows are withdrawn, come back or are rewritten: each of these raises the
-conversation's revision, which every comparison reads anew. Runs that go on at the same time have a list each.
+conversation's revision, which every comparison reads anew. So does a compaction, which leaves the rows as they are: of
+one in this process it is known, and the lists hold on. Runs that go on at the same time have a list each.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
+from operator import attrgetter
 
 from lcm_plugin.ingest.matching import Incoming, is_request
 from lcm_plugin.lru import LruCache
 from lcm_plugin.messages.blocks import is_instruction
+from lcm_plugin.messages.conversions import Grown
 from lcm_plugin.store.records import Conversation
 from lcm_plugin.types import RunPosition
 
@@ -30,7 +33,7 @@ class KnownList:
     """The rows (``seqs``) of a list's messages, up to the first that has none; its instructions are left out.
 
     ``root`` is the seq behind which the list begins, ``run`` where its running turn stands, whose request is message
-    ``asked`` of it.
+    ``asked`` of it. ``line`` is the name of the line that the list began as.
     """
 
     basis: _Basis
@@ -40,6 +43,7 @@ class KnownList:
     root: int | None
     run: RunPosition | None
     asked: int | None
+    line: object | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +72,14 @@ class KnownLists:
         self._lock = threading.Lock()
         self._of: LruCache[int, list[KnownList]] = LruCache(_MOST_MESSAGES, _messages_in)
 
-    def beginning(self, conversation: Conversation, incoming: Sequence[Incoming]) -> Beginning | None:
+    def beginning(self, conversation: Conversation, incoming: Grown[Incoming]) -> Beginning | None:
         """The part of a list that need not be compared; None when there is no such part, or not a long one."""
         known = self._of.get(conversation.conversation_id, [])
         start = talk_begins(incoming)
         if not known or conversation.restart_seq != 1 or len(incoming) - start < _LEAST:
             return None
-        identities, host_ids = _names(incoming, start)
         basis = _basis(conversation)
-        found = [(_common(one, identities, host_ids), n) for n, one in enumerate(known) if one.basis == basis]
+        found = [(_common(one, incoming, start), n) for n, one in enumerate(known) if one.basis == basis]
         count, best = max(found, default=(0, 0))
         return _begun(known[best], incoming, start, count) if count >= _LEAST else None
 
@@ -89,6 +92,14 @@ class KnownLists:
             others = [one for one in self._of.get(here, []) if not _is_beginning(one, known)]
             self._of.put(here, [*others, known][-_MOST_LISTS:])
 
+    def keep(self, conversation_id: int, revision: int) -> None:
+        """A summary, or clearing, raised the revision by one and changed no rows."""
+        before, after = (conversation_id, revision), (conversation_id, revision + 1)
+        with self._lock:
+            if known := self._of.get(conversation_id, []):
+                moved = [replace(one, basis=after) if one.basis == before else one for one in known]
+                self._of.put(conversation_id, moved)
+
 
 def talk_begins(incoming: Sequence[Incoming]) -> int:
     """How many messages of a list are the instructions that it begins with, and texts of ours among them."""
@@ -97,7 +108,7 @@ def talk_begins(incoming: Sequence[Incoming]) -> int:
 
 def known_list(
     conversation: Conversation,
-    incoming: Sequence[Incoming],
+    incoming: Grown[Incoming],
     seqs: Mapping[int, int],
     root: int | None,
     run: RunPosition | None,
@@ -117,7 +128,8 @@ def known_list(
     elif run is not None and run.turn in rows:
         asked = rows.index(run.turn)
     count = len(rows)
-    return KnownList(_basis(conversation), identities[:count], host_ids[:count], rows, root, run, asked)
+    line = incoming.line_name if incoming.shared == len(incoming) else None
+    return KnownList(_basis(conversation), identities[:count], host_ids[:count], rows, root, run, asked, line)
 
 
 def _begun(known: KnownList, incoming: Sequence[Incoming], start: int, count: int) -> Beginning | None:
@@ -139,14 +151,18 @@ def _begun(known: KnownList, incoming: Sequence[Incoming], start: int, count: in
     return Beginning(known, start + talk, talk, seq, run)
 
 
-def _names(incoming: Sequence[Incoming], start: int) -> tuple[list[int], list[str | None]]:
-    talk = incoming[start:]
-    return [item.identity for item in talk], [item.host_id for item in talk]
+def _names(incoming: Grown[Incoming], start: int) -> tuple[list[int], list[str | None]]:
+    identities = incoming.column("identity", attrgetter("identity"))
+    host_ids = incoming.column("host_id", attrgetter("host_id"))
+    return (identities[start:], host_ids[start:]) if start else (identities, host_ids)
 
 
-def _common(known: KnownList, identities: list[int], host_ids: list[str | None]) -> int:
-    """How many messages two lists begin with alike."""
+def _common(known: KnownList, incoming: Grown[Incoming], start: int) -> int:
+    """How many messages two lists begin with alike, which begin with ``start`` instructions here."""
     count = len(known.seqs)
+    if known.line is not None and known.line is incoming.line_name and incoming.shared == len(incoming):
+        return min(count, len(incoming) - start)
+    identities, host_ids = _names(incoming, start)
     if identities[:count] == known.identities and host_ids[:count] == known.host_ids:
         return count
     pairs = zip(

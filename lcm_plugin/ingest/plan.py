@@ -36,6 +36,7 @@ from lcm_plugin.ingest.matching import Incoming, is_request
 from lcm_plugin.ingest.pending_commits import UnsureMessages
 from lcm_plugin.ingest.shown import shown_to_models
 from lcm_plugin.messages.blocks import is_instruction, text_of
+from lcm_plugin.messages.conversions import Grown
 from lcm_plugin.messages.identity import identity_of
 from lcm_plugin.messages.markup import NOTICE, RECALLED
 from lcm_plugin.messages.parts import rebuild
@@ -120,14 +121,17 @@ class Planner:
         self._roots = ListRoots()
         self._lists = KnownLists()
 
-    def reduce(self, reader: Reader, batch: Batch) -> list[Incoming]:
+    def reduce(self, reader: Reader, batch: Batch) -> Grown[Incoming]:
         """What is compared of each message, with those marked that are our own texts."""
         incoming = batch.incoming
-        for index in _known_as_ours(reader, batch):
-            incoming[index] = replace(incoming[index], ours=True)
+        if ours := _known_as_ours(reader, batch):
+            marked = [
+                replace(item, ours=True) if index in ours else item for index, item in enumerate(incoming)
+            ]
+            return Grown(marked)
         return incoming
 
-    def plan(self, reader: Reader, session: Session, incoming: list[Incoming], mode: IngestMode) -> Plan:
+    def plan(self, reader: Reader, session: Session, incoming: Grown[Incoming], mode: IngestMode) -> Plan:
         """What of the messages is new, and what a whole list takes back."""
         plan = self._compare(reader, session, incoming, mode)
         seen = self._unsure.look(reader, session.name, incoming)
@@ -152,7 +156,11 @@ class Planner:
         if plan.listed is not None:
             self._lists.note(plan.listed)
 
-    def _compare(self, reader: Reader, session: Session, incoming: list[Incoming], mode: IngestMode) -> Plan:
+    def compacted(self, conversation_id: int, revision: int) -> None:
+        """A context was compacted or cleared at this revision; the rows are as they were."""
+        self._lists.keep(conversation_id, revision)
+
+    def _compare(self, reader: Reader, session: Session, incoming: Grown[Incoming], mode: IngestMode) -> Plan:
         conversation = find_conversation(reader, session)
         if mode in LIST_MODES and conversation is not None:
             begun = self._lists.beginning(conversation, incoming)
@@ -169,12 +177,12 @@ class Planner:
         if mode == "all":
             leading = leading_run(reader, conversation, incoming, mode)
             return replace(_appended(list(range(len(incoming))), incoming, past), leading=leading)
-        incoming, known_ids = self._named(reader, incoming, past)
-        leading = leading_run(reader, conversation, incoming, mode)
-        if replayed_turn(incoming, past.ended):
+        named, known_ids = self._named(reader, incoming, past)
+        leading = leading_run(reader, conversation, named, mode)
+        if replayed_turn(named, past.ended):
             return Plan([], conversation)
-        new = with_leading(new_in_delta(incoming, past.stored, known_ids), leading, conversation)
-        return replace(_appended(new, incoming, past), leading=leading)
+        new = with_leading(new_in_delta(named, past.stored, known_ids), leading, conversation)
+        return replace(_appended(new, named, past), leading=leading)
 
     def _named(self, reader: Reader, incoming: list[Incoming], past: Past) -> tuple[list[Incoming], set[str]]:
         """The messages under the identities that they are stored under, and which of the host's ids are stored."""
@@ -190,7 +198,7 @@ class Planner:
         self,
         reader: Reader,
         session: Session,
-        listing: list[Incoming],
+        listing: Grown[Incoming],
         past: Past,
         mode: IngestMode,
         begun: Beginning | None = None,
@@ -345,9 +353,9 @@ def _without_fresh_ids(incoming: Sequence[Incoming], known_ids: set[str]) -> lis
     ]
 
 
-def _known_as_ours(reader: Reader, batch: Batch) -> list[int]:
+def _known_as_ours(reader: Reader, batch: Batch) -> set[int]:
     """Messages that are our own summaries, stubs, notices or recalled passages, with ids that exist."""
-    refs = {index: one.ours for index, one in enumerate(batch.taken) if one.ours}
+    refs = batch.ours
     summaries = [ref for ref in refs.values() if ref.startswith("sum_")]
     stubs = [int(ref[4:]) for ref in refs.values() if ref.startswith("msg_")]
     quoted = {ref: list(map(int, ref.split()[1:])) for ref in refs.values() if ref.startswith(RECALLED)}
@@ -363,7 +371,7 @@ def _known_as_ours(reader: Reader, batch: Batch) -> list[int]:
         row = stored.get(int(ref[4:]))
         return row is not None and row.head.answers == batch.taken[index].item.answers
 
-    return [index for index, ref in refs.items() if is_ours(index, ref)]
+    return {index for index, ref in refs.items() if is_ours(index, ref)}
 
 
 def _talk(past: Past) -> list[MessageHead]:

@@ -72,6 +72,23 @@ def test_a_turn_costs_the_same_however_long_the_list_is(open_engine: Open, mode:
     assert spent[1_200].total() < spent[200].total() + 200
 
 
+def test_a_list_is_known_still_after_a_compaction(open_engine: Open, session: Session) -> None:
+    engine = open_engine(fresh_tail_count=8, leaf_chunk_tokens=500, leaf_target_tokens=100)
+    listing = talk(300, named=True)
+    for _ in range(2):
+        engine.ingest(session, listing, "state")
+    assert engine.compact(session, True).compacted
+    listing += [{**user("And what comes next?"), "id": "asked"}]
+    with calls_counted() as counted:
+        assert engine.ingest(session, listing, "state").stored == 1
+    assert counted["message_head"] < 100
+    listing = listing[:200]
+    engine.ingest(session, [*listing, {**user("Go on from here"), "id": "here"}], "state")
+    shown = [message["content"] for message in engine.assemble(session, 100_000).messages]
+    assert "Go on from here" in shown
+    assert not any("message 250" in str(text) for text in shown)
+
+
 @pytest.mark.long
 def test_a_run_that_others_overtake_still_sees_its_own_question(engine: Engine, session: Session) -> None:
     plugin = LcmPlugin(engine=engine)

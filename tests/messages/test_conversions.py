@@ -195,6 +195,64 @@ def test_fixed_messages_are_known_by_their_identity() -> None:
     assert lists.asked == [0]
 
 
+class Untouched(dict[str, Any]):
+    """A message that nobody may look at."""
+
+    def __eq__(self, other: object) -> bool:
+        raise AssertionError("compared")
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def test_lists_that_begin_as_one_line_does_are_not_compared_there() -> None:
+    source: ListConversions[Any, Any] = ListConversions(exact=False)
+    values = [{"role": "user", "content": str(n)} for n in range(6)]
+    made = [Untouched(value) for value in values]
+    lists = Lists()
+    four = source("lane", values[:4], made.__getitem__)
+    lists(FixedMessages(four, four.line, len(four)))
+    six = source("lane", values, made.__getitem__)
+    assert six.line is four.line
+    assert lists(FixedMessages(six, six.line, len(six)))[5] == repr(made[5])
+    assert lists.asked == [4, 5]
+    assert six.column("text", lambda one: one["content"]) == list("012345")
+    values[1] = {"role": "user", "content": "changed"}
+    made[1] = Untouched(values[1])
+    changed = source("lane", values, made.__getitem__)
+    assert changed.line is not six.line
+    assert lists(FixedMessages(changed, changed.line, len(changed)))[1] == repr(made[1])
+    assert lists.asked == [1]
+
+
+def test_a_list_that_got_shorter_and_grows_otherwise_is_another_line() -> None:
+    source: ListConversions[Any, Any] = ListConversions(exact=False)
+    lists, lines = Lists(), []
+    for words in ("abcd", "ab", "abxy"):
+        found = source("lane", list(words), lambda place, words=words: {"content": words[place]})  # type: ignore[misc]
+        lines.append(found.line)
+        values = [repr({"content": word}) for word in words]
+        assert lists(FixedMessages(found, found.line, len(found))) == values
+        assert found.column("text", lambda one: one["content"]) == list(words)
+    assert len(set(lines)) == 3 or lines[0] is not lines[2]
+
+
+def test_the_same_objects_are_compared_again_only_where_they_are_new_or_asked_for() -> None:
+    convert: ListConversions[Any, str] = ListConversions(itemgetter("text"), exact=False)
+    values: list[Any] = [{"text": str(n)} for n in range(100)]
+
+    def texts(**options: bool) -> list[str]:
+        return convert("lane", values, lambda place: str(values[place]["text"]), **options)
+
+    texts(again=True)
+    values[5]["text"], values[95]["text"] = "old", "new"
+    assert (texts(closely=False, again=True)[5], texts(closely=False, again=True)[95]) == ("5", "new")
+    assert texts(again=True)[5] == "old"
+    values[5] = {"text": "another"}
+    assert texts(closely=False)[5] == "another"
+    values[6]["text"] = "looked at, for the objects were not kept"
+    assert texts(closely=False)[6] == values[6]["text"]
+
+
 def test_of_many_lists_the_newest_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conversions, "_MOST_BYTES", 1_000)
     lists = Lists()

@@ -36,7 +36,7 @@ from lcm_plugin.messages.blocks import (
     call_id,
     first_at,
 )
-from lcm_plugin.messages.conversions import Conversions, FixedMessages, ListConversions
+from lcm_plugin.messages.conversions import Conversions, FixedMessages, Grown, ListConversions
 from lcm_plugin.messages.convert import broken_record, to_json
 from lcm_plugin.messages.presentable import presentable
 from lcm_plugin.messages.sendable import parse_json
@@ -70,21 +70,27 @@ class Converted:
     as_is: bool
 
 
-def converted(messages: Sequence[BaseMessage], lane: str | None = None) -> list[Converted]:
+def converted(
+    messages: Sequence[BaseMessage], lane: str | None = None, *, begins: bool = True, ends: bool = False
+) -> Grown[Converted]:
     """Messages as the core stores them; each is converted once, and nobody may change what comes of it.
 
     Of the state of a ``lane`` only what is new or changed since the last time is looked at closely. LangChain's messages
     can be changed in place and are made anew from each checkpoint, so that not their identity counts, but whether they
-    equal what they were, as Python compares: a 1 in one that becomes True goes unnoticed there.
+    equal what they were, as Python compares: a 1 in one that becomes True goes unnoticed there. Between the call that
+    ``begins`` a run and the one that ``ends`` it the same objects, but for the newest, are taken to be as they were.
     """
     if lane is None:
-        return [_conversions(message) for message in messages]
-    return _states(lane, messages, lambda place: _conversions(messages[place]))
+        return Grown([_conversions(message) for message in messages])
+    return _states(
+        lane, messages, lambda place: _conversions(messages[place]), closely=begins, again=not ends
+    )
 
 
-def listing(held: Iterable[Converted]) -> FixedMessages:
-    """Converted messages as the core takes them."""
-    return FixedMessages([one.core for one in held])
+def listing(held: Grown[Converted], answers: Iterable[Converted] = ()) -> FixedMessages:
+    """Converted messages as the core takes them, and answers that are not in the state yet."""
+    core = attrgetter("core")
+    return FixedMessages([*held.column("core", core), *map(core, answers)], held.line, held.shared)
 
 
 def _converted_anew(message: BaseMessage) -> Converted:

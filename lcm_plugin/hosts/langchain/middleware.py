@@ -25,6 +25,7 @@ from lcm_plugin.hosts.langchain.neighbours import warn_of_summariser
 from lcm_plugin.hosts.langchain.options import ContextSize, Trigger, configured
 from lcm_plugin.hosts.langchain.tools import compaction_tool, recall_tools
 from lcm_plugin.hosts.langchain.view import beside_state, seen_by_model, with_note
+from lcm_plugin.messages.conversions import Grown
 from lcm_plugin.messages.usage import usage_of
 from lcm_plugin.plugin import LcmPlugin
 from lcm_plugin.text import plural
@@ -52,7 +53,7 @@ class _Call:
     window: int | None
     overhead: int
     prompt: str | None
-    held: Sequence[Converted]
+    held: Grown[Converted]
     sent: Sent | None = None
 
     def turn(
@@ -229,7 +230,7 @@ class LcmMiddleware(AgentMiddleware):  # type: ignore[misc, unused-ignore]
             system_message=with_note(request.system_message, self.engine.system_note(session))
         )
         beside = beside_state(request.messages, state)
-        held = converted(state, session.name)
+        held = converted(state, session.name, begins=_begins(state))
         call = _Call(
             noted,
             session,
@@ -265,7 +266,7 @@ class LcmMiddleware(AgentMiddleware):  # type: ignore[misc, unused-ignore]
         ]
         answer = next((message for message in reversed(answers) if isinstance(message, AIMessage)), None)
         usage = usage_of(answer.usage_metadata) if answer is not None else None
-        self.plugin.after_turn(call.turn(listing([*call.held, *converted(answers)]), _mode(), usage))
+        self.plugin.after_turn(call.turn(listing(call.held, converted(answers)), _mode(), usage))
 
     def _end(self, messages: Sequence[BaseMessage], session: Session | None) -> None:
         if session is None:
@@ -273,7 +274,9 @@ class LcmMiddleware(AgentMiddleware):  # type: ignore[misc, unused-ignore]
 
         def record() -> None:
             if self.engine.config.enabled:
-                self.plugin.record(session, listing(converted(messages, session.name)), _mode())
+                self.plugin.record(
+                    session, listing(converted(messages, session.name, begins=False, ends=True)), _mode()
+                )
 
         self.plugin.guard("after_agent", session, record, lambda: None)
 
@@ -325,6 +328,11 @@ def _state(request: ModelRequest[Any]) -> Sequence[BaseMessage]:
     """The graph's messages before the call."""
     messages: Sequence[BaseMessage] = request.state.get("messages") or request.messages
     return messages
+
+
+def _begins(state: Sequence[BaseMessage]) -> bool:
+    """Whether a model call begins a turn, rather than going on with a tool's result."""
+    return not state or state[-1].type != "tool"
 
 
 def _mode() -> IngestMode:
