@@ -16,6 +16,7 @@ from lcm_plugin.compaction.shapes import (
     POLICIES,
     PUBLISHED_NODES,
     PUBLISHED_PREFIX,
+    PUBLISHED_TAIL,
     TAIL_SHARE_OF_SOFT,
     Room,
     Wishes,
@@ -65,7 +66,7 @@ class Limits:
     None when only ``trigger`` counts. ``verbatim`` are the newest raw tokens that a compaction below the soft limit
     leaves alone, whatever the tail holds. Above it, one takes ``passes`` chunks at a time, up to the tail. With
     ``clears_first``, summaries wait for the soft limit once clearing of old results made room. ``own_sizes``: chunks
-    and summaries have the sizes of the policy, not somebody's own.
+    and summaries have the sizes of the policy, not somebody's own; ``own_tail``: so has the fresh tail.
     """
 
     call: Call
@@ -93,6 +94,7 @@ class Limits:
     captures_only: bool
     clears_first: bool
     own_sizes: bool
+    own_tail: bool
 
     def target(self, depth: int) -> int:
         """The size that a summary of a depth aims at."""
@@ -120,7 +122,14 @@ class Limits:
         much of it does. Less than a quarter of a chunk waits.
         """
         worthwhile = max(self.rich_tokens, self.chunk_tokens // 4)
-        due = replace(self, trigger=min(self.trigger, worthwhile), passes=MOST_PASSES, clears_first=False)
+        most_tail = max(self.verbatim, int(self.soft * PUBLISHED_TAIL))
+        due = replace(
+            self,
+            trigger=min(self.trigger, worthwhile),
+            passes=MOST_PASSES,
+            clears_first=False,
+            tail_tokens=min(self.tail_tokens, most_tail) if self.own_tail else self.tail_tokens,
+        )
         owed = raw_tokens - self.verbatim
         return due._in_few_calls(raw_tokens, owed) if self.own_sizes and owed > self.chunk_tokens else due
 
@@ -167,7 +176,7 @@ def limits_for(config: LcmConfig, call: Call, *, session_key: str = "", factor: 
     hard = max(share(max(threshold, config.hard_threshold)), int(total * _LEAST_ROOM_SHARE))
     soft = max(min(hard, share(threshold)), int(total * _LEAST_ROOM_SHARE * threshold), 1)
     policy, whole = POLICIES[config.context_policy], Room(total, soft, hard)
-    amounts = policy(whole, _wishes(config, override))
+    amounts, own = policy(whole, _wishes(config, override)), policy(whole, Wishes())
     tail_count, leaf_fanout = _tail_and_fanout(config, override)
     return Limits(
         call=call,
@@ -194,7 +203,8 @@ def limits_for(config: LcmConfig, call: Call, *, session_key: str = "", factor: 
         enabled=not config.autocompact_disabled,
         captures_only=captures_only(config, session_key),
         clears_first=amounts.verbatim > 0,
-        own_sizes=amounts.sizes == policy(whole, Wishes()).sizes,
+        own_sizes=amounts.sizes == own.sizes,
+        own_tail=amounts.tail == own.tail,
     )
 
 

@@ -28,6 +28,9 @@ MOST_SOURCE = 36 * CONDENSED_TARGET
 PUBLISHED_NODES, PUBLISHED_PREFIX = 4, 1.5
 """There a context has fewer and longer summaries: each takes up to a quarter of the prefix, all of them half as much
 again, so that they are condensed every few compactions."""
+PUBLISHED_TAIL = 1 / 4
+"""Most that a fresh tail of the policy's own holds there, of the soft limit: with two thirds the list would soon be
+full again."""
 
 _PREFIX_SHARE = 1 / 4
 # A tree keeps some eight nodes in the context; together they should take no more than the prefix.

@@ -63,6 +63,18 @@ def test_sizes_that_were_set_hold_where_a_list_is_replaced_too() -> None:
     assert targets.to_publish(100_000).leaf_target == 500
 
 
+def test_what_economy_leaves_in_a_list_that_is_replaced_is_far_from_filling_it_again() -> None:
+    bounds = limits(64_000, context_policy="economy")
+    assert bounds.tail_tokens > 0.6 * bounds.soft
+    full = bounds.to_publish(40_000)
+    assert full.tail_tokens + full.prefix_target < bounds.soft / 2
+    own = limits(64_000, context_policy="economy", fresh_tail_max_tokens=20_000)
+    assert own.to_publish(40_000).tail_tokens == 20_000
+    for policy in ("balanced", "faithful"):
+        kept = limits(64_000, context_policy=policy)
+        assert kept.to_publish(40_000).tail_tokens == kept.tail_tokens
+
+
 @pytest.mark.parametrize("policy", ["economy", "balanced", "faithful"])
 def test_below_the_threshold_nothing_is_due_before_a_list_of_the_hosts_own_is_nearly_full(
     policy: str,
