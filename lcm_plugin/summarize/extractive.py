@@ -16,11 +16,11 @@ from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.summarize.base import SourceBlock
 from lcm_plugin.summarize.cues import REQUEST
 from lcm_plugin.summarize.extraction.naming import NOTHING_DROPPED, ExpandLine
-from lcm_plugin.summarize.extraction.reading import read, read_names
-from lcm_plugin.summarize.extraction.selection import UNIT_COST, Choice, Scored
+from lcm_plugin.summarize.extraction.reading import UNIT_COST, Scored, read, read_names
+from lcm_plugin.summarize.extraction.selection import Choice
 from lcm_plugin.summarize.facts import Vocabulary
 from lcm_plugin.summarize.focus import Focus
-from lcm_plugin.summarize.units import EXPAND_PREFIX, Unit
+from lcm_plugin.summarize.units import EXPAND_PREFIX, Passage
 
 _ATTEMPTS = 5
 _FILLED = 0.95
@@ -49,8 +49,8 @@ class ExtractiveSummarizer:
 
         What has words of the ``focus`` comes before all else.
         """
-        reading, scored = read(blocks, self._vocabulary, focus)
-        choice, ending = Choice(scored, reading.holders), ExpandLine(reading)
+        scored = read(blocks, self._vocabulary, focus)
+        choice, ending = Choice(scored), ExpandLine(scored)
         room = int(limit * (1 - _EXPAND_SHARE))
         condensing = bool(blocks) and blocks[0].role == "summary"
         talk = int(limit * (_SUMMARIES_SHARE if condensing else _TALK_SHARE))
@@ -62,11 +62,11 @@ class ExtractiveSummarizer:
         choice.fill(talk, talk_only=True)
         choice.fill(room)
         if not choice.picked:
-            return self._one_cut(blocks, choice.first(), limit)
+            return self._one_cut(blocks, scored, choice.first(), limit)
         best: tuple[str, int] | None = None
         for _ in range(_ATTEMPTS):
             picked = choice.picked
-            lines = self._lines(blocks, [scored[index].unit for index in picked])
+            lines = self._lines(blocks, scored, picked)
             text = "\n".join([*lines, ending.write(choice.covered, int(limit * _EXPAND_SHARE))])
             tokens = self._counter.text(text)
             if tokens <= limit:
@@ -80,17 +80,18 @@ class ExtractiveSummarizer:
                 choice.shrink(tokens - limit + UNIT_COST)
             else:
                 break
-        return best or self._one_cut(blocks, choice.first(), limit)
+        return best or self._one_cut(blocks, scored, choice.first(), limit)
 
     def _one_cut(
-        self, blocks: tuple[SourceBlock, ...], unit: Unit | None, limit: int
+        self, blocks: tuple[SourceBlock, ...], scored: Scored, index: int | None, limit: int
     ) -> tuple[str, int] | None:
         """The start of the one unit worth most, for a limit that not even one whole unit fits."""
-        if unit is None:
+        if index is None:
             return None
-        stamp = self._when(unit, blocks).stamp(_Moment("", -1))
-        words = unit.text[: limit * 4].split(" ")
-        for head in (f"[{stamp}] {unit.who}: ", f"{unit.who}: "):
+        passage = scored.passages[index]
+        stamp = self._when(passage, blocks).stamp(_Moment("", -1))
+        words = scored.texts[index][: limit * 4].split(" ")
+        for head in (f"[{stamp}] {passage.who}: ", f"{passage.who}: "):
             for keep in range(len(words), 0, -max(1, len(words) // 8)):
                 start = " ".join(words[:keep])[: limit * 3 * keep // len(words)]
                 text = f"{head}{start} …\n{EXPAND_PREFIX} {NOTHING_DROPPED}"
@@ -104,40 +105,45 @@ class ExtractiveSummarizer:
         covered, _ = self._vocabulary.facts(text.split())
         return ExpandLine(read_names(blocks, self._vocabulary)).write(covered, room)
 
-    def _lines(self, blocks: tuple[SourceBlock, ...], kept: Sequence[Unit]) -> list[str]:
+    def _lines(self, blocks: tuple[SourceBlock, ...], scored: Scored, kept: Sequence[int]) -> list[str]:
         """One line a speaker and stretch of time; its head has the time when it moved on."""
         lines: list[str] = []
         shown = began = _Moment("", -1)
-        before: Unit | None = None
-        for unit in kept:
-            now = self._when(unit, blocks)
-            if before is not None and before.who == unit.who and now.continues(began):
-                together = before.block == unit.block and before.order == unit.order - 1
-                lines[-1] += (" " if together else " … ") + unit.text
+        last: Passage | None = None
+        before = -1
+        for index in kept:
+            text, passage = scored.texts[index], scored.passages[index]
+            now = self._when(passage, blocks)
+            if last is not None and last.who == passage.who and now.continues(began):
+                together = last.block == passage.block and before == index - 1
+                lines[-1] += (" " if together else " … ") + text
             else:
                 head = "" if now == shown else f"[{now.stamp(shown)}] "
-                lines.append(f"{head}{unit.who}: {unit.text}")
+                lines.append(f"{head}{passage.who}: {text}")
                 shown = began = now
-            before = unit
+            last, before = passage, index
         return lines
 
-    def _when(self, unit: Unit, blocks: tuple[SourceBlock, ...]) -> _Moment:
-        if unit.date:
-            hours, _, minutes = unit.time.partition(":")
-            return _Moment(unit.date, int(hours) * 60 + int(minutes) if minutes else 0)
-        moment = (_EPOCH + timedelta(milliseconds=blocks[unit.block].at)).astimezone(self._zone)
+    def _when(self, passage: Passage, blocks: tuple[SourceBlock, ...]) -> _Moment:
+        if passage.date:
+            hours, _, minutes = passage.time.partition(":")
+            return _Moment(passage.date, int(hours) * 60 + int(minutes) if minutes else 0)
+        moment = (_EPOCH + timedelta(milliseconds=blocks[passage.block].at)).astimezone(self._zone)
         return _Moment(f"{moment:%Y-%m-%d}", moment.hour * 60 + moment.minute)
 
 
-def _first_and_last(scored: list[Scored]) -> list[int]:
+def _first_and_last(scored: Scored) -> list[int]:
     """What a user asked first, and how it stood at the end: what failed, came out or was decided in the newest blocks."""
+    passages, cues, worths = scored.passages, scored.cues, scored.worths
     asked = [
-        n for n, item in enumerate(scored) if item.unit.role == "user" and item.facts and item.cues & REQUEST
+        n
+        for n, found in enumerate(cues)
+        if found & REQUEST and passages[n].role == "user" and scored.facts[n]
     ]
-    first = [n for n in asked if scored[n].unit.block == scored[asked[0]].unit.block]
-    newest = scored[-1].unit.block - _END_BLOCKS if scored else 0
-    ends = [n for n, item in enumerate(scored) if item.unit.block > newest and item.cues & ~REQUEST]
-    found = [max(some, key=lambda n: (scored[n].worth, n)) for some in (first, ends) if some]
+    first = [n for n in asked if passages[n].block == passages[asked[0]].block]
+    newest = passages[-1].block - _END_BLOCKS if passages else 0
+    ends = [n for n, found in enumerate(cues) if found & ~REQUEST and passages[n].block > newest]
+    found = [max(some, key=lambda n: (worths[n], n)) for some in (first, ends) if some]
     return list(dict.fromkeys(found))
 
 

@@ -54,6 +54,9 @@ _IDENTIFIER, _NUMBER, _SHORT, _DIGIT, _KEY, _TIME, _TERM, _BIGRAM = 12, 9, 8, 5,
 
 _Pair = tuple[str, int]
 _SEVERAL: _Pair = ("", 0)
+_CUE_SHIFT = 12
+_WEIGHT = (1 << _CUE_SHIFT) - 1
+_ODD: _Pair = ("", 1 << 20)
 
 
 class _Memo(dict[str, _T]):
@@ -86,12 +89,31 @@ class _Names(_Memo["_Pair | None"]):
         return names[0] if len(names) == 1 and (word.plain or names[0][1] != NAME) else _SEVERAL
 
 
+class _Facts(_Memo["_Pair | None"]):
+    """The one fact of each word, its cue in the bits above the weight; `_ODD` where a word cannot be said by one pair."""
+
+    @staticmethod
+    def judge(raw: str) -> _Pair | None:
+        """The verdict on a word."""
+        word = _judge(raw)
+        if word is None:
+            return None
+        cue = word.cue << _CUE_SHIFT
+        if not word.facts:
+            return f"\x00{word.cue}", cue
+        fact, weight = word.facts[0]
+        # A dict has one entry for a fact, so its cue must be the same whichever word brings it.
+        said = len(word.facts) == 1 and word.plain == (weight == NAME)
+        return (fact, weight | cue) if said and CUE_WORDS.get(fact.lower(), 0) == word.cue else _ODD
+
+
 class Vocabulary(_Memo["Word | None"]):
     """The word verdicts of a process."""
 
     def __init__(self) -> None:
         super().__init__()
         self._names = _Names()
+        self._facts = _Facts()
 
     @staticmethod
     def judge(raw: str) -> Word | None:
@@ -112,6 +134,21 @@ class Vocabulary(_Memo["Word | None"]):
 
     def facts(self, sentence: Sequence[str]) -> tuple[dict[str, int], int]:
         """The weights of the facts in the words of a sentence, and its cues."""
+        known, rest, cues = self._facts, sentence, 0
+        if sentence and (first := known[sentence[0]]) and first[1] & _WEIGHT == NAME:
+            rest, cues = sentence[1:], first[1] >> _CUE_SHIFT
+        # Built-in functions alone: a source has some ten thousand words, and few have a cue or several facts.
+        found = dict(filter(None, map(known.__getitem__, rest)))
+        if sum(found.values()) <= _WEIGHT:
+            return found, cues
+        if "" in found:
+            return self._facts_of_odd(sentence)
+        for weight in found.values():
+            cues |= weight >> _CUE_SHIFT
+        return {fact: plain for fact, weight in found.items() if (plain := weight & _WEIGHT)}, cues
+
+    def _facts_of_odd(self, sentence: Sequence[str]) -> tuple[dict[str, int], int]:
+        """The same for a sentence with words that have several facts."""
         facts: dict[str, int] = {}
         cues = 0
         words = list(map(self.__getitem__, sentence))
@@ -164,7 +201,7 @@ def _weight(word: str) -> int:
     if _HAS_DIGIT.search(word):
         if _PLAIN_NUMBER.fullmatch(word):
             return _DIGIT if len(word) < 3 else _SHORT if len(word) < 5 else _NUMBER
-        return _TIME if _CLOCK.fullmatch(word) else _IDENTIFIER
+        return _TIME if ":" in word and _CLOCK.fullmatch(word) else _IDENTIFIER
     if len(word) < 2 or _CONTRACTION.fullmatch(word):
         return 0
     if _KEYLIKE.fullmatch(word):

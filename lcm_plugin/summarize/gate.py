@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, repeat
 
 from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.summarize.facts import NAME, Vocabulary
@@ -116,10 +116,11 @@ class Gate:
         if _repeats(text):
             return "repetition"
         words = _words(text)
-        if _share(words, _words(frame))[0] >= _PROMPT_SHARE:
+        runs = _Runs(words)
+        if runs.share(_words(frame)) >= _PROMPT_SHARE:
             return "prompt_echo"
         source_words = _words(source)
-        if tokens > _SHORT_TOKENS and _is_copied(words, source_words):
+        if tokens > _SHORT_TOKENS and runs.is_copy(source_words):
             return "echo"
         if tokens < _SHORT_TOKENS and not _related(_words(text.replace(EXPAND_PREFIX, "")), source_words):
             return "unrelated"
@@ -164,54 +165,58 @@ def _words(text: str) -> list[str]:
         return text.translate(_ASCII_BREAKS).split()
     words: list[str] = []
     # No word goes on in another line, and most lines of most texts are ASCII.
-    for line in text.splitlines():
-        words += line.translate(_ASCII_BREAKS).split() if line.isascii() else _WORDS.findall(line)
+    for plain, lines in groupby(text.splitlines(), str.isascii):
+        some = "\n".join(lines)
+        words += some.translate(_ASCII_BREAKS).split() if plain else _WORDS.findall(some)
     return words
 
 
-def _shingles(words: list[str], length: int = _SHINGLE) -> Iterator[tuple[str, ...]]:
-    """Each run of so many words."""
-    return zip(*(words[start:] for start in range(length)), strict=False)
+class _Runs:
+    """A text's runs of ten words, to be looked for in other texts.
 
+    Each distinct word of the text is one character, so that a run is a short string, and what another text has in
+    common with it is found by built-in functions.
+    """
 
-def _is_copied(words: list[str], source: list[str]) -> bool:
-    """Whether a text is nearly all word for word in its source, or mostly, and half of it in one piece."""
-    # Most texts have too many words or pairs of words of their own, which costs less to find.
-    if any(_most_shared(words, source, length) < _COPY_SHARE for length in (1, 2)):
-        return False
-    share, run = _share(words, source)
-    return share >= _ECHO_SHARE or (share >= _COPY_SHARE and run >= _RUN_SHARE)
+    def __init__(self, words: list[str]) -> None:
+        self._letters = {word: chr(number) for number, word in enumerate(dict.fromkeys(words), 1)}
+        text = "".join(map(self._letters.__getitem__, words))
+        self._runs = [text[start : start + _SHINGLE] for start in range(len(text) - _SHINGLE + 1)]
 
+    def share(self, other: list[str]) -> float:
+        """The share of the runs that stand word for word in another text; 0 to 1."""
+        return self._shared(self._written(other))[0]
 
-def _most_shared(words: list[str], other: list[str], length: int) -> float:
-    """A share that `_share` does not exceed: that of the runs of ten with only known shorter runs in them."""
-    known = set(_shingles(words, length)).intersection(_shingles(other, length))
-    needed = _SHINGLE - length + 1
-    shared = in_a_row = 0
-    for shorter in _shingles(words, length):
-        in_a_row = in_a_row + 1 if shorter in known else 0
-        shared += in_a_row >= needed
-    return shared / max(1, len(words) - _SHINGLE + 1)
+    def is_copy(self, source: list[str]) -> bool:
+        """Whether nearly all of them are word for word in a source, or most, and half of them in one piece."""
+        written = self._written(source)
+        share, known = self._shared(written)
+        return share >= _ECHO_SHARE or (
+            share >= _COPY_SHARE and self._longest(written, known) >= _RUN_SHARE * len(self._runs)
+        )
 
+    def _written(self, words: list[str]) -> str:
+        """Another text in the letters of this one; a word that this one does not have is a NUL."""
+        return "".join(map(self._letters.get, words, repeat("\0")))
 
-def _share(words: list[str], other: list[str]) -> tuple[float, float]:
-    """The share of a text that is word for word in another one, and in one piece there; both 0 to 1."""
-    total = len(words) - _SHINGLE + 1
-    if total <= 0:
-        return 0.0, 0.0
-    common = set(_shingles(words)).intersection(_shingles(other))
-    if not common:
-        return 0.0, 0.0
-    places: dict[tuple[str, ...], int] = {}
-    for place, shingle in enumerate(_shingles(other)):
-        if shingle in common:
-            places.setdefault(shingle, place)
-    found = [places.get(shingle, -2) for shingle in _shingles(words)]
-    longest = run = 0
-    for before, here in pairwise([-2, *found]):
-        run = (run + 1 if here == before + 1 and run else 1) if here >= 0 else 0
-        longest = max(longest, run)
-    return sum(place >= 0 for place in found) / total, longest / total
+    def _shared(self, written: str) -> tuple[float, set[str]]:
+        known = {
+            piece[start : start + _SHINGLE]
+            for piece in written.split("\0")
+            if len(piece) >= _SHINGLE
+            for start in range(len(piece) - _SHINGLE + 1)
+        }
+        return sum(map(known.__contains__, self._runs)) / max(1, len(self._runs)), known
+
+    def _longest(self, written: str, known: set[str]) -> int:
+        """How many runs follow each other there as here, at most."""
+        longest = run = 0
+        before = -2
+        for shingle in self._runs:
+            here = written.index(shingle) if shingle in known else -2
+            run = (run + 1 if here == before + 1 and run else 1) if here >= 0 else 0
+            longest, before = max(longest, run), here
+        return longest
 
 
 def _related(words: list[str], source: list[str]) -> bool:

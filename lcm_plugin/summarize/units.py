@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from operator import add
 
 from lcm_plugin.summarize.base import SourceBlock
 from lcm_plugin.summarize.directives import is_directive
@@ -14,7 +14,7 @@ UNIT_CHARS = 280
 EXPAND_PREFIX = "Expand for details about:"
 _PACK_CHARS = 160
 # It opens with one set of characters, so that the engine skips what cannot end a sentence.
-_SENTENCE_END = re.compile(r"[.!?…;。！？；\n\r\v\f\x1c-\x1e\x85\u2028\u2029](?:(?<![.!?…;])|[\"')\]]?\s+)")
+_SENTENCE_END = re.compile(r"([.!?…;。！？；\n\r\v\f\x1c-\x1e\x85\u2028\u2029](?:(?<![.!?…;])|[\"')\]]?\s+))")
 _JSON_BREAK = re.compile(r"[{}\[\]]+")
 _JSON_FIELD = re.compile(r",\s+(?=\")|,(?=\")")
 _JSON_NOISE = str.maketrans({'"': None})
@@ -28,22 +28,22 @@ _LIST_MARK_CHARS = 4
 _QUOTE = re.compile(r"^\s*(?:>|&gt;)")
 
 
-@dataclass(slots=True)
-class Unit:
-    """One candidate: its text, the block it is from, and who said it when (for a summary's lines).
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """What units have in common that follow each other: the block they are from, and who said it when (for a summary's
+    lines).
 
-    ``edge``: the first or last of a message. ``index``: an earlier summary's list of what it left out,
-    which is named again and never kept as a sentence.
+    ``is_message``: all of a message. ``index``: an earlier summary's list of what it left out, which is named again and
+    never kept as a sentence.
     """
 
-    order: int
     block: int
-    text: str
     role: str
     who: str
+    line: tuple[int, str]
     date: str = ""
     time: str = ""
-    edge: bool = False
+    is_message: bool = False
     index: bool = False
 
     @property
@@ -52,16 +52,18 @@ class Unit:
         return self.role in ("user", "assistant") and " " in self.who
 
 
-def units(blocks: Sequence[SourceBlock]) -> list[Unit]:
-    """All units of the blocks in order, without untrusted directives."""
-    found: list[Unit] = []
+def units(blocks: Sequence[SourceBlock]) -> list[str]:
+    """The texts of all units of the blocks in order, without untrusted directives."""
+    return [text for _, texts in passages(blocks) for text in texts]
+
+
+def passages(blocks: Sequence[SourceBlock]) -> Iterator[tuple[Passage, list[str]]]:
+    """The passages of the blocks in order, each with the texts of its units."""
     for index, block in enumerate(blocks):
-        if block.role == "system":
-            continue
-        found.extend(_of_summary(block, index) if block.role == "summary" else _of_message(block, index))
-    for order, unit in enumerate(found):
-        unit.order = order
-    return found
+        if block.role == "summary":
+            yield from _of_summary(block, index)
+        elif block.role != "system":
+            yield _of_message(block, index)
 
 
 def speaker(block: SourceBlock) -> str:
@@ -70,22 +72,17 @@ def speaker(block: SourceBlock) -> str:
     return f"{block.role} {name}" if name and name != block.role else block.role
 
 
-def _of_message(block: SourceBlock, index: int) -> list[Unit]:
+def _of_message(block: SourceBlock, index: int) -> tuple[Passage, list[str]]:
     text = block.text
     untrusted = block.role not in ("user", "assistant")
-    suspicious = is_directive(text) if untrusted or ">" in text else False
     who = speaker(block)
-    found = [
-        Unit(0, index, piece, block.role, who)
-        for piece in _pieces(text)
-        if not (suspicious and (untrusted or _QUOTE.match(piece)) and is_directive(piece))
-    ]
-    if found:
-        found[0].edge = found[-1].edge = True
-    return found
+    found = _pieces(text)
+    if (untrusted or ">" in text) and is_directive(text):
+        found = [piece for piece in found if not ((untrusted or _QUOTE.match(piece)) and is_directive(piece))]
+    return Passage(index, block.role, who, (index, who), is_message=True), found
 
 
-def _of_summary(block: SourceBlock, index: int) -> Iterator[Unit]:
+def _of_summary(block: SourceBlock, index: int) -> Iterator[tuple[Passage, list[str]]]:
     """Lines of an earlier summary; those this package wrote carry their own time and speaker."""
     date = time = ""
     who = role = "summary"
@@ -95,7 +92,7 @@ def _of_summary(block: SourceBlock, index: int) -> Iterator[Unit]:
         if line.startswith(EXPAND_PREFIX):
             terms = line.removeprefix(EXPAND_PREFIX).strip()
             if terms:
-                yield Unit(0, index, terms, "index", "", index=True)
+                yield Passage(index, "index", "", (index, ""), index=True), [terms]
             continue
         head = _SUMMARY_LINE.fullmatch(line)
         if head:
@@ -103,34 +100,38 @@ def _of_summary(block: SourceBlock, index: int) -> Iterator[Unit]:
             who = head["who"] or "summary"
             role = who.split(" ", 1)[0]
             line = head["text"]
-        for piece in _pieces(line):
-            if not (suspicious and role != "user" and is_directive(piece)):
-                yield Unit(0, index, piece, role, who, date, time)
+        found = _pieces(line)
+        if suspicious and role != "user":
+            found = [piece for piece in found if not is_directive(piece)]
+        yield Passage(index, role, who, (index, who), date, time), found
 
 
-def _pieces(text: str) -> Iterator[str]:
+def _pieces(text: str) -> list[str]:
     if text.lstrip()[:1] in ("{", "[") and '"' in text:
-        yield from _fields(text)
-        return
-    for sentence in _sentences(text):
-        if "  " in sentence or "\t" in sentence:
-            sentence = " ".join(sentence.split())
+        return list(_fields(text))
+    sentences = _sentences(text)
+    if "  " in text or "\t" in text:
+        sentences = [" ".join(one.split()) if "  " in one or "\t" in one else one for one in sentences]
+    found: list[str] = []
+    for sentence in sentences:
         length = len(sentence)
-        if length <= _LIST_MARK_CHARS:
+        if _LIST_MARK_CHARS < length <= UNIT_CHARS:
+            found.append(sentence)
+        elif length <= _LIST_MARK_CHARS:
             if (length > 1 or sentence.isalnum()) and not _LIST_MARK.fullmatch(sentence):
-                yield sentence
-        elif length <= UNIT_CHARS:
-            yield sentence
+                found.append(sentence)
         elif sentence.count('"') >= 8:
-            yield from _fields(sentence)
+            found += _fields(sentence)
         else:
-            yield from _wrapped(sentence)
+            found += _wrapped(sentence)
+    return found
 
 
 def _sentences(text: str) -> list[str]:
     """The text cut after each line and each sentence."""
-    ends = [0, *[end.end() for end in _SENTENCE_END.finditer(text)], len(text)]
-    return [text[start:end].strip() for start, end in pairwise(ends)]
+    parts = _SENTENCE_END.split(text)
+    ends = [*parts[1::2], ""]
+    return list(map(str.strip, map(add, parts[::2], ends)))
 
 
 def _fields(text: str) -> Iterator[str]:

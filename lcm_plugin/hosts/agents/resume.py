@@ -143,7 +143,7 @@ def _is_decision(text: str) -> bool:
 
 def _sentences(row: _Row) -> Iterator[str]:
     block = SourceBlock(row.ref, row.role, row.text, row.at, row.at)
-    return (one.text for one in units((block,)))
+    return iter(units((block,)))
 
 
 def _lines(found: Iterable[tuple[_Row, str]]) -> list[str]:

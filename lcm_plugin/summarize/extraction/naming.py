@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container
+from itertools import chain
 from operator import itemgetter
 
 from lcm_plugin.summarize.extraction.reading import Reading, estimate
@@ -51,18 +53,23 @@ class ExpandLine:
         """Whether two names follow each other in a unit, as a first and a last name do."""
         if not (first.istitle() and second.istitle()):
             return False
-        pair, units = f"{first} {second}", self._reading.units
-        return any(pair in units[index].text for index in self._reading.holders[first])
+        pair = f"{first} {second}"
+        return any(
+            pair in text and first in held
+            for text, held in zip(self._reading.texts, self._reading.facts, strict=True)
+        )
 
 
 def _nameable(reading: Reading) -> dict[str, int]:
     """The facts worth naming in source order, with weights that grow with the units that hold them."""
-    facts, words = reading.facts, reading.words
-    speakers = {name for who in {unit.who for unit in reading.units} for name in who.split()}
+    words, first = reading.words, dict[str, int]()
+    for held in reversed(reading.facts):
+        first.update(held)
+    speakers = {name for who in {passage.who for passage in reading.passages} for name in who.split()}
     weights: dict[str, int] = {}
-    for text, holders in reading.holders.items():
-        weight = facts[holders[0]][text]
+    for text, holders in Counter(chain.from_iterable(reading.facts)).items():
+        weight = first[text]
         # A word that also stands in small letters is no name, and who speaks is in every line.
         if weight > NAME or (weight == NAME and text.lower() not in words and text not in speakers):
-            weights[text] = min(len(holders), _REPEATED) * weight
+            weights[text] = min(holders, _REPEATED) * weight
     return weights

@@ -1,19 +1,21 @@
-"""Reads source blocks once: their units, the facts of each, and the units that hold each fact."""
+"""Reads source blocks once: their units, what each is worth, and the facts in it.
+
+What belongs to a unit stands in lists under its index: a chunk has some thousand units, and as many objects would keep
+the collector of garbage busy, which holds up every thread of the host.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
-from itertools import chain
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
 from lcm_plugin.summarize.base import SourceBlock
 from lcm_plugin.summarize.cues import DECISION, ERROR, OUTCOME, REQUEST
-from lcm_plugin.summarize.extraction.selection import UNIT_COST, Scored
 from lcm_plugin.summarize.facts import NAME, TERM, Vocabulary
 from lcm_plugin.summarize.focus import Focus
-from lcm_plugin.summarize.units import Unit, units
+from lcm_plugin.summarize.units import Passage, passages
 
+UNIT_COST = 4
 _CHEER_CHARS, _TERM_FACTOR = 40, 2
 _ROLE_WORTH = {"user": 12, "assistant": 5, "summary": 5}
 _FOCUS_WORTH, _FOCUS_FACT = 120, 6
@@ -28,68 +30,95 @@ _CUE_WORTH = [
 _DIGITS = b"0123456789"
 
 
-class Reading(NamedTuple):
-    """Units in source order with their facts, their distinct words, and the indexes of the units that hold each fact."""
+@dataclass(slots=True)
+class Reading:
+    """Units in source order: the text of each, the passage it is from, and its facts with their weights.
 
-    units: list[Unit]
-    facts: list[dict[str, int]]
-    words: set[str]
-    holders: dict[str, list[int]]
+    ``words`` are the distinct words of all.
+    """
+
+    texts: list[str] = field(default_factory=list)
+    passages: list[Passage] = field(default_factory=list)
+    facts: list[dict[str, int]] = field(default_factory=list)
+    words: set[str] = field(default_factory=set)
 
 
-def read(blocks: Sequence[SourceBlock], vocabulary: Vocabulary, focus: Focus) -> tuple[Reading, list[Scored]]:
-    """The blocks' units, and their cues and worth. What has words of the ``focus`` is worth more than all else."""
-    found, sentences = _sentences(blocks)
+@dataclass(slots=True)
+class Scored(Reading):
+    """And of each unit its cues, its worth beyond its facts, their weights' sum, and its approximate tokens."""
+
+    cues: list[int] = field(default_factory=list)
+    worths: list[int] = field(default_factory=list)
+    weights: list[int] = field(default_factory=list)
+    costs: list[int] = field(default_factory=list)
+
+
+def read(blocks: Sequence[SourceBlock], vocabulary: Vocabulary, focus: Focus) -> Scored:
+    """The blocks' units with all that decides which are kept. What has words of the ``focus`` is worth more than all
+    else."""
+    scored = Scored()
     wanted = focus if focus else None
-    scored = [
-        _score(unit, *vocabulary.facts(sentence), cost + UNIT_COST, wanted)
-        for unit, sentence, cost in zip(found, sentences, _estimates(found), strict=True)
-    ]
-    return _reading(found, sentences, [item.facts for item in scored]), scored
+    for passage, pieces in passages(blocks):
+        scored.texts += pieces
+        scored.passages += [passage] * len(pieces)
+        _score(scored, passage, pieces, vocabulary, wanted)
+    scored.weights = [sum(facts.values()) for facts in scored.facts]
+    scored.costs = [cost + UNIT_COST for cost in _estimates(scored.texts)]
+    return scored
 
 
 def read_names(blocks: Sequence[SourceBlock], vocabulary: Vocabulary) -> Reading:
     """The blocks' units with those of their facts that weigh as much as a name or more."""
-    found, sentences = _sentences(blocks)
-    facts = []
-    for unit, sentence in zip(found, sentences, strict=True):
-        names = vocabulary.names(sentence)
-        is_cheer = names and unit.is_personal and _is_cheer(unit.text, vocabulary.facts(sentence)[0])
-        facts.append({} if is_cheer else names)
-    return _reading(found, sentences, facts)
+    reading = Reading()
+    see, hold = reading.words.update, reading.facts.append
+    for passage, pieces in passages(blocks):
+        reading.texts += pieces
+        reading.passages += [passage] * len(pieces)
+        for text in pieces:
+            sentence = text.split()
+            see(sentence)
+            names = vocabulary.names(sentence)
+            is_cheer = names and passage.is_personal and _is_cheer(text, vocabulary.facts(sentence)[0])
+            hold({} if is_cheer else names)
+    return reading
 
 
-def _sentences(blocks: Sequence[SourceBlock]) -> tuple[list[Unit], list[list[str]]]:
-    """The units, and the words of each."""
-    found = units(blocks)
-    return found, [unit.text.split() for unit in found]
+def _score(
+    scored: Scored, passage: Passage, pieces: Sequence[str], vocabulary: Vocabulary, focus: Focus | None
+) -> None:
+    """Adds the facts, cues and worth of a passage's units."""
+    role, personal = passage.role, passage.is_personal
+    of_role = _ROLE_WORTH.get(role, 0)
+    of_error = 0 if role in _ROLE_WORTH else _TOOL_ERROR_WORTH
+    see, facts_of, first = scored.words.update, vocabulary.facts, len(scored.facts)
+    for text in pieces:
+        sentence = text.split()
+        see(sentence)
+        facts, cues = facts_of(sentence)
+        if role == "user" and text[-1] in "?？؟":
+            cues |= REQUEST
+        if personal:
+            facts = _of_people(text, facts)
+        worth = of_role if facts else 0
+        if cues:
+            worth += _CUE_WORTH[cues]
+            if facts and cues & ERROR:
+                worth += of_error
+        if focus and (count := focus.count(text)):
+            worth += _FOCUS_WORTH * count
+            facts[f"\x00{len(scored.facts)}"] = _FOCUS_FACT
+        scored.facts.append(facts)
+        scored.cues.append(cues)
+        scored.worths.append(worth)
+    if pieces and passage.is_message:
+        for edge in {first, len(scored.facts) - 1}:
+            if _has_facts(scored.facts[edge]):
+                scored.worths[edge] += _EDGE_WORTH
 
 
-def _reading(found: list[Unit], sentences: Sequence[Sequence[str]], facts: list[dict[str, int]]) -> Reading:
-    holders: defaultdict[str, list[int]] = defaultdict(list)
-    for index, held in enumerate(facts):
-        for fact in held:
-            holders[fact].append(index)
-    return Reading(found, facts, set(chain.from_iterable(sentences)), dict(holders))
-
-
-def _score(unit: Unit, facts: dict[str, int], cues: int, cost: int, focus: Focus | None) -> Scored:
-    role, text = unit.role, unit.text
-    if role == "user" and text[-1] in "?？؟":
-        cues |= REQUEST
-    if unit.is_personal:
-        facts = _of_people(text, facts)
-    worth = _CUE_WORTH[cues]
-    if facts:
-        worth += _ROLE_WORTH.get(role, 0)
-        if unit.edge:
-            worth += _EDGE_WORTH
-        if cues & ERROR and role not in _ROLE_WORTH:
-            worth += _TOOL_ERROR_WORTH
-    if focus and (wanted := focus.count(text)):
-        worth += _FOCUS_WORTH * wanted
-        facts[f"\x00{unit.order}"] = _FOCUS_FACT
-    return Scored(unit, facts, worth, cost, cues, (unit.block, unit.who))
+def _has_facts(facts: dict[str, int]) -> bool:
+    """Whether there is a fact but that of a focus, which stands last."""
+    return any(not fact.startswith("\x00") for fact in facts)
 
 
 def _of_people(text: str, facts: dict[str, int]) -> dict[str, int]:
@@ -110,9 +139,8 @@ def estimate(text: str) -> int:
     return _fit(len(text), len(data), len(data.translate(None, _DIGITS)))
 
 
-def _estimates(found: Sequence[Unit]) -> list[int]:
+def _estimates(texts: Sequence[str]) -> list[int]:
     """The same of all units at once. None of them has a line break in it."""
-    texts = [unit.text for unit in found]
     data = "\n".join(texts).encode("utf-8", "replace")
     sizes = map(len, data.split(b"\n"))
     without_digits = map(len, data.translate(None, _DIGITS).split(b"\n"))

@@ -8,12 +8,12 @@ worth as part of the talk.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable
 
-from lcm_plugin.summarize.units import Unit
+from lcm_plugin.summarize.extraction.reading import Scored
 
-UNIT_COST, LINE_COST = 4, 7
+LINE_COST = 7
 TALK_WORTH = 12
 _SCALE = 1_000
 _NEW_GAIN = 4
@@ -21,36 +21,20 @@ _TALK_GAIN = 40
 _FACTS_SHARE = 4
 
 
-@dataclass(slots=True)
-class Scored:
-    """A unit with its facts' weights, its worth beyond them, its approximate tokens, and its cues.
-
-    Units of one ``line`` of the result share the cost of its head.
-    """
-
-    unit: Unit
-    facts: dict[str, int]
-    worth: int
-    cost: int
-    cues: int
-    line: tuple[int, str]
-
-
 class Choice:
-    """The units kept so far and the facts they hold. ``holders`` are the indexes of the units that hold a fact."""
+    """The units kept so far and the facts they hold. Units of one passage share the cost of its line's head."""
 
-    def __init__(self, scored: Sequence[Scored], holders: Mapping[str, Sequence[int]]) -> None:
+    def __init__(self, scored: Scored) -> None:
         self._scored = scored
-        self._holders = holders
-        self._sums = [sum(item.facts.values()) for item in scored]
         self._first = [
-            (-((facts + 2 * item.worth) * _SCALE // item.cost), index)
-            for index, (item, facts) in enumerate(zip(scored, self._sums, strict=True))
-            if not item.unit.index
+            (-((weight + 2 * worth) * _SCALE // cost), index)
+            for index, (weight, worth, cost, passage) in enumerate(
+                zip(scored.weights, scored.worths, scored.costs, scored.passages, strict=True)
+            )
+            if not passage.index
         ]
         self.spent = 0
         self.exhausted = False
-        self._talk = False
         self._forget()
 
     def _forget(self) -> None:
@@ -58,17 +42,18 @@ class Choice:
         self.covered: set[str] = set()
         self._texts: set[str] = set()
         self._lines: set[tuple[int, str]] = set()
-        # What each unit would add: the weights of its facts that no kept unit holds.
-        self._gains = self._sums.copy()
+        # What a unit would add, from when it is looked at first: the weights of its facts that no kept unit holds.
+        self._gains: dict[int, int] = {}
+        self._holders: defaultdict[str, list[int]] = defaultdict(list)
 
     @property
     def picked(self) -> list[int]:
         """Indexes of the kept units, in source order."""
         return sorted(self._picked)
 
-    def first(self) -> Unit | None:
+    def first(self) -> int | None:
         """The unit worth most of all."""
-        return self._scored[min(self._first)[1]].unit if self._first else None
+        return min(self._first)[1] if self._first else None
 
     def fill(self, limit: int, talk_only: bool = False, block: int | None = None) -> None:
         """Keeps the units worth most until about ``limit`` tokens are spent in all.
@@ -77,71 +62,85 @@ class Choice:
         ``block``: only units of that block.
         """
         scored, heap = self._scored, self._first.copy()
-        self._talk = talk_only
+        texts, costs, passages = scored.texts, scored.costs, scored.passages
         if talk_only:
-            heap = [entry for entry in heap if scored[entry[1]].worth >= TALK_WORTH]
+            worths = scored.worths
+            heap = [entry for entry in heap if worths[entry[1]] >= TALK_WORTH]
         if block is not None:
-            heap = [entry for entry in heap if scored[entry[1]].unit.block == block]
+            heap = [entry for entry in heap if passages[entry[1]].block == block]
         heapq.heapify(heap)
         self.exhausted = True
         while heap and heap[0][0]:
             stale, index = heap[0]
-            item = scored[index]
-            if item.unit.text in self._texts:
+            if texts[index] in self._texts:
                 heapq.heappop(heap)
                 continue
             room = limit - self.spent
-            if item.cost > room:
+            if costs[index] > room:
                 self.exhausted = False
-                heap = [entry for entry in heap if scored[entry[1]].cost <= room]
+                heap = [entry for entry in heap if costs[entry[1]] <= room]
                 heapq.heapify(heap)
                 continue
-            current = -self._priority(index, item)
+            current = -self._priority(index, talk_only)
             if current > stale:
                 heapq.heapreplace(heap, (current, index))
                 continue
             heapq.heappop(heap)
-            self._take(index, item)
+            self._take(index)
 
     def keep(self, indexes: Iterable[int], limit: int) -> None:
         """Keeps some units, each if it fits into ``limit`` tokens in all."""
         for index in indexes:
-            item = self._scored[index]
-            if self.spent + self._cost(item) <= limit and item.unit.text not in self._texts:
-                self._take(index, item)
+            if self.spent + self._cost(index) <= limit and self._scored.texts[index] not in self._texts:
+                self._take(index)
 
     def shrink(self, tokens: int) -> None:
         """Gives up the units kept last, of at least that many tokens, but never the first one."""
         goal = self.spent - tokens
         picked = self._picked
         while len(picked) > 1 and self.spent > goal:
-            self.spent -= self._scored[picked[-1]].cost
+            self.spent -= self._scored.costs[picked[-1]]
             picked.pop()
         kept = self.spent
         self._forget()
         for index in picked:
-            self._take(index, self._scored[index])
+            self._take(index)
         self.spent = kept
 
-    def _take(self, index: int, item: Scored) -> None:
-        self.spent += self._cost(item)
+    def _take(self, index: int) -> None:
+        scored, gains, holders = self._scored, self._gains, self._holders
+        self.spent += self._cost(index)
         self._picked.append(index)
-        self._texts.add(item.unit.text)
-        self._lines.add(item.line)
-        scored, gains = self._scored, self._gains
-        for fact in item.facts.keys() - self.covered:
-            for holder in self._holders[fact]:
-                gains[holder] -= scored[holder].facts[fact]
-        self.covered.update(item.facts)
+        self._texts.add(scored.texts[index])
+        self._lines.add(scored.passages[index].line)
+        for fact in scored.facts[index].keys() - self.covered:
+            for holder in holders.pop(fact, ()):
+                gains[holder] -= scored.facts[holder][fact]
+        self.covered.update(scored.facts[index])
 
-    def _cost(self, item: Scored) -> int:
-        return item.cost if item.line in self._lines else item.cost + LINE_COST
+    def _cost(self, index: int) -> int:
+        cost = self._scored.costs[index]
+        return cost if self._scored.passages[index].line in self._lines else cost + LINE_COST
 
-    def _priority(self, index: int, item: Scored) -> int:
+    def _gain(self, index: int) -> int:
+        """The weights of a unit's facts that no kept unit holds."""
+        gain = 0
+        covered, holders = self.covered, self._holders
+        for fact, weight in self._scored.facts[index].items():
+            if fact not in covered:
+                gain += weight
+                holders[fact].append(index)
+        self._gains[index] = gain
+        return gain
+
+    def _priority(self, index: int, talk: bool) -> int:
         """The gain per token, as an integer; 0 when it adds no fact."""
-        gain = self._gains[index]
-        if self._talk:
-            worth = min(gain, _TALK_GAIN) + 2 * item.worth if gain >= _NEW_GAIN else gain
+        gain = self._gains.get(index)
+        if gain is None:
+            gain = self._gain(index)
+        if talk:
+            own = 2 * self._scored.worths[index]
+            worth = min(gain, _TALK_GAIN) + own if gain >= _NEW_GAIN else gain
         else:
-            worth = gain + item.worth // _FACTS_SHARE if gain else 0
-        return worth * _SCALE // self._cost(item)
+            worth = gain + self._scored.worths[index] // _FACTS_SHARE if gain else 0
+        return worth * _SCALE // self._cost(index)
