@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from fake_models import FakeModels
 from gateway import Gateway, opened
-from real_agents import ClaudeCode, Codex, Gemini, Openclaw, Opencode
+from real_agents import SMALL_CONTEXT, ClaudeCode, Codex, Gemini, Openclaw, Opencode
 
 _CODEX_CONFIG = """model = "gpt-5.5-codex"
 model_provider = "fake"
@@ -132,7 +132,9 @@ def openclaw(tmp_path: Path, models: FakeModels) -> Openclaw:
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     """A gateway of OpenClaw, which takes half a minute to start: the cases of a file have sessions of their own in it."""
     models = FakeModels()
-    with opened(_openclaw(tmp_path_factory.mktemp("gateway"), models)) as running:
+    agent = _openclaw(tmp_path_factory.mktemp("gateway"), models)
+    agent.environment |= SMALL_CONTEXT
+    with opened(agent) as running:
         yield running
     models.close()
 

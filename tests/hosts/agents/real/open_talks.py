@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import threading
+import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from queue import Empty, Queue
 from typing import Any
 
-from real_agents import ClaudeCode, Codex
+from real_agents import ClaudeCode, Codex, Opencode
 
 # A busy machine is no fault of an agent.
 _SECONDS = 300
@@ -94,6 +95,40 @@ class CodexTalk:
 
     def _ask(self, method: str, **params: Any) -> dict[str, Any]:
         return asked(self._lines, next(self._calls), method, threadId=self.session, **params)
+
+
+class OpencodeTalk:
+    """A session of opencode behind its server, which editors and its desktop application use."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self.session = str(self.ask("session", {})["id"])
+
+    def say(self, prompt: str) -> None:
+        """A turn, to its end."""
+        parts = [{"type": "text", "text": prompt}]
+        answer = self.ask(f"session/{self.session}/message", {"parts": parts})
+        assert not answer["info"].get("error"), answer
+
+    def ask(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """What the server answers."""
+        kind = {"content-type": "application/json"}
+        request = urllib.request.Request(f"{self._url}/{path}", json.dumps(body).encode(), kind)
+        with urllib.request.urlopen(request, timeout=_SECONDS) as answer:
+            return dict(json.loads(answer.read()))
+
+
+@contextmanager
+def opencode_talk(agent: Opencode) -> Iterator[OpencodeTalk]:
+    """A session that is open for a while."""
+    process = agent.start("serve", "--port", "0")
+    assert process.stdout is not None
+    try:
+        line = next((line for line in process.stdout if "listening on" in line), "")
+        yield OpencodeTalk(line.split()[-1])
+    finally:
+        process.terminate()
+        process.communicate(timeout=_SECONDS)
 
 
 def asked(lines: _Lines, number: int, method: str, **params: Any) -> dict[str, Any]:

@@ -17,6 +17,8 @@ from fake_models import FakeModels
 
 LCM = [sys.executable, "-P", "-c", "from lcm_plugin.cli import main; main()"]
 PACKAGE = str(Path(__file__).parents[4])
+SMALL_CONTEXT = {"LCM_MAX_ASSEMBLY_TOKEN_BUDGET": "8000"}
+"""With it what a test plants does not fit into a context that is made here."""
 # A busy machine is no fault of an agent.
 _SECONDS = 300
 

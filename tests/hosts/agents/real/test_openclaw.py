@@ -16,6 +16,7 @@ from typing import Any
 from gateway import Gateway
 from real_agents import Openclaw
 from stored import rows_of, said_in, talk_of, twice
+from test_planted_facts import Asked, hold
 
 from lcm_plugin.hosts.agents.plugin_files import openclaw_files
 from lcm_plugin.manifest import as_text, manifest
@@ -181,6 +182,28 @@ def test_lcm_and_its_doctor_are_commands_and_its_tools_are_found_and_called(gate
     assert "this session: conversation" not in gateway.models.talk("Search for it.")[-1].text
     said = gateway.agent.lcm("doctor", "--host", "openclaw")
     assert "openclaw.last_turn: the last turn is stored: all 8 messages" in said
+
+
+class Session:
+    """A session of the gateway that stays open."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway, self.key = gateway, gateway.session()
+
+    def say(self, prompt: str) -> None:
+        self._gateway.say(prompt, self.key)
+
+
+class AskedInOpenclaw(Asked):
+    """OpenClaw shows its model three tools, with which it finds and calls the others."""
+
+    def search(self, arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        return "tool_call", {"id": "openclaw:lcm:lcm_grep", "args": arguments}
+
+
+def test_facts_planted_in_openclaw_are_in_view_after_a_compaction(gateway: Gateway) -> None:
+    talk = Session(gateway)
+    hold(AskedInOpenclaw(gateway.agent, talk, ("exec", "command"), ""), gateway.agent, 127_000)
 
 
 def read_manifests(*asked: tuple[Path, list[dict[str, Any]]]) -> list[dict[str, Any]]:

@@ -6,8 +6,11 @@ import json
 import re
 from itertools import pairwise
 
-from real_agents import Opencode
+from open_talks import opencode_talk
+from real_agents import SMALL_CONTEXT, Opencode
 from stored import rows_of, said_in, talk_of, twice
+from terminal import CLEAR, terminal
+from test_planted_facts import Asked, hold
 
 BOTH = '[[call bash {"command":"echo one","description":"x"}]] [[call bash {"command":"echo two","description":"y"}]]'
 
@@ -106,3 +109,31 @@ def test_two_at_once_store_each_their_own(opencode: Opencode) -> None:
             ("user", prompts[number]),
             ("assistant", f"You are {number}."),
         ]
+
+
+def test_facts_planted_in_opencode_are_in_view_after_a_compaction(opencode: Opencode) -> None:
+    opencode.environment |= SMALL_CONTEXT
+    with opencode_talk(opencode) as talk:
+        hold(Asked(opencode, talk, ("bash", "command"), "lcm_lcm_grep"), opencode, 199_000)
+
+
+def test_what_a_person_undoes_in_a_terminal_leaves_the_context_and_stays_stored(opencode: Opencode) -> None:
+    session = opencode.say("Call the pump Anna. [[say Anna it is.]]")
+    with terminal(opencode, "--session", session) as screen:
+        screen.wait("Anna it is")
+        screen.enter("Call the valve Berta. [[say Berta it is.]]")
+        screen.wait(r"(?m)^\W*Berta it is")
+        screen.enter("/undo")
+        screen.wait("reverted")
+        screen.press(CLEAR)
+        screen.enter("Call the valve Clara. [[say Clara it is.]]")
+        screen.wait(r"(?m)^\W*Clara it is")
+    request = opencode.models.talk("Call the valve Clara.")[-1]
+    assert "Anna it is." in request.text
+    assert "Berta" not in request.text
+    talk = talk_of(opencode.database, opencode.key(session))
+    assert [row.said for row in talk if row.gone] == [
+        "Call the valve Berta. [[say Berta it is.]]",
+        "Berta it is.",
+    ]
+    assert twice(talk) == []

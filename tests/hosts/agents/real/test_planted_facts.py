@@ -50,16 +50,20 @@ class Asked:
             return {}
         prompt = f"Search {self._files}. "
         self._files += 1
-        self._agent.models.script[prompt] = Answer("Found.", [(self._grep, arguments)])
+        self._agent.models.script[prompt] = Answer("Found.", [self.search(arguments)])
         before = self._agent.models.talk()[-1].turns
         self.talk.say(prompt)
         return {"found": self._agent.models.talk()[-1].turns[len(before) :]}
+
+    def search(self, arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        """The call with which the agent's model searches."""
+        return self._grep, arguments
 
     def _printing(self, text: str) -> dict[str, Any]:
         self._files += 1
         name = f"part-{self._files}.txt"
         (self._agent.project / name).write_text(text, encoding="utf-8")
-        more = {"description": "look"} if self._shell[0] == "Bash" else {}
+        more = {"description": "look"} if self._shell[0].lower() == "bash" else {}
         return {self._shell[1]: f"cat {name}", **more}
 
 
@@ -84,12 +88,14 @@ def _plants(exchange: Exchange, wanted: list[Canary]) -> bool:
 def hold(host: Asked, agent: Agent, used: int) -> None:
     """Plants, has the agent compact, asks for everything."""
     plan = plan_of(canaries()[0] if canaries()[0] == 30 else 6)
+    first = len(agent.models.requests)
     for exchange in plan.planting[:-1]:
         host.say(exchange)
     agent.models.use_once = used
     host.say(plan.planting[-1])
     # Codex compacts in the middle of a turn that calls tools.
-    longest = max(len(request.turns) for request in agent.models.talk())
+    planted = [one for one in agent.models.requests[first:] if one.body.get("tools")]
+    longest = max(len(request.turns) for request in planted)
     host.talk.say("Go on. [[say Going on.]]")
     assert len(agent.models.talk("Go on.")[-1].turns) < longest
     sightings = [look(host, one, 1) for one in plan.canaries]
