@@ -14,6 +14,7 @@ HEAD = re.compile(
     r"\| (?:(?:fault|what happens) \| what the user sees \| what is lost|complaint \| what happens here) \|"
 )
 NAMED = re.compile(r"<!-- ((?:test_\w+(?:, )?)+) --> \|$")
+DEFINED = re.compile(r"def (test_\w+)\(")
 
 
 def rows(page: Path) -> list[str]:
@@ -28,7 +29,7 @@ def rows(page: Path) -> list[str]:
 
 def known_tests() -> set[str]:
     sources = (path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
-    return {name for source in sources for name in re.findall(r"def (test_\w+)\(", source)}
+    return {name for source in sources for name in DEFINED.findall(source)}
 
 
 @pytest.mark.parametrize(
@@ -47,3 +48,11 @@ def test_each_row_has_a_test(page: Path, least: int) -> None:
     assert len(named) >= least
     assert [row[:60] for row, match in named.items() if match is None] == []
     assert {name for match in named.values() if match for name in match[1].split(", ")} <= known_tests()
+
+
+@pytest.mark.parametrize("host", ["bub", "langchain", "openai-agents", "pydantic-ai"])
+def test_what_becomes_of_a_complaint_is_tested_in_the_host_itself(host: str) -> None:
+    folder = ROOT / "tests" / "hosts" / host.replace("-", "_") / "real"
+    there = {name for path in folder.glob("test_*.py") for name in DEFINED.findall(path.read_text("utf-8"))}
+    named = [set(match[1].split(", ")) for row in rows(HOSTS / f"{host}.md") if (match := NAMED.search(row))]
+    assert [names for names in named if not names & there] == []

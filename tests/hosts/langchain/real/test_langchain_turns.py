@@ -296,6 +296,37 @@ def test_another_model_may_write_the_summaries(tmp_path: Path) -> None:
     middleware.close()
 
 
+def unreachable(messages: list[BaseMessage]) -> AIMessage:
+    raise ConnectionError("Error code: 529 - overloaded")
+
+
+def excuses(messages: list[BaseMessage]) -> AIMessage:
+    return answer("I'm sorry, but I can't help with summarizing this conversation.")
+
+
+@pytest.mark.parametrize("fails", [unreachable, excuses])
+def test_a_summary_call_that_fails_leaves_its_error_nowhere_and_the_history_stored(
+    tmp_path: Path, fails: Any
+) -> None:
+    writer, model = ScriptedModel(rule=fails), ScriptedModel(rule=rule)
+    middleware = middleware_in(tmp_path, summary_model=writer)
+    agent = garden(middleware, model, InMemorySaver())
+    for turn in range(12):
+        ask(agent, question(turn))
+        assert middleware.engine.wait_idle(60)
+    conversation = next(middleware.engine.library.conversations())
+    made = list(middleware.engine.library.summaries(conversation.conversation_id))
+    assert writer.calls
+    assert made
+    assert all(one.fallback for one in made)
+    shown = " ".join(text for call in model.calls for text in texts(call))
+    assert "529" not in shown
+    assert "I'm sorry" not in shown
+    asked = [text for text in texts(restored(middleware)) if text in map(question, range(12))]
+    assert asked == list(map(question, range(12)))
+    middleware.close()
+
+
 def test_langchains_own_fake_model_works(tmp_path: Path) -> None:
     model = GenericFakeChatModel(messages=iter([AIMessage("hello"), AIMessage("again")]))
     middleware = middleware_in(tmp_path)
