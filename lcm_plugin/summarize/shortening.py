@@ -89,13 +89,13 @@ def _short(block: SourceBlock, most: int, vocabulary: Vocabulary, focus: Focus) 
 
 def _telling(block: SourceBlock, room: int, vocabulary: Vocabulary, focus: Focus) -> list[str]:
     """The sentences of a block that tell most, in their order, of at most so many characters."""
-    reading, scored = read((block,), vocabulary, focus)
-    chars, cost = sum(len(item.unit.text) + 1 for item in scored), sum(item.cost for item in scored)
-    choice = Choice(scored, reading.holders)
+    scored = read((block,), vocabulary, focus)
+    chars, cost = sum(len(text) + 1 for text in scored.texts), sum(scored.costs)
+    choice = Choice(scored)
     choice.fill(room * cost // max(1, chars))
     kept, left = [], room
     for index in choice.picked:
-        piece = scored[index].unit.text
+        piece = scored.texts[index]
         left -= len(piece) + 1
         if left < 0:
             break
