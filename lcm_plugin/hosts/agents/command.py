@@ -21,7 +21,8 @@ def main(arguments: list[str]) -> None:
     asked = parser.parse_args(arguments)
     answer: dict[str, Any] = {}
     with contextlib.suppress(Exception):
-        answer = _answered(asked.log, asked.database, json.loads(sys.stdin.read()))
+        # UTF-8, whatever the encoding of the terminal is.
+        answer = _answered(asked.log, asked.database, json.loads(sys.stdin.buffer.read()))
     sys.stdout.write(json.dumps(answer))
 
 

@@ -361,7 +361,7 @@ def _asked(command: list[str]) -> Any:
         [found, *command[1:]],
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         timeout=_SECONDS,
         check=False,
     )

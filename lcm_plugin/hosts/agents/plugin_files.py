@@ -12,7 +12,6 @@ import json
 import os
 import re
 import shlex
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -114,12 +113,19 @@ def gemini_files(database: str | None, environment: Mapping[str, str]) -> dict[s
 
 def _gemini_hook(database: str | None) -> dict[str, Any]:
     command, arguments = server_command("gemini-cli", database, "lcm_plugin.hosts.agents.command")
-    words = [command, *arguments]
-    line = subprocess.list2cmdline(words) if os.name == "nt" else shlex.join(words)
+    line = command_line([command, *arguments], windows=os.name == "nt")
     return {
         "matcher": "*",
         "hooks": [{"name": PLUGIN, "type": "command", "command": line, "timeout": 10_000}],
     }
+
+
+def command_line(words: Sequence[str], *, windows: bool) -> str:
+    """Words as one line for the shell that Gemini CLI starts: bash, and PowerShell on Windows."""
+    if not windows:
+        return shlex.join(words)
+    quoted = ["'" + word.replace("'", "''") + "'" for word in words]
+    return " ".join(["&", *quoted])
 
 
 def opencode_files(database: str | None, environment: Mapping[str, str]) -> dict[str, str]:

@@ -22,6 +22,8 @@ _QUOTED = re.compile(
     re.DOTALL,
 )
 _SMALL = 1_000
+_NAMESPACES = {"mcp__lcm": ("lcm_",), "collaboration": ("spawn_agent", "wait_agent")}
+"""Where Codex looks for tools that are not its first ones."""
 
 
 @dataclass
@@ -226,8 +228,8 @@ def _responses(models: FakeModels, answer: Answer, body: dict[str, Any]) -> Iter
         number = models.number()
         item = {"type": "function_call", "id": f"fc_{number}", "call_id": f"call_{number}", "name": name}
         done = {**item, "arguments": json.dumps(given), "status": "completed"}
-        if name.startswith("lcm_"):
-            done["namespace"] = "mcp__lcm"
+        if space := next((space for space, tools in _NAMESPACES.items() if name.startswith(tools)), None):
+            done["namespace"] = space
         yield {"type": "response.output_item.done", "output_index": index, "item": done}
     if not answer.calls:
         item = {"type": "message", "id": f"msg_{models.number()}", "role": "assistant"}

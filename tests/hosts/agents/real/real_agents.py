@@ -86,7 +86,8 @@ class Agent:
             os.kill(process, signal.SIGKILL)
 
     def _servers(self) -> list[int]:
-        wanted = [self.server.encode(), self.name.encode(), b"--database", str(self.database).encode()]
+        named = {"gemini": "gemini-cli"}.get(self.name, self.name)
+        wanted = [self.server.encode(), named.encode(), b"--database", str(self.database).encode()]
         found = []
         for place in Path("/proc").glob("[0-9]*/cmdline"):
             try:
@@ -156,11 +157,13 @@ class Gemini(Agent):
 
     def say(self, prompt: str, session: str = "") -> str:
         """A turn in a new session, or in the newest; its id."""
-        self.run("-y", *(["-r", "latest"] if session else []), "-p", prompt)
-        newest = max(
-            (self.home / ".gemini/tmp").rglob("session-*.jsonl"), key=lambda path: path.stat().st_mtime
-        )
-        return str(json.loads(newest.read_text().splitlines()[0])["sessionId"])
+        named = session or str(uuid.uuid4())
+        self.run(*self.turn(prompt, named, new=not session))
+        return named
+
+    @staticmethod
+    def turn(prompt: str, session: str, *, new: bool = False) -> list[str]:
+        return ["-y", *(["--session-id", session] if new else ["-r", "latest"]), "-p", prompt]
 
     @staticmethod
     def key(session: str) -> str:

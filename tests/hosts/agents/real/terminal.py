@@ -6,21 +6,31 @@ import fcntl
 import os
 import pty
 import re
+import signal
 import struct
 import subprocess
 import termios
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pyte
 from real_agents import Agent
 
-ENTER, UP, CLEAR = "\r", "\x1b[A", "\x15"
+ENTER, UP, CLEAR, ESCAPE = "\r", "\x1b[A", "\x15", "\x1b"
 _ROWS, _COLUMNS = 50, 120
 # A busy machine is no fault of an agent.
 _SECONDS = 300
+_LEAVING_SECONDS = 10
+
+
+class _Screen(pyte.Screen):
+    """A screen that passes over what some programs tell newer terminals about their keyboards."""
+
+    def select_graphic_rendition(self, *attributes: int, private: bool = False) -> None:
+        if not private:
+            super().select_graphic_rendition(*attributes)
 
 
 class Terminal:
@@ -28,7 +38,7 @@ class Terminal:
 
     def __init__(self, master: int) -> None:
         self._master = master
-        self._screen = pyte.Screen(_COLUMNS, _ROWS)
+        self._screen = _Screen(_COLUMNS, _ROWS)
         # What the emulator answers where a program asks the terminal something.
         self._screen.write_process_input = self.press
         self._stream = pyte.ByteStream(self._screen)
@@ -54,6 +64,15 @@ class Terminal:
         self.press(line)
         self.wait(re.escape(line))
         self.press(ENTER)
+
+    def press_until(self, keys: str, pattern: str) -> None:
+        """Types keys, and again each second until a pattern stands on the screen: a program may not listen yet."""
+        deadline = time.monotonic() + _SECONDS
+        with self._changed:
+            while not re.search(pattern, text := "\n".join(self._screen.display)):
+                assert time.monotonic() < deadline, f"the screen never shows {pattern}:\n{text}"
+                self.press(keys)
+                self._changed.wait_for(lambda: re.search(pattern, "\n".join(self._screen.display)), 1)
 
     def close(self) -> None:
         """Ends with the program, whose end of the terminal is closed."""
@@ -93,5 +112,10 @@ def terminal(agent: Agent, *arguments: str) -> Iterator[Terminal]:
         yield screen
     finally:
         process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_LEAVING_SECONDS)
+        # Gemini CLI's own child does not hear of it, and holds the terminal.
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait(_SECONDS)
         screen.close()

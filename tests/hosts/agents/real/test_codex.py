@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 from open_talks import codex_talk
 from real_agents import Codex
 from stored import rows_of, said_in, talk_of, twice
+from terminal import CLEAR, ENTER, ESCAPE, terminal
 
 BOTH = '[[call exec_command {"cmd":"echo one"}]] [[call exec_command {"cmd":"echo two"}]]'
 
@@ -106,9 +108,56 @@ def test_a_turn_that_is_taken_back_is_archived_and_a_fork_begins_with_what_came_
     ]
     assert "Go left." not in codex.models.talk("Try it the other way.")[-1].text
     assert "Go right." in codex.models.talk("Try it the other way.")[-1].text
-    print(
-        [
-            [t.get("name") or t.get("type"), [x.get("name") for x in t.get("tools", [])]]
-            for t in codex.models.talk()[-1].body["tools"]
+
+
+def test_what_a_person_rewinds_in_a_terminal_is_taken_back(codex: Codex) -> None:
+    with terminal(codex, "--dangerously-bypass-hook-trust") as screen:
+
+        def turn(prompt: str, answer: str) -> None:
+            screen.enter(prompt)
+            screen.wait(rf"(?s)• {re.escape(answer)}.*Worked for.*› Ask Codex")
+
+        screen.wait("› Ask Codex")
+        turn("Begin. [[say Begun.]]", "Begun.")
+        turn("Go left. [[say Left.]]", "Left.")
+        screen.press(ESCAPE)
+        screen.wait("esc again to edit previous message")
+        screen.press(ESCAPE)
+        screen.wait("↵ rewind")
+        screen.press(ENTER)
+        screen.wait(r"(?s)Conversation reverted.*› Go left\.")
+        screen.press(CLEAR)
+        turn("Go right. [[say Right.]]", "Right.")
+    talk = [(row.said, row.gone) for row in rows_of(codex.database) if not row.hidden and row.said]
+    assert talk == [
+        *(("Begin. [[say Begun.]]", False), ("Begun.", False)),
+        *(("Go left. [[say Left.]]", True), ("Left.", True)),
+        *(("Go right. [[say Right.]]", False), ("Right.", False)),
+    ]
+    assert "Go left." not in codex.models.talk("Go right.")[-1].text
+
+
+def test_a_sub_agents_talk_is_a_session_of_its_own(codex: Codex) -> None:
+    settings = codex.home / ".codex" / "config.toml"
+    settings.write_text(f"{settings.read_text()}\n[features]\nmulti_agent_v2 = true\n")
+    # Its order is encrypted for the model, and the fake one answers it as it answers what it cannot read.
+    given = {"task_name": "look", "message": "Look round.", "fork_turns": "none"}
+    calls = f"[[call spawn_agent {json.dumps(given)}]] [[call wait_agent {{}}]]"
+    session = codex.say(f"Send somebody. {calls} [[say Sent.]]")
+    [sub] = [row.key for row in rows_of(codex.database) if row.said == "Understood." and not row.hidden]
+    assert sub != codex.key(session)
+    assert said_in(codex.database, codex.key(session))[-1] == ("assistant", "Sent.")
+    assert "Sent." not in [text for _, text in said_in(codex.database, sub)]
+
+
+def test_two_at_once_store_each_their_own(codex: Codex) -> None:
+    arguments = ["exec", "--dangerously-bypass-hook-trust", "--skip-git-repo-check"]
+    turns = [codex.start(*arguments, f"I am number {one}. [[say You are {one}.]]") for one in range(2)]
+    outputs = [one.communicate(timeout=300)[0] for one in turns]
+    assert [one.returncode for one in turns] == [0, 0], outputs
+    for number, output in enumerate(outputs):
+        session = output.split("session id:")[1].split()[0]
+        assert said_in(codex.database, codex.key(session))[-2:] == [
+            ("user", f"I am number {number}. [[say You are {number}.]]"),
+            ("assistant", f"You are {number}."),
         ]
-    )

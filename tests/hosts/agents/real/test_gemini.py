@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import uuid
+
 from real_agents import Gemini
 from stored import rows_of, said_in, talk_of, twice
+from terminal import CLEAR, ENTER, UP, terminal
 
 BOTH = '[[call run_shell_command {"command":"echo one"}]] [[call run_shell_command {"command":"echo two"}]]'
 
@@ -51,3 +54,65 @@ def test_after_a_compression_a_resume_pack_stands_in_the_context(gemini: Gemini)
     assert asked
     assert "Never touch the file pump.cfg." in asked[-1].text
     assert all("lcm-resume" not in row.whole for row in rows_of(gemini.database))
+
+
+def test_a_server_that_is_killed_costs_no_turn(gemini: Gemini) -> None:
+    call = '[[call run_shell_command {"command":"sleep 4"}]]'
+    session = str(uuid.uuid4())
+    running = gemini.start(*gemini.turn(f"Wait. {call} [[say It was killed.]]", session, new=True))
+    gemini.kill_server()
+    output = running.communicate(timeout=300)[0]
+    assert running.returncode == 0, output
+    gemini.say("Go on. [[say Going on.]]", session)
+    assert [text for _, text in said_in(gemini.database, gemini.key(session))][-3:] == [
+        "It was killed.",
+        "Go on. [[say Going on.]]",
+        "Going on.",
+    ]
+    assert twice(rows_of(gemini.database)) == []
+
+
+def test_two_at_once_store_each_their_own(gemini: Gemini) -> None:
+    sessions = [str(uuid.uuid4()) for _ in range(2)]
+    turns = [
+        gemini.start(*gemini.turn(f"I am number {number}. [[say You are {number}.]]", session, new=True))
+        for number, session in enumerate(sessions)
+    ]
+    outputs = [one.communicate(timeout=300)[0] for one in turns]
+    assert [one.returncode for one in turns] == [0, 0], outputs
+    for number, session in enumerate(sessions):
+        assert said_in(gemini.database, gemini.key(session)) == [
+            ("user", f"I am number {number}. [[say You are {number}.]]"),
+            ("assistant", f"You are {number}."),
+        ]
+
+
+def test_what_a_person_rewinds_in_a_terminal_is_taken_back(gemini: Gemini) -> None:
+    with terminal(gemini, "-y") as screen:
+
+        def turn(prompt: str, answer: str) -> None:
+            screen.enter(prompt)
+            screen.wait(rf"(?s)✦ {answer}(?!.*Executing Hook).*Type your message")
+
+        screen.wait("Type your message")
+        turn("Begin. [[say Begun.]]", "Begun.")
+        turn("Go left. [[say Left.]]", "Left.")
+        screen.press("/rewind")
+        screen.wait("Jump back to a specific message")
+        screen.press(ENTER)
+        screen.wait("● Stay at current position")
+        screen.press(UP)
+        screen.wait("● Go left")
+        screen.press(ENTER)
+        screen.wait("● 1. Rewind conversation")
+        screen.press(ENTER)
+        screen.wait(r"\* Go left")
+        screen.press_until(CLEAR, "Type your message")
+        turn("Go right. [[say Right.]]", "Right.")
+    talk = [(row.said, row.gone) for row in rows_of(gemini.database) if not row.hidden and row.said]
+    assert talk == [
+        *(("Begin. [[say Begun.]]", False), ("Begun.", False)),
+        *(("Go left. [[say Left.]]", True), ("Left.", True)),
+        *(("Go right. [[say Right.]]", False), ("Right.", False)),
+    ]
+    assert "Go left." not in gemini.models.talk("Go right.")[-1].text
