@@ -1,16 +1,19 @@
 """How long the hooks of a coding agent take, and what its server costs at rest.
 
-    python benchmarks/agent_hooks.py [turns]
+    python benchmarks/agent_hooks.py [claude-code|codex|gemini-cli] [turns]
 
-Starts the server as Claude Code does, over stdin and stdout, with a database of 2,000 stored turns of the project. Each
-turn: a prompt's hook, then the log gains a turn, then the hook at its end.
+Starts the server as Claude Code and Codex do, over stdin and stdout, with a database of 2,000 stored turns of the
+project. Each turn: a prompt's hook, then the log gains a turn, then the hook at its end. Gemini CLI's hooks are a process
+each, whose first is like all others.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import resource
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -24,6 +27,15 @@ from lcm_plugin import Engine, LcmConfig
 from lcm_plugin.hosts.agents.capture import Capture
 
 STORED_TURNS = 2_000
+REST_SECONDS = 20.0
+"""Instead of the five minutes after which a server gives memory back."""
+SERVER = """
+import sys
+import lcm_plugin.hosts.mcp.rest as rest
+from lcm_plugin.hosts.agents.__main__ import main
+rest.REST_SECONDS = float(sys.argv[1])
+main(sys.argv[2:])
+"""
 OTHER, SESSION = "11111111-2222-4333-8444-555555555555", "5b0f5f0e-6c3e-4c57-9f3b-1d2c3b4a5f60"
 CITIES = ("Lisbon", "Oslo", "Quito", "Hanoi", "Nairobi", "Perth", "Riga", "Lima", "Turin", "Osaka")
 
@@ -49,6 +61,50 @@ class Log:
                 file.write(json.dumps(record | about | {"message": message, "timestamp": stamp}) + "\n")
 
 
+class CodexLog:
+    """A log as Codex writes it."""
+
+    def __init__(self, folder: Path, session: str) -> None:
+        self.path = folder / f"rollout-2026-11-28T10-00-00-{session}.jsonl"
+        self._count = 0
+        self._add("session_meta", {"id": session, "cwd": str(folder), "cli_version": "0.171.0"})
+
+    def turn(self, asked: str, answered: str) -> None:
+        for role, kind, text in (("user", "input_text", asked), ("assistant", "output_text", answered)):
+            content = [{"type": kind, "text": text}]
+            self._add("response_item", {"type": "message", "role": role, "content": content})
+
+    def _add(self, kind: str, payload: dict[str, Any]) -> None:
+        self._count += 1
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        record = {"timestamp": stamp, "ordinal": self._count - 1, "type": kind, "payload": payload}
+        with self.path.open("a") as file:
+            file.write(json.dumps(record) + "\n")
+
+
+class GeminiLog:
+    """A log as Gemini CLI writes it."""
+
+    def __init__(self, folder: Path, session: str) -> None:
+        self.path = folder / f"session-2026-11-28T10-00-{session[:8]}.jsonl"
+        self._count = 0
+        self._add({"sessionId": session, "projectHash": "0" * 64, "startTime": self._now(), "kind": "main"})
+
+    def turn(self, asked: str, answered: str) -> None:
+        for kind, content in (("user", [{"text": asked}]), ("gemini", answered)):
+            self._count += 1
+            name = f"00000000-0000-4000-8000-{self._count:012}"
+            self._add({"id": name, "timestamp": self._now(), "type": kind, "content": content})
+
+    def _add(self, record: dict[str, Any]) -> None:
+        with self.path.open("a") as file:
+            file.write(json.dumps(record) + "\n")
+
+    @staticmethod
+    def _now() -> str:
+        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
 def store_history(folder: Path, database: Path) -> None:
     """The project's other session: as many turns as a long one has."""
     log = Log(folder, OTHER)
@@ -62,11 +118,11 @@ def store_history(folder: Path, database: Path) -> None:
         Capture(engine, "claude-code").store([log.path])
 
 
-async def measure(folder: Path, database: Path, turns: int) -> dict[str, Any]:
+async def measure(host: str, folder: Path, database: Path, turns: int) -> dict[str, Any]:
     """Milliseconds of each hook as the host sees them, and the server's memory (MB)."""
-    arguments = ["-P", "-m", "lcm_plugin.hosts.agents", "claude-code", "--database", str(database)]
+    arguments = ["-P", "-c", SERVER, str(REST_SECONDS), host, "--database", str(database)]
     server = StdioServerParameters(command=sys.executable, args=arguments)
-    log = Log(folder, SESSION)
+    log = CodexLog(folder, SESSION) if host == "codex" else Log(folder, SESSION)
     times: dict[str, list[float]] = {"UserPromptSubmit": [], "Stop": []}
     quoted = 0
     async with stdio_client(server) as (incoming, outgoing), ClientSession(incoming, outgoing) as session:
@@ -86,20 +142,59 @@ async def measure(folder: Path, database: Path, turns: int) -> dict[str, Any]:
             return str(answer.content[0].text)
 
         await asyncio.sleep(3)
-        idle = memory_of(str(database))
+        begun = memory_of(str(database))
         for number in range(turns):
             asked = f"Which valve did pump {number * 13 % STORED_TURNS} need?"
             quoted += "recalled" in await hook("UserPromptSubmit", prompt=asked)
             log.turn(asked, f"Answer {number}.")
             await hook("Stop", last=f"Answer {number}.")
         memory = memory_of(str(database))
+        await asyncio.sleep(REST_SECONDS + 2)
+        rest = memory_of(str(database))
+        asked = "Which valve did pump 77 need?"
+        await hook("UserPromptSubmit", prompt=asked)
+        woken = times["UserPromptSubmit"].pop()
     first = {event: round(values[0]) for event, values in times.items()}
     later = {event: percentiles(values[1:]) for event, values in times.items()}
     return {
         "first ms": first,
         "later ms": later,
         "prompts with quotes": f"{quoted} of {turns}",
-        "MB": {"at rest": idle, "after": memory},
+        "after a rest ms": round(woken),
+        "MB": {"before the first prompt": begun, "after the last": memory, "at rest": rest},
+    }
+
+
+def measure_commands(folder: Path, database: Path, turns: int) -> dict[str, Any]:
+    """Milliseconds of each process that Gemini CLI starts, and the processor time of all of them (s)."""
+    log = GeminiLog(folder, SESSION)
+    times: dict[str, list[float]] = {"BeforeAgent": [], "AfterAgent": []}
+    module = ["-P", "-m", "lcm_plugin.hosts.agents.command", "gemini-cli", "--database", str(database)]
+    quoted, before = 0, resource.getrusage(resource.RUSAGE_CHILDREN)
+
+    def hook(event: str, **more: str) -> str:
+        given = {"hook_event_name": event, "session_id": SESSION, "transcript_path": str(log.path)}
+        started = time.perf_counter()
+        ended = subprocess.run(
+            [sys.executable, *module],
+            input=json.dumps({**given, "cwd": str(folder), **more}).encode(),
+            capture_output=True,
+            check=True,
+        )
+        times[event].append((time.perf_counter() - started) * 1000)
+        return ended.stdout.decode()
+
+    for number in range(turns):
+        asked = f"Which valve did pump {number * 13 % STORED_TURNS} need?"
+        quoted += "recalled" in hook("BeforeAgent", prompt=asked)
+        log.turn(asked, f"Answer {number}.")
+        hook("AfterAgent")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return {
+        "ms": {event: percentiles(values) for event, values in times.items()},
+        "processor s a hook": round(used / turns / 2, 2),
+        "prompts with quotes": f"{quoted} of {turns}",
     }
 
 
@@ -116,17 +211,21 @@ def memory_of(database: str) -> int:
             status = (place / "status").read_text()
         except OSError:
             continue
-        if b"lcm_plugin.hosts.agents" in words and database.encode() in words:
+        if SERVER.encode() in words and database.encode() in words:
             return int(status.split("VmRSS:")[1].split()[0]) // 1024
     return 0
 
 
 def main() -> None:
-    turns = int(sys.argv[1]) if len(sys.argv) > 1 else 100
+    host = next((one for one in sys.argv[1:] if not one.isdigit()), "claude-code")
+    turns = int(next((one for one in sys.argv[1:] if one.isdigit()), "100"))
     with tempfile.TemporaryDirectory() as name:
         folder, database = Path(name), Path(name) / "lcm.db"
         store_history(folder, database)
-        print(json.dumps(asyncio.run(measure(folder, database, turns)), indent=1))
+        if host == "gemini-cli":
+            print(json.dumps(measure_commands(folder, database, turns), indent=1))
+        else:
+            print(json.dumps(asyncio.run(measure(host, folder, database, turns)), indent=1))
 
 
 if __name__ == "__main__":

@@ -65,15 +65,6 @@ class Terminal:
         self.wait(re.escape(line))
         self.press(ENTER)
 
-    def press_until(self, keys: str, pattern: str) -> None:
-        """Types keys, and again each second until a pattern stands on the screen: a program may not listen yet."""
-        deadline = time.monotonic() + _SECONDS
-        with self._changed:
-            while not re.search(pattern, text := "\n".join(self._screen.display)):
-                assert time.monotonic() < deadline, f"the screen never shows {pattern}:\n{text}"
-                self.press(keys)
-                self._changed.wait_for(lambda: re.search(pattern, "\n".join(self._screen.display)), 1)
-
     def close(self) -> None:
         """Ends with the program, whose end of the terminal is closed."""
         self._reader.join(_SECONDS)

@@ -6,7 +6,6 @@ import uuid
 
 from real_agents import Gemini
 from stored import rows_of, said_in, talk_of, twice
-from terminal import CLEAR, ENTER, UP, terminal
 
 BOTH = '[[call run_shell_command {"command":"echo one"}]] [[call run_shell_command {"command":"echo two"}]]'
 
@@ -85,34 +84,3 @@ def test_two_at_once_store_each_their_own(gemini: Gemini) -> None:
             ("user", f"I am number {number}. [[say You are {number}.]]"),
             ("assistant", f"You are {number}."),
         ]
-
-
-def test_what_a_person_rewinds_in_a_terminal_is_taken_back(gemini: Gemini) -> None:
-    with terminal(gemini, "-y") as screen:
-
-        def turn(prompt: str, answer: str) -> None:
-            screen.enter(prompt)
-            screen.wait(rf"(?s)✦ {answer}(?!.*Executing Hook).*Type your message")
-
-        screen.wait("Type your message")
-        turn("Begin. [[say Begun.]]", "Begun.")
-        turn("Go left. [[say Left.]]", "Left.")
-        screen.press("/rewind")
-        screen.wait("Jump back to a specific message")
-        screen.press(ENTER)
-        screen.wait("● Stay at current position")
-        screen.press(UP)
-        screen.wait("● Go left")
-        screen.press(ENTER)
-        screen.wait("● 1. Rewind conversation")
-        screen.press(ENTER)
-        screen.wait(r"\* Go left")
-        screen.press_until(CLEAR, "Type your message")
-        turn("Go right. [[say Right.]]", "Right.")
-    talk = [(row.said, row.gone) for row in rows_of(gemini.database) if not row.hidden and row.said]
-    assert talk == [
-        *(("Begin. [[say Begun.]]", False), ("Begun.", False)),
-        *(("Go left. [[say Left.]]", True), ("Left.", True)),
-        *(("Go right. [[say Right.]]", False), ("Right.", False)),
-    ]
-    assert "Go left." not in gemini.models.talk("Go right.")[-1].text
