@@ -119,13 +119,22 @@ def shown(name: str, engine: Engine, questions: Sequence[Question], tool: str, a
     gold, tokens = 0, []
     for question in questions:
         answer = engine.call_tool(Session(chat_of(question)), tool, {argument: question.text})
-        text = json.dumps(answer, ensure_ascii=False)
-        tokens.append(engine.count_tokens(text))
-        gold += plain(question.answer) in plain(text)
+        tokens.append(engine.count_tokens(json.dumps(answer, ensure_ascii=False)))
+        # The texts themselves: JSON writes a quoted title with backslashes.
+        gold += plain(question.answer) in plain("\n".join(texts_in(answer)))
     share = 100 / max(1, len(questions))
     return Shown(
         name, len(questions), round(gold * share, 1), round(sum(tokens) / len(tokens), 0), max(tokens)
     )
+
+
+def texts_in(value: object) -> Iterator[str]:
+    """Every text in a value of JSON."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from texts_in(one)
 
 
 def ceiling(chats: Sequence[Talk]) -> Shown:

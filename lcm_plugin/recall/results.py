@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil, sqrt
 from typing import Any, TypeAlias
 
 from lcm_plugin.errors import InputError
@@ -22,8 +23,9 @@ from lcm_plugin.store.search import RowKind, SearchRow
 TOKENS_PER_HIT, LEAST_TOKENS = 150, 1_500
 # A hit with the shortest piece of its text.
 LEAST_HIT_TOKENS = 120
-# The share of it that hits may take before the messages round them are added.
-HITS_SHARE = 0.7
+# The share of it that hits may take before the messages round them are added: an answer stands in a hit far more often
+# than beside one.
+HITS_SHARE = 0.85
 # How much of a text a hit shows, in characters, and how exactly the widest that fits is looked for.
 LEAST_WIDTH, MOST_WIDTH, WIDTH_STEP = 40, 1_600, 16
 NEIGHBOUR_CHARS = 240
@@ -76,21 +78,24 @@ class Page:
         return written, list(others)
 
     def _as_wide_as_fits(self, hits: Sequence[Hit], room: int) -> list[View]:
-        """The hits with the widest pieces of their texts that fit, the same for all."""
+        """The hits with the widest pieces of their texts that fit, wider the better a hit is."""
         if not hits:
             return []
         notes = self._notes(hits)
         room = int(room * (HITS_SHARE if self.context else 1.0))
 
         def written(width: int) -> list[View]:
-            pairs = zip(hits, notes, strict=True)
-            return [self._hit(kind, one, width) | note for (kind, one), note in pairs]
+            placed = enumerate(zip(hits, notes, strict=True))
+            return [
+                self._hit(kind, one, _width_at(place, width)) | note for place, ((kind, one), note) in placed
+            ]
 
         best = written(LEAST_WIDTH)
         if self._tokens(best) > room:
             each = room // len(hits)
             return [fitting_head(hit, _ESSENTIAL, 2 * each, self.count) for hit in best]
-        narrow, wide = LEAST_WIDTH, min(MOST_WIDTH, max(len(one.row.text) for _, one in hits)) + 1
+        longest = min(MOST_WIDTH, max(len(one.row.text) for _, one in hits))
+        narrow, wide = LEAST_WIDTH, ceil(longest * sqrt(len(hits))) + 1
         tried = wide - 1
         while wide - narrow > WIDTH_STEP:
             views = written(tried)
@@ -159,7 +164,7 @@ class Page:
         for row in rows:
             for name, side in self._sides(row, near):
                 neighbours = [_neighbour(one) for one in side if one.ref not in shown]
-                cost = cost_of({name: neighbours}, self.count) if neighbours else 0
+                cost = cost_of({name: neighbours}, self.count) + 1 if neighbours else 0
                 if neighbours and cost <= room:
                     room -= cost
                     by_ref[row.ref][name] = neighbours
@@ -203,6 +208,11 @@ def file_hit(hit: LineHit, zone: str) -> dict[str, Any]:
         "line": hit.line,
         "snippet": make_snippet(hit.text, hit.matches, LINE_CHARS),
     }
+
+
+def _width_at(place: int, width: int) -> int:
+    """What the hit at a place shows when the first one shows ``width``: half of it at the fourth, a third at the ninth."""
+    return max(LEAST_WIDTH, min(MOST_WIDTH, int(width / sqrt(place + 1))))
 
 
 def _neighbour(row: SearchRow) -> dict[str, Any]:

@@ -175,8 +175,7 @@ class TextSearch:
             soon = min(self._deadline, time.monotonic() + UNINDEXED_SECONDS)
             gathered.unread = self._from_rows(gathered, MAX_POOL, unindexed, UNINDEXED_POOL, soon)
             self._from_index(gathered, order, target)
-            for period in self._times.spans:
-                self._from_period(gathered, period, order, target)
+            self._from_named_times(gathered, order, target)
             for unit in self._senders:
                 self._from_sender(gathered, unit, order, target)
             for unit in self._substrings:
@@ -187,12 +186,13 @@ class TextSearch:
             self._scan(gathered, max(target, COUNT_CAP), self._reader.scan(self._kind, self._rows))
         return gathered
 
-    def _from_period(self, gathered: _Gathered, period: tuple[int, int], order: Order, target: int) -> None:
-        # Much is told on the next day.
-        end = period[1] + DAY_MS
-        start, end = max(period[0], self._rows.since or 0), min(end, self._rows.before or end)
-        if start < end:
-            self._from_index(gathered, order, target, replace(self._rows, since=start, before=end))
+    def _from_named_times(self, gathered: _Gathered, order: Order, target: int) -> None:
+        """Rows of the times that the query names, and of the day after each, when much is told."""
+        least, most = self._rows.since, self._rows.before
+        spans = ((start, end + DAY_MS) for start, end in self._times.spans)
+        kept = tuple((a, b) for a, b in spans if (most is None or a < most) and (least is None or b > least))
+        if kept:
+            self._from_index(gathered, order, target, replace(self._rows, spans=kept))
 
     def _from_sender(self, gathered: _Gathered, unit: Unit, order: Order, target: int) -> None:
         """What a sender wrote: with the query's other words, then the newest."""

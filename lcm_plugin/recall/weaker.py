@@ -56,7 +56,7 @@ def resolve(
     query: ParsedQuery, reader: Reader, kind: RowKind, rows: Filter, most: int = MAX_UNITS
 ) -> Resolved:
     """The query with weaker units in place of those that no row of the filter's conversations holds, at most ``most``."""
-    within = replace(rows, roles=None, tool_name=None, since=None, before=None)
+    within = replace(rows, roles=None, tool_name=None, since=None, before=None, spans=None)
     try:
         return _Resolver(reader, kind, within, most).resolve(query)
     except IndexUnusable:

@@ -102,6 +102,7 @@ class Filter:
     """Which rows may be found at all. None means no limit; times are instants in milliseconds.
 
     ``since`` is inclusive, ``before`` exclusive; a summary passes when any of its time does.
+    ``spans`` are times like these two, of which a row must be in one: all are looked for at once.
     ``up_to_id`` hides rows that are newer than a first page. Roles, tools and senders apply to messages only.
     """
 
@@ -112,6 +113,7 @@ class Filter:
     before: int | None = None
     up_to_id: int | None = None
     senders: tuple[str, ...] | None = None
+    spans: tuple[tuple[int, int], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import pytest
 from messages import assistant, call, result, user
 
 from lcm_plugin import Engine, Session
+from lcm_plugin.store.search import Filter
 
 pytestmark = pytest.mark.both_stores
 
@@ -409,6 +410,27 @@ def test_a_day_that_the_question_names_comes_first(engine: Engine, session: Sess
     assert "7 minutes" in hits[0]["snippet"].replace("**", "")
 
 
+def test_a_day_without_a_year_is_looked_for_in_all_years_at_once(
+    engine: Engine, session: Session, grep: Grep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    days = [f"{year}-{month:02}-17" for year in (2022, 2023, 2024) for month in range(1, 11)]
+    engine.ingest(session, [user(f"The pump ran on {at}.", created_at=f"{at}T12:00:00Z") for at in days])
+    with engine.store.read() as reader:
+        queries = type(reader)
+    asked: list[Filter] = []
+    find = queries.find_words
+
+    def watched(reader: Any, kind: Any, words: Any, rows: Filter, **how: Any) -> Any:
+        asked.append(rows)
+        return find(reader, kind, words, rows, **how)
+
+    monkeypatch.setattr(queries, "find_words", watched)
+    found = texts(grep("how did the pump run on March 17?"))
+    assert {text[-11:-1] for text in found[:3]} == {"2022-03-17", "2023-03-17", "2024-03-17"}
+    assert len([rows for rows in asked if rows.spans]) == 1
+    assert not texts(grep("how did the pump run on March 17?", since="2025-01-01"))
+
+
 @pytest.mark.parametrize("text", ["a short talk of lamps", "the lamp " * 400, "灯的设置 " * 60])
 def test_a_default_answer_fits(engine: Engine, session: Session, grep: Grep, text: str) -> None:
     engine.ingest(session, [user(f"{n}: {text} lamp 灯") for n in range(60)])
@@ -419,6 +441,31 @@ def test_a_default_answer_fits(engine: Engine, session: Session, grep: Grep, tex
         assert answer["next_cursor"]
     narrow = grep("lamp", token_cap=600)
     assert engine.count_tokens(json.dumps(narrow, ensure_ascii=False)) <= 600
+
+
+def test_better_hits_show_more(engine: Engine, session: Session, grep: Grep) -> None:
+    talk = "The heron slept by the pond while the willow moved and nobody came to look for it at all. " * 12
+    engine.ingest(
+        session, [user(f"{n}: {talk}") if n % 2 else assistant(f"{n}: so it is") for n in range(40)]
+    )
+    hits = grep("heron", scope="messages")["hits"]
+    shown = [len(hit["snippet"]) for hit in hits]
+    assert len(hits) == 10
+    assert shown[0] >= 1.7 * shown[3] >= 2.3 * shown[8] > 0
+
+
+def test_short_hits_are_shown_whole_before_the_messages_round_them(
+    engine: Engine, session: Session, grep: Grep
+) -> None:
+    said = (
+        "The heron that slept by the pond in the rain woke early and ate {n} fish; it likes fish, no more, not even the "
+        "frogs beside the wall, nor what the children throw to it from the bridge in the afternoon, and it never goes "
+        "farther than the gate of the garden, near the old willow."
+    )
+    engine.ingest(session, [user(said.format(n=n)) if n % 2 else assistant("Yes. " * 40) for n in range(40)])
+    hits = grep("heron", scope="messages")["hits"]
+    assert len(hits) == 10
+    assert all(hit["snippet"].endswith("old willow.") for hit in hits)
 
 
 def test_an_answer_shows_each_message_once(engine: Engine, session: Session, grep: Grep) -> None:

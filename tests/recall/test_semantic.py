@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -110,6 +112,21 @@ def test_another_folder_with_the_same_files_is_another_model(tmp_path: Path) -> 
     assert find_model(folder).name == "mine"
     with pytest.raises(ConfigError, match="there is no file"):
         find_model(tmp_path)
+
+
+@pytest.mark.long
+def test_vectors_of_long_messages_take_bounded_memory() -> None:
+    script = (
+        "from pathlib import Path\n"
+        "from lcm_plugin.recall.semantic.models import embedder_of\n"
+        "embedder = embedder_of('minilm')\n"
+        "for size in range(20, 120, 30):\n"
+        "    embedder.embed(['x = 3; ' * (size + n) for n in range(16)])\n"
+        "print(Path('/proc/self/status').read_text().partition('VmHWM:')[2].split()[0])"
+    )
+    # Not ru_maxrss, which begins with what the process took that started this one.
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 500 * 1024
 
 
 def test_a_long_text_is_found_by_any_part_of_it() -> None:

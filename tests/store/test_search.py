@@ -141,7 +141,14 @@ def test_without_fts5_rows_are_scanned_and_it_is_said(
 
 
 @pytest.mark.parametrize(
-    "rows", [Filter(None), Filter((1,)), Filter((1, 2)), Filter((1,), ("user",), "look", 5, 9_000, 7)]
+    "rows",
+    [
+        Filter(None),
+        Filter((1,)),
+        Filter((1, 2)),
+        Filter((1,), ("user",), "look", 5, 9_000, 7),
+        Filter((1,), spans=((5, 9), (20, 30))),
+    ],
 )
 @pytest.mark.parametrize("order", ["relevance", "recency"])
 def test_a_query_is_driven_from_the_index(engine: Engine, session: Session, rows: Filter, order: str) -> None:

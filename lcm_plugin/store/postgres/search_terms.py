@@ -39,7 +39,7 @@ class WordSearch:
         if kind == "summary":
             self.row_id, self.vector, source = SEARCH_ID[kind], "m.words", "summaries m"
             where, values = conditions(kind, rows)
-        elif rows.roles is None and rows.senders is None and rows.since is None and rows.before is None:
+        elif all(one is None for one in (rows.roles, rows.senders, rows.since, rows.before, rows.spans)):
             self.row_id, self.vector, source = "w.message_id", "w.words", "message_parts w"
             where, values = conditions(kind, rows, table="w")
         else:
@@ -85,6 +85,11 @@ def conditions(kind: RowKind, rows: Filter, *, table: str = "m") -> tuple[str, d
     if rows.before is not None:
         where += f" AND {first} < :before"
         values["before"] = rows.before
+    if rows.spans is not None:
+        within = [f"({last} >= :start_{n} AND {first} < :end_{n})" for n in range(len(rows.spans))]
+        where += f" AND ({' OR '.join(within) or 'false'})"
+        for n, (start, end) in enumerate(rows.spans):
+            values |= {f"start_{n}": start, f"end_{n}": end}
     if rows.up_to_id is not None:
         where += f" AND {row_id} <= :up_to"
         values["up_to"] = rows.up_to_id

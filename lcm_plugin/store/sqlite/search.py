@@ -11,6 +11,7 @@ import json
 import sqlite3
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 from lcm_plugin.store.search import (
@@ -191,6 +192,9 @@ class SearchQueries(IndexQueries):
         self, kind: RowKind, rows: Filter, condition: Condition, upper: int
     ) -> Iterator[SearchRow]:
         where, values = _conditions(kind, rows)
+        if kind == "message" and rows.conversation_ids is not None:
+            where += " AND f.rowid BETWEEN ? AND ?"
+            values += self._span(tuple(rows.conversation_ids))
         sql = (
             f"SELECT {self.search_columns(kind)} FROM {kind}s_trigram f "
             f"CROSS JOIN {SEARCH_TABLE[kind]} ON {SEARCH_ID[kind]} = f.rowid "
@@ -247,6 +251,10 @@ def _conditions(kind: RowKind, rows: Filter) -> tuple[str, list[Any]]:
     if rows.before is not None:
         where += f" AND {first} < ?"
         values.append(rows.before)
+    if rows.spans is not None:
+        within = " OR ".join([f"({last} >= ? AND {first} < ?)"] * len(rows.spans))
+        where += f" AND ({within or 'false'})"
+        values += chain.from_iterable(rows.spans)
     if kind == "message" and rows.roles is not None:
         where += " AND m.role IN (SELECT value FROM json_each(?))"
         values.append(json.dumps(rows.roles))
