@@ -14,7 +14,7 @@ from small_talk import turns
 
 from lcm_plugin import Engine, LcmPlugin, Session, Turn, Usage
 from lcm_plugin.background import Background
-from lcm_plugin.messages import tokens
+from lcm_plugin.messages.merging import TokenCounts
 from lcm_plugin.recall.active.outside import MOST_LINES
 from lcm_plugin.recall.active.service import EFFORT
 from lcm_plugin.recall.catchup import index_all
@@ -60,7 +60,7 @@ def costs(monkeypatch: pytest.MonkeyPatch) -> Costs:
     noted = Costs()
     connect, count, submit, find = (
         Connections.connect_to_path,
-        tokens._count,
+        TokenCounts.of,
         Background.submit,
         Matcher.find,
     )
@@ -78,7 +78,7 @@ def costs(monkeypatch: pytest.MonkeyPatch) -> Costs:
         return noted_call
 
     monkeypatch.setattr(Connections, "connect_to_path", traced)
-    monkeypatch.setattr(tokens, "_count", noting("token counts", count))
+    monkeypatch.setattr(TokenCounts, "of", noting("token counts", count))
     monkeypatch.setattr(Background, "submit", noting("wake-ups", submit))
     monkeypatch.setattr(Matcher, "find", noting("texts matched", find))
     return noted
