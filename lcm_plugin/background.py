@@ -42,7 +42,12 @@ class Background(forks.FreshLocks):
 
     def after_fork_in_child(self) -> None:
         """In a new process: no threads yet, and nothing to do, since the other process does it."""
-        self._condition = threading.Condition()
+        self._lock = threading.Lock()
+        # Who waits for work, for its end, and for the end of hooks: a hook wakes only who waits for it.
+        self._work_came = threading.Condition(self._lock)
+        self._work_ended = threading.Condition(self._lock)
+        self._hooks_ended = threading.Condition(self._lock)
+        self._idle_threads = 0
         self._queue: deque[tuple[Hashable, Job]] = deque()
         self._waiting: set[Hashable] = set()
         self._running: set[Hashable] = set()
@@ -63,33 +68,40 @@ class Background(forks.FreshLocks):
 
     def yield_to_foreground(self) -> None:
         """Pauses a job while a hook is running; a fifth of a second at most, so that work goes on."""
-        with self._condition:
-            self._condition.wait_for(lambda: self._hooks <= 0 or self._closing, _LONGEST_PAUSE_S)
+        if self._hooks <= 0:
+            return
+        with self._lock:
+            self._hooks_ended.wait_for(lambda: self._hooks <= 0 or self._closing, _LONGEST_PAUSE_S)
 
     def submit(self, key: Hashable, job: Job) -> bool:
         """Queues a job; False when the key is waiting already or the pool is closing."""
-        with self._condition:
+        with self._lock:
             if self._closing or key in self._waiting:
                 return False
             self._waiting.add(key)
             self._queue.append((key, job))
-            self._threads = [thread for thread in self._threads if thread.is_alive()]
-            if len(self._threads) < self._limit:
-                thread = threading.Thread(target=self._work, name="lcm-background", daemon=True)
-                self._threads.append(thread)
-                thread.start()
-            self._condition.notify()
+            if self._idle_threads < len(self._queue):
+                self._start_thread()
+            self._work_came.notify()
             return True
+
+    def _start_thread(self) -> None:
+        """One more, if there may be. The lock is held."""
+        self._threads = [thread for thread in self._threads if thread.is_alive()]
+        if len(self._threads) < self._limit:
+            thread = threading.Thread(target=self._work, name="lcm-background", daemon=True)
+            self._threads.append(thread)
+            thread.start()
 
     def wait_idle(self, timeout: float | None = None) -> bool:
         """Waits until nothing is queued or running; False when the time (seconds) is over first."""
-        with self._condition:
-            return self._condition.wait_for(lambda: not (self._waiting or self._running), timeout)
+        with self._lock:
+            return self._work_ended.wait_for(lambda: not (self._waiting or self._running), timeout)
 
     def wait_for(self, key: Hashable, timeout: float) -> bool:
         """Waits until one key is neither queued nor running; False when the time is over first."""
-        with self._condition:
-            return self._condition.wait_for(
+        with self._lock:
+            return self._work_ended.wait_for(
                 lambda: key not in self._waiting and key not in self._running, timeout
             )
 
@@ -100,11 +112,12 @@ class Background(forks.FreshLocks):
 
     def close(self, timeout: float = 5.0) -> None:
         """Drops what is queued and waits (seconds) for what is running."""
-        with self._condition:
+        with self._lock:
             self._closing = True
             self._queue.clear()
             self._waiting.clear()
-            self._condition.notify_all()
+            for waiters in (self._work_came, self._work_ended, self._hooks_ended):
+                waiters.notify_all()
         deadline = time.monotonic() + timeout
         for thread in self._threads:
             if thread is not threading.current_thread():
@@ -112,15 +125,17 @@ class Background(forks.FreshLocks):
 
     @contextmanager
     def _counted(self, change: int) -> Iterator[None]:
-        with self._condition:
-            self._hooks += change
-            self._condition.notify_all()
+        self._count(change)
         try:
             yield
         finally:
-            with self._condition:
-                self._hooks -= change
-                self._condition.notify_all()
+            self._count(-change)
+
+    def _count(self, change: int) -> None:
+        with self._lock:
+            self._hooks += change
+            if self._hooks <= 0:
+                self._hooks_ended.notify_all()
 
     def _work(self) -> None:
         while (taken := self._take()) is not None:
@@ -130,9 +145,10 @@ class Background(forks.FreshLocks):
             except BaseException as error:  # noqa: BLE001 - the thread must outlive any job
                 self._report(key, error)
             finally:
-                with self._condition:
+                with self._lock:
+                    # What waits for this key is taken by this thread, which looks for work next.
                     self._running.discard(key)
-                    self._condition.notify_all()
+                    self._work_ended.notify_all()
 
     def _report(self, key: Hashable, error: BaseException) -> None:
         with suppress(BaseException):  # A handler of the host's logs or events may raise anything.
@@ -141,7 +157,7 @@ class Background(forks.FreshLocks):
                 self._failed(key, error)
 
     def _take(self) -> tuple[Hashable, Job] | None:
-        with self._condition:
+        with self._lock:
             while True:
                 if self._closing:
                     return None
@@ -151,7 +167,11 @@ class Background(forks.FreshLocks):
                         self._waiting.discard(key)
                         self._running.add(key)
                         return key, job
-                self._condition.wait()
+                self._idle_threads += 1
+                try:
+                    self._work_came.wait()
+                finally:
+                    self._idle_threads -= 1
 
 
 class CallThreads(forks.FreshLocks):

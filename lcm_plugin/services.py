@@ -195,8 +195,9 @@ def build_services(
     doctor, texts = _doctor(base, summarizer, compaction)
     jobs = IntegrityJobs(store, doctor, events, clock)
     sampler = Sampler(doctor.checker, jobs, background, events, clock)
-    idle = IdleWork(background, recall.catch_up, recount, jobs, maps if config.maps else None)
-    recall.index_later = idle.start
+    own_maps = maps if config.maps else None
+    idle = IdleWork(background, recall.catch_up, recount, jobs, own_maps, always=config.semantic_search)
+    recall.index_later = idle.look
     return Services(
         events=events,
         recent_warnings=base.recent_warnings,

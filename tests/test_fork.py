@@ -122,7 +122,7 @@ def test_locks_that_other_threads_hold_are_free_in_the_child(engine: Engine) -> 
             plugin._opening,
             engine.recent_warnings._newest._lock,
         )
-        with locks[0], locks[1], locks[2], locks[3], engine.background._condition:
+        with locks[0], locks[1], locks[2], locks[3], engine.background._lock:
             held.set()
             done.wait(60)
 

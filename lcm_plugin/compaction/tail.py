@@ -55,18 +55,19 @@ def fresh_tail(
     *,
     yields: bool = False,
     newest: list[Item] | None = None,
+    speaker: tuple[MessageHead | None, bool] | None = None,
 ) -> Tail:
     """The tail of a conversation, found by walking back from its newest item.
 
     Without ``yields`` the newest user message and all after it belong to it whatever they cost; with ``yields``
     only the newest group does. ``newest`` are the newest items, oldest first, as far as they are known; what is
-    older is read, and put in front of them.
+    older is read, and put in front of them. ``speaker`` is what `newest_speaker` gives, where that is known.
     """
-    user = reader.newest_user(conversation_id)
+    user, stands = speaker or newest_speaker(reader, conversation_id)
     must = _END
     if user is not None and yields:
         bounds = replace(bounds, tokens=bounds.tokens - user.tokens)
-    elif user is not None and _stands_raw(reader, conversation_id, user):
+    elif user is not None and stands:
         must = user.seq
     known = [] if newest is None else newest
     return tail_of(_newest_first(reader, conversation_id, known), bounds, must)
@@ -141,10 +142,13 @@ def _group(item: Item) -> int:
     return item.message.group_seq if item.message else item.ordinal
 
 
-def _stands_raw(reader: Reader, conversation_id: int, message: MessageHead) -> bool:
-    """Whether a message is itself in the context, not covered by a summary or taken out."""
+def newest_speaker(reader: Reader, conversation_id: int) -> tuple[MessageHead | None, bool]:
+    """The newest user message, and whether it is itself in the context, not covered by a summary or taken out."""
+    message = reader.newest_user(conversation_id)
+    if message is None:
+        return None, False
     found = reader.newest_items(conversation_id, before=message.seq + 1, limit=1)
-    return bool(found) and found[0].ordinal == message.seq and found[0].message is not None
+    return message, bool(found) and found[0].ordinal == message.seq and found[0].message is not None
 
 
 def _newest_first(reader: Reader, conversation_id: int, known: list[Item]) -> Iterator[Item]:
@@ -160,10 +164,11 @@ def _newest_first(reader: Reader, conversation_id: int, known: list[Item]) -> It
 
 @dataclass(frozen=True, slots=True)
 class _Newest:
-    """A conversation and its newest items at one time, oldest first."""
+    """A conversation and its newest items at one time, oldest first, and who spoke last (`newest_speaker`)."""
 
     conversation: Conversation
     items: Sequence[Item]
+    speaker: tuple[MessageHead | None, bool]
 
 
 class RecentTails:
@@ -189,19 +194,19 @@ class RecentTails:
         )
         tail = self._tails.get(key)
         if tail is None:
-            newest = self._newest_of(reader, conversation)
-            tail = fresh_tail(reader, conversation_id, bounds, newest=newest)
-            self._newest.put(conversation_id, _Newest(conversation, newest))
+            known = self._newest.get(conversation_id)
+            since = _continued(reader, conversation, known) if known else None
+            newest, speaker = since or ([], newest_speaker(reader, conversation_id))
+            tail = fresh_tail(reader, conversation_id, bounds, newest=newest, speaker=speaker)
+            self._newest.put(conversation_id, _Newest(conversation, newest, speaker))
             self._tails.put(key, tail)
         return tail
 
-    def _newest_of(self, reader: Reader, conversation: Conversation) -> list[Item]:
-        known = self._newest.get(conversation.conversation_id)
-        return (_continued(reader, conversation, known) if known else None) or []
 
-
-def _continued(reader: Reader, conversation: Conversation, known: _Newest) -> list[Item] | None:
-    """The items with those that were appended since; None when more than that has happened."""
+def _continued(
+    reader: Reader, conversation: Conversation, known: _Newest
+) -> tuple[list[Item], tuple[MessageHead | None, bool]] | None:
+    """Items and speaker with what was appended since; None when more than that has happened."""
     before = known.conversation
     added = conversation.next_seq - before.next_seq
     if conversation.revision != before.revision or not 0 <= added <= PAGE:
@@ -210,4 +215,10 @@ def _continued(reader: Reader, conversation: Conversation, known: _Newest) -> li
     fresh = [item for item in read if item.ordinal >= before.next_seq]
     if before.raw_tokens + sum(item.tokens for item in fresh) != conversation.raw_tokens:
         return None
-    return [*known.items, *fresh][-_MOST_KEPT:]
+    speaker = known.speaker
+    if len(fresh) < added:
+        speaker = newest_speaker(reader, conversation.conversation_id)
+    else:
+        said = [one.message for one in fresh if one.message and one.message.speaks and not one.message.hidden]
+        speaker = (said[-1], True) if said else speaker
+    return [*known.items, *fresh][-_MOST_KEPT:], speaker

@@ -132,6 +132,9 @@ class Ingestor:
             if not plan.writes(session):
                 return self._nothing_new(session, count, plan)
             prepared = self._prepare(batch, plan.added, session, now)
+        else:
+            # A delta is nearly always new: its rows are made before others have to wait, and in no transaction.
+            prepared = self._prepare(batch, range(len(batch.taken)), session, now)
         try:
             with self._store.write() as writer:
                 known = None
@@ -140,7 +143,7 @@ class Ingestor:
                     plan = planner.plan(writer, session, incoming, mode)
                     if not plan.writes(session):
                         return self._nothing_new(session, count, plan)
-                    prepared, known = self._prepare(batch, plan.added, session, now), plan.conversation
+                    known = plan.conversation
                 conversation = open_conversation(writer, session, now, known)
                 if not plan.holds_for(conversation):
                     plan = planner.plan(writer, session, incoming, mode)

@@ -27,7 +27,7 @@ from lcm_plugin.types import Message
 # What no single message is to blame for.
 NOT_THE_MESSAGE = (StoreError, EngineClosed, MemoryError, OSError)
 _T = TypeVar("_T")
-_FEW, _SHORT = 8, 4_096
+_FEW, _SHORT = 32, 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Batch:
 
     @property
     def is_short(self) -> bool:
-        """Whether the messages are so few and short that they cost less than a transaction."""
+        """Whether making rows of all the messages costs less than finding out first which of them are new."""
         return len(self.taken) <= _FEW and rough_size(self.messages) <= _SHORT
 
     def converted(self, indices: Iterable[int]) -> tuple[str, ...]:

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
 from lcm_plugin.background import Background
 from lcm_plugin.maintenance.jobs import IntegrityJobs
 from lcm_plugin.maintenance.recount import Recount
 from lcm_plugin.maps.service import Maps
-from lcm_plugin.recall.catchup import BULK
+from lcm_plugin.recall.catchup import BACKGROUND_LAG, BULK
 
 CHECK_SECONDS = 60.0
 """The longest integrity check inside a host; the pauses for hooks count. What it found until then is its result."""
+LOOK_SECONDS = 5.0
+"""A turn that follows another within so long looks for work only when enough rows to index have arrived."""
 
 
 class IdleWork:
     """Runs on background threads, and pauses while a hook is running.
 
     ``catch_up`` indexes what is pending until what it is given says stop. ``maps`` is None where hosts make none.
+    With ``always`` each turn leaves work behind, so that each looks for it.
     """
 
     def __init__(
@@ -28,6 +32,8 @@ class IdleWork:
         recount: Recount,
         jobs: IntegrityJobs,
         maps: Maps | None,
+        *,
+        always: bool = False,
     ) -> None:
         self._background = background
         self._catch_up = catch_up
@@ -35,11 +41,16 @@ class IdleWork:
         self._jobs = jobs
         self._maps = maps
         self._lock = threading.Lock()
+        self._always = always
         self._arrived = 0
+        self._next_look = 0.0
 
     def start(self) -> None:
-        """Starts what is pending, unless it is running already."""
-        self._background.submit("search-index", self._run)
+        """Starts what may be pending after a turn, unless it is running already."""
+        with self._lock:
+            if not self._always and self._arrived < BACKGROUND_LAG and time.monotonic() < self._next_look:
+                return
+        self.look()
 
     def arrived(self, rows: int) -> None:
         """Notes rows that were stored; a bulk of them is indexed whether a turn follows or not."""
@@ -47,8 +58,15 @@ class IdleWork:
             self._arrived += rows
             if self._arrived < BULK:
                 return
-            self._arrived = 0
-        self.start()
+        self.look()
+
+    def look(self) -> None:
+        """Starts what is pending now."""
+        with self._lock:
+            self._next_look = time.monotonic() + LOOK_SECONDS
+            if self._arrived >= BACKGROUND_LAG:
+                self._arrived = 0
+        self._background.submit("search-index", self._run)
 
     def start_index(self) -> None:
         """Starts the index and the counts alone: a worker does checks and maps in a thread of its own."""
