@@ -38,6 +38,7 @@ from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.plugin import LcmPlugin
 from lcm_plugin.recall.query import parse_query
 from lcm_plugin.recall.regex import RegexSearch
+from lcm_plugin.recall.scope import LeftOut
 from lcm_plugin.recall.textsearch import TextSearch
 from lcm_plugin.store.search import Filter
 from lcm_plugin.types import Turn
@@ -218,7 +219,9 @@ def searches(engine: Engine, floor: PostgresFloor, size: int) -> list[Measure]:
     def regex(pattern: str) -> Callable[[], object]:
         def search() -> object:
             with engine.store.read() as reader:
-                return RegexSearch(pattern, 60.0).rows(reader, "message", here, 50)
+                return RegexSearch(pattern, 60.0).rows(
+                    reader, "message", here, 50, LeftOut(recall_answers=False)
+                )
 
         return search
 

@@ -198,6 +198,7 @@ class Contexts:
         # Raises for a budget that cannot be one, also where nothing is stored yet.
         room = self._budgets.room(asked.budget, asked.overhead, asked.model)
         with self._store.read() as reader:
+            self._sessions.ask_ahead(reader, asked.session)
             conversation = self._sessions.conversation(reader, asked.session)
             rows = StandingRows.read(reader, conversation) if conversation else None
             if decide is not None and comes_first(decision := decide(reader, rows)):

@@ -319,6 +319,7 @@ class Compaction:
     def _find(self, session: Session, call: Call) -> Assessment | None:
         """The assessment of a session's conversation; None when there is none to write to."""
         with self._store.read() as reader:
+            self._sessions.ask_ahead(reader, session)
             conversation = self._sessions.writable(reader, session)
             return (
                 self.assess(reader, StandingRows.read(reader, conversation), call) if conversation else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from lcm_plugin.characters import storable
@@ -34,7 +34,9 @@ from lcm_plugin.ingest.intake import Batch
 from lcm_plugin.ingest.known_lists import Beginning, KnownList, KnownLists, known_list
 from lcm_plugin.ingest.matching import Incoming, is_request
 from lcm_plugin.ingest.pending_commits import UnsureMessages
+from lcm_plugin.ingest.rows import RECENT_CALLS
 from lcm_plugin.ingest.shown import shown_to_models
+from lcm_plugin.lru import LruCache
 from lcm_plugin.messages.blocks import is_instruction, text_of
 from lcm_plugin.messages.conversions import Grown
 from lcm_plugin.messages.identity import identity_of
@@ -43,6 +45,8 @@ from lcm_plugin.messages.parts import rebuild
 from lcm_plugin.sessions.kinds import find_conversation
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Conversation, MessageHead
+from lcm_plugin.store.session_keys import is_cron
+from lcm_plugin.store.transaction import read_ahead
 from lcm_plugin.types import LIST_MODES, IngestMode, RunPosition, Session
 
 
@@ -108,6 +112,7 @@ class Plan:
         )
 
 
+_MOST_SESSIONS = 4_096
 _PROMPTS = 8
 """So many rows more than a delta has are looked at: instructions may have been stored behind what it repeats."""
 
@@ -120,6 +125,7 @@ class Planner:
         self._unsure = UnsureMessages()
         self._roots = ListRoots()
         self._lists = KnownLists()
+        self._numbers: LruCache[str, int] = LruCache(_MOST_SESSIONS)
 
     def reduce(self, reader: Reader, batch: Batch) -> Grown[Incoming]:
         """What is compared of each message, with those marked that are our own texts."""
@@ -153,6 +159,7 @@ class Planner:
         conversation = conversation or plan.conversation
         if conversation is not None:
             self._roots.note(conversation.conversation_id, session.id, plan.branch.root)
+            self._numbers.put(session.name, conversation.conversation_id)
         if plan.listed is not None:
             self._lists.note(plan.listed)
 
@@ -161,6 +168,8 @@ class Planner:
         self._lists.keep(conversation_id, revision)
 
     def _compare(self, reader: Reader, session: Session, incoming: Grown[Incoming], mode: IngestMode) -> Plan:
+        if mode == "append":
+            self._ask_ahead(reader, session, incoming)
         conversation = find_conversation(reader, session)
         if mode in LIST_MODES and conversation is not None:
             begun = self._lists.beginning(conversation, incoming)
@@ -168,8 +177,7 @@ class Planner:
                 past = past_from(reader, session, conversation, begun.seq)
                 if plan := self._compare_list(reader, session, incoming, past, mode, begun):
                     return plan
-        slack = WINDOW_SLACK if mode in LIST_MODES or any(item.refers for item in incoming) else _PROMPTS
-        past = past_of(reader, session, conversation, len(incoming) + slack)
+        past = past_of(reader, session, conversation, _window(incoming, mode))
         if mode in LIST_MODES:
             plan = self._compare_list(reader, session, incoming, past, mode)
             assert plan is not None
@@ -183,6 +191,23 @@ class Planner:
             return Plan([], conversation)
         new = with_leading(new_in_delta(named, past.stored, known_ids), leading, conversation)
         return replace(_appended(new, named, past), leading=leading)
+
+    def _ask_ahead(self, reader: Reader, session: Session, incoming: Sequence[Incoming]) -> None:
+        """Says what a delta is compared with, if its conversation is the one that it was."""
+        number = self._numbers.get(session.name)
+        if number is None or not session.key or is_cron(session.key):
+            return
+        reads: list[Callable[[], object]] = [
+            lambda: reader.find_conversation(session),
+            lambda: reader.lane(session.key or ""),
+            lambda: reader.heads(number, limit=_window(incoming, "append"), standing=True),
+            lambda: reader.former_identities((number,)),
+        ]
+        if host_ids := [item.host_id for item in incoming if item.host_id]:
+            reads.append(lambda: reader.known_host_ids((number,), host_ids))
+        if any(item.calls or item.answers for item in incoming):
+            reads.append(lambda: reader.call_rows(number, set(), limit=RECENT_CALLS))
+        read_ahead(reader, *reads)
 
     def _named(self, reader: Reader, incoming: list[Incoming], past: Past) -> tuple[list[Incoming], set[str]]:
         """The messages under the identities that they are stored under, and which of the host's ids are stored."""
@@ -340,6 +365,12 @@ class _Rows:
     def at(self, seq: int) -> MessageHead | None:
         rows = self.reader.heads(self.conversation_id, before_seq=seq + 1, limit=1)
         return rows[0] if rows else None
+
+
+def _window(incoming: Sequence[Incoming], mode: IngestMode) -> int:
+    """How many of the newest rows messages are compared with."""
+    lists = mode in LIST_MODES or any(item.refers for item in incoming)
+    return len(incoming) + (WINDOW_SLACK if lists else _PROMPTS)
 
 
 def _without_fresh_ids(incoming: Sequence[Incoming], known_ids: set[str]) -> list[Incoming]:

@@ -37,7 +37,8 @@ from lcm_plugin.store.protocol import Writer
 from lcm_plugin.store.records import Conversation, FileRecord, NewMessage
 from lcm_plugin.types import Message
 
-_RECENT_CALLS = 128
+RECENT_CALLS = 128
+"""So many messages with calls or results are looked through for the call of a result."""
 _NEVER_BLANK = RESULT_ROLES | INSTRUCTION_ROLES
 
 
@@ -126,7 +127,7 @@ def append_rows(
     if follows is not None:
         rows[0] = replace(rows[0], follows=follows)
     if ids := {given for row in rows for given in (*row.calls, *row.answers)}:
-        recent = writer.call_rows(conversation.conversation_id, ids, limit=_RECENT_CALLS)
+        recent = writer.call_rows(conversation.conversation_id, ids, limit=RECENT_CALLS)
         rows = name_results(writer, conversation.conversation_id, rows, recent)
         linker = GroupLinker(recent)
         rows = [_in_its_group(row, seq, linker) for seq, row in enumerate(rows, conversation.next_seq)]

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from lcm_plugin.lru import LruCache
 from lcm_plugin.sessions.access import Access, SessionGate
 from lcm_plugin.sessions.kinds import find_conversation
 from lcm_plugin.store.protocol import Reader, Store
 from lcm_plugin.store.records import Conversation
+from lcm_plugin.store.session_keys import is_cron
+from lcm_plugin.store.transaction import read_ahead
 from lcm_plugin.types import Session
+
+_REMEMBERED = 4_096
 
 
 class SessionDirectory:
@@ -15,6 +20,7 @@ class SessionDirectory:
     def __init__(self, store: Store, gate: SessionGate) -> None:
         self._store = store
         self._gate = gate
+        self._numbers: LruCache[str, int] = LruCache(_REMEMBERED)
 
     def access(self, session: Session, reader: Reader | None = None) -> Access:
         """Whether a session may be read and written, only read, or neither."""
@@ -48,7 +54,24 @@ class SessionDirectory:
             return None
         if self._gate.access(session, reader) is Access.NONE:
             return None
-        return find_conversation(reader, Session(self._gate.key_of(session, reader), session.id))
+        keyed = Session(self._gate.key_of(session, reader), session.id)
+        found = find_conversation(reader, keyed)
+        if found is not None and keyed.key:
+            self._numbers.put(keyed.key, found.conversation_id)
+        return found
+
+    def ask_ahead(self, reader: Reader, session: Session) -> None:
+        """Says that the session's conversation is read next, with what stands before its talk and what it owes."""
+        number = self._numbers.get(session.key) if session.key and not is_cron(session.key) else None
+        if number is None or self._gate.access(session) is Access.NONE:
+            return
+        read_ahead(
+            reader,
+            lambda: reader.find_conversation(session),
+            lambda: reader.instructions(number),
+            lambda: reader.pins(session.key or ""),
+            lambda: reader.debt(number),
+        )
 
     def writable_conversation(self, session: Session) -> Conversation | None:
         """The active conversation of a session that may be written to."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from lcm_plugin.characters import storable
@@ -64,6 +64,10 @@ class Transaction(ABC):
             yield from batch
 
     @abstractmethod
+    def ahead(self, *reads: Callable[[], object]) -> None:
+        """Told which reads come next. A store that waits for a server asks for all of them at once."""
+
+    @abstractmethod
     def has_table(self, name: str) -> bool:
         """Whether there is a table of this name."""
 
@@ -97,6 +101,15 @@ class Transaction(ABC):
 
         Of two that publish at one moment the second need not wait for rows that the first is about to change.
         """
+
+
+def read_ahead(reader: object, *reads: Callable[[], object]) -> None:
+    """Says which reads of a transaction come next, each of one statement; they are then made one by one as ever.
+
+    One that is not made after all, or with other arguments, costs a little and changes nothing.
+    """
+    if isinstance(reader, Transaction):
+        reader.ahead(*reads)
 
 
 def storable_values(values: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
@@ -14,6 +15,8 @@ from lcm_plugin.store.postgres.connection import Connection
 from lcm_plugin.store.transaction import Transaction
 
 _TOKEN = re.compile(r"('[^']*')|(::)|:([a-z]\w*)|(%)")
+# A deletion may take rows of other tables along.
+_ONE_TABLE = re.compile(r"(?:INSERT INTO|UPDATE) (\w+)")
 _HOLD_FILES = "LOCK TABLE large_files IN SHARE ROW EXCLUSIVE MODE"
 _cursor_names = itertools.count()
 
@@ -31,6 +34,10 @@ def psycopg_statement(statement: str) -> bytes:
     return _TOKEN.sub(translated, statement).encode()
 
 
+class _Asked(Exception):
+    """Ends a read at its statement, which is all that was to be known of it."""
+
+
 class PostgresStatements(Transaction):
     """Translates statements for psycopg; a writer locks the rows that it decides about."""
 
@@ -41,11 +48,45 @@ class PostgresStatements(Transaction):
         self.location = location
         # What refers to the row may come meanwhile: handing a payload over to a conversation waits for no turn of it.
         self.lock_row = " FOR NO KEY UPDATE" if writing else ""
+        self._asking: list[tuple[str, Mapping[str, Any]]] | None = None
+        self._answers: list[tuple[str, Mapping[str, Any], Any]] = []
+
+    def ahead(self, *reads: Callable[[], object]) -> None:
+        asked: list[tuple[str, Mapping[str, Any]]] = []
+        self._asking = asked
+        try:
+            for read in reads:
+                with suppress(_Asked):
+                    read()
+        finally:
+            self._asking = None
+        with self.db.pipeline():
+            self._answers = [
+                (statement, values, self.db.execute(psycopg_statement(statement), values))
+                for statement, values in asked
+            ]
 
     def _execute(self, statement: str, values: Mapping[str, Any]) -> Any:
+        if self._asking is not None:
+            self._asking.append((statement, values))
+            raise _Asked
+        if self._answers:
+            for place, (known, given, cursor) in enumerate(self._answers):
+                if known == statement and given == values:
+                    del self._answers[place]
+                    return cursor
+            self._forget_changed(statement)
         return self.db.execute(psycopg_statement(statement), values)
 
+    def _forget_changed(self, statement: str) -> None:
+        """Drops what was read ahead and may be no longer so. What one names may be more than what it reads."""
+        if statement.startswith("SELECT"):
+            return
+        changed = _ONE_TABLE.match(statement)
+        self._answers = [one for one in self._answers if changed and changed[1] not in one[0]]
+
     def _execute_many(self, statement: str, rows: Sequence[Mapping[str, Any]]) -> int:
+        self._forget_changed(statement)
         with self.db.cursor() as cursor:
             cursor.executemany(psycopg_statement(statement), rows)
             return cursor.rowcount

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from lcm_plugin.store.dialect import SqliteDialect
@@ -29,6 +29,9 @@ class SqliteStatements(Transaction):
         cursor = self.db.execute(statement, values)
         while batch := cursor.fetchmany(size):
             yield batch
+
+    def ahead(self, *reads: Callable[[], object]) -> None:
+        """Nothing to do: there is no server to wait for."""
 
     def has_table(self, name: str) -> bool:
         return self.one("SELECT 1 FROM sqlite_master WHERE name = :name", name=name) is not None
