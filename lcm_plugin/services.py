@@ -195,9 +195,7 @@ def build_services(
     doctor, texts = _doctor(base, summarizer, compaction)
     jobs = IntegrityJobs(store, doctor, events, clock)
     sampler = Sampler(doctor.checker, jobs, background, events, clock)
-    own_maps = maps if config.maps else None
-    idle = IdleWork(background, recall.catch_up, recount, jobs, own_maps, always=config.semantic_search)
-    recall.index_later = idle.look
+    idle = _idle_work(base, recall, recount, jobs, maps)
     return Services(
         events=events,
         recent_warnings=base.recent_warnings,
@@ -311,6 +309,15 @@ def _pins(base: _Base, compaction: Compaction) -> Pins:
         return compaction.known_limits(reader, conversation).room
 
     return Pins(base.config, base.store, base.sessions, base.counter, room, base.events, base.clock)
+
+
+def _idle_work(base: _Base, recall: Recall, recount: Recount, jobs: IntegrityJobs, maps: Maps) -> IdleWork:
+    """What is done between turns; a search that finds the index behind starts it."""
+    config = base.config
+    own = maps if config.maps else None
+    idle = IdleWork(base.background, recall.catch_up, recount, jobs, own, always=config.semantic_search)
+    recall.index_later = idle.look
+    return idle
 
 
 def _semantics(base: _Base) -> Semantics:
