@@ -23,8 +23,8 @@ from lcm_plugin.store.search import Filter
 FOUND_SUMMARIES = 4
 FOUND_MESSAGES = 20
 PAGE = 200
-# By how much naming the call that reads on is longer than a plain offset; and the largest offset there is room for.
-READ_ON_TOKENS, MOST_ENTRIES = 20, 999_999
+# The largest offset there is room for.
+MOST_ENTRIES = 999_999
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,16 +150,29 @@ class Expander:
         view = self._within(entry, room)
         if "truncated" not in view:
             return view
-        view = self._within(entry, room - READ_ON_TOKENS)
+        # Naming that call is longer than a plain offset: an id takes as many tokens as its digits happen to.
+        longer = cost_of(_read_on(entry, MOST_ENTRIES), self._count) - cost_of(_PLAIN_OFFSET, self._count)
+        view = self._within(entry, room - longer)
         del view["truncated"]
-        offset = view.pop("next_offset")
-        return view | {"read_on": {"tool": "lcm_describe", "id": entry.ref, "offset": offset}}
+        view |= _read_on(entry, view.pop("next_offset"))
+        # An id can take so many tokens that under the least cap it leaves no room for what only describes it.
+        for key in ("kind", "depth"):
+            if cost_of(view, self._count) > room:
+                view.pop(key, None)
+        return view
 
     def _within(self, entry: _Entry, room: int) -> dict[str, Any]:
         if entry.summary is not None:
             return summary_view(self._reader, entry.summary, self._zone, 0, room, self._count)
         assert entry.message is not None
         return message_view(entry.message, self._zone, 0, room, self._count)
+
+
+def _read_on(entry: _Entry, offset: int) -> dict[str, Any]:
+    return {"read_on": {"tool": "lcm_describe", "id": entry.ref, "offset": offset}}
+
+
+_PLAIN_OFFSET = {"truncated": True, "next_offset": 0}
 
 
 def _answer(

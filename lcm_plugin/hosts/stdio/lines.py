@@ -78,9 +78,9 @@ class Lines(FreshLocks):
             return
         name, params = call["method"], call["params"]
         session = params.get("session")
-        self._queues.put(
-            json.dumps(session, sort_keys=True), lambda: self._answer(call.get("id"), name, params)
-        )
+        # A session is named by its key alone, or with more beside it.
+        key = session.get("key") if isinstance(session, Mapping) else session
+        self._queues.put(json.dumps(key, sort_keys=True), lambda: self._answer(call.get("id"), name, params))
 
     def _answer(self, name: Any, method: str, params: Mapping[str, Any]) -> None:
         try:

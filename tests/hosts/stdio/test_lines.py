@@ -160,3 +160,21 @@ def test_a_database_that_cannot_be_opened_costs_no_turn_and_is_named(tmp_path: P
     assert found[1]["result"]["messages"] == talk
     assert found[2]["error"]["code"] == "FAILED"
     assert "talk.db" in found[2]["error"]["message"]
+
+
+def test_calls_of_a_session_keep_their_order_however_each_names_it() -> None:
+    begun, order = threading.Event(), list[str]()
+
+    def slow(params: Mapping[str, Any]) -> None:
+        begun.wait(0.2)
+        order.append("first")
+
+    def quick(params: Mapping[str, Any]) -> None:
+        order.append("second")
+        begun.set()
+
+    answered(
+        {"slow": slow, "quick": quick},
+        call(1, "slow", session=KEY) + call(2, "quick", session={"key": KEY, "id": "run-1"}),
+    )
+    assert order == ["first", "second"]
