@@ -61,7 +61,7 @@ class SessionDirectory:
         return found
 
     def ask_ahead(self, reader: Reader, session: Session) -> None:
-        """Says that the session's conversation is read next, with what stands before its talk and what it owes."""
+        """Says that the session's conversation is read next, with what stands before its talk and what is due."""
         number = self._numbers.get(session.key) if session.key and not is_cron(session.key) else None
         if number is None or self._gate.access(session) is Access.NONE:
             return
