@@ -280,7 +280,7 @@ def run(engine: str, talk: Talk, window: int, toolsets: Sequence[str] | None, ho
             timeout=3600,
             turns=list(talk.said),
             enabled_toolsets=toolsets,
-            settle="" if ours else None,
+            settle=ours,
         )
         wanted = "LcmContextEngine" if ours else "LCMEngine" if peer else "ContextCompressor"
         assert outcome["engine"]["class"] == wanted, outcome["engine"]

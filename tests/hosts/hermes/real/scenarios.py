@@ -51,14 +51,15 @@ def loop(
     history: list[dict[str, Any]] | None = None,
     session_id: str | None = None,
     resume: bool = False,
-    settle: str | None = None,
+    settle: bool = False,
     watch: bool = False,
     **options: Any,
 ) -> dict[str, Any]:
     """Says the turns one after the other to one agent, as a chat program does.
 
     ``resume`` begins with what the host has of the session; ``watch`` asks for ``/lcm status`` after each turn.
-    Once a status has said ``settle``, each turn is followed by a wait for what runs in the background.
+    With ``settle`` each turn is followed by a wait for what runs in the background, another look at the status, and a
+    wait for the time at which a compaction that was put off may be tried again.
     """
     if resume:
         from hermes_state import SessionDB
@@ -100,8 +101,11 @@ def loop(
             ids.append(agent.session_id)
         if watch:
             statuses.append(slash("status"))
-        if settle is not None and settle in "\n".join(statuses):
-            agent.context_compressor.runtime.engine().wait_idle(30)
+        if settle:
+            engine = agent.context_compressor.runtime.engine()
+            engine.wait_idle(30)
+            statuses += [slash("status")] if watch else []
+            _until_tried_again(engine)
     return {
         "engine": engine_of(agent),
         "answers": answers,
@@ -113,6 +117,16 @@ def loop(
         "seconds": time.perf_counter() - started,
         "hooks": hook_times(agent),
     }
+
+
+def _until_tried_again(engine: Any) -> None:
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        with engine.store.read() as reader:
+            debt = reader.debt(1)
+        if debt is None or debt.state != "deferred" or debt.next_attempt_at <= time.time() * 1_000:
+            return
+        time.sleep(0.05)
 
 
 def canaries(
