@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from clock import Clock
 from fakes.shell import run_here
 
 from lcm_plugin import Engine, LcmConfig, LcmPlugin, Session
@@ -105,7 +106,7 @@ def test_a_search_finds_a_conversation_by_its_folder_and_title(tmp_path: Path, w
 @pytest.mark.long
 def test_the_list_shows_names_and_begins_with_the_last_used(tmp_path: Path) -> None:
     database = tmp_path / "lcm.db"
-    with Engine.open(LcmConfig(database=str(database))) as engine:
+    with Engine.open(LcmConfig(database=str(database)), clock=Clock(step=1)) as engine:
         engine.ingest(HARBOUR, talk("map the harbour", "Mapped."))
         engine.ingest(Session("agent:main:other"), talk("something else", "Yes."))
         engine.ingest(HARBOUR, talk("mark the cranes", "Marked."))
