@@ -8,9 +8,10 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from fakes.answers import is_summary_request
+from fakes.answers import is_summary_request, sentence_about
 from fakes.model_server import Calls, ModelRequest, ModelServer, Outcome
 from fakes.speech import fact, turn
+from fakes.validity import text_of
 from world import World, texts
 
 Make = Callable[..., World]
@@ -124,16 +125,30 @@ def test_one_turn_of_forty_tool_rounds_keeps_its_question(world: Make) -> None:
     check_requests(home.server, WINDOW)
 
 
+ASKED = "Can you remind me what the code of VAULT-003 is? I need it for the locksmith."
+
+
+def from_view_or_search(request: ModelRequest) -> Outcome | str | None:
+    """Answers the question from what the request holds; searches when it holds nothing of it."""
+    if is_summary_request(request) or not _said(request.prompt).endswith(ASKED):
+        return None
+    last = request.messages[-1]
+    held = sentence_about("VAULT-003", "\n".join(text_of(one.get("content")) for one in request.messages))
+    return held or ("I do not know." if last["role"] == "tool" else Calls(("lcm_grep", {"pattern": ASKED})))
+
+
 @pytest.mark.parametrize(("recall", "asked_at"), [("on", 300), ("off", 90)])
 def test_a_fact_from_turn_3_reaches_the_model_by_itself_or_by_the_agents_search(
     world: Make, figure: Note, recall: str, asked_at: int
 ) -> None:
     settings = {"contextThreshold": 0.11, "freshTailCount": 8, "leafChunkTokens": 3000}
     home = world(lcm={**settings, "activeRecall": recall})
+    home.server.add_rule(from_view_or_search)
+    (home.home / "garden.txt").write_text(turn(0, 200))
     said = []
     for number in range(1, asked_at + 11):
         if number == asked_at:
-            said.append("RECALL VAULT-003")
+            said.append(ASKED)
         elif number % 10 == 0:
             # The host adds open tasks as the newest user message when the list is made smaller in a turn.
             state = "pending" if number < asked_at - 10 else "completed"
@@ -142,18 +157,21 @@ def test_a_fact_from_turn_3_reaches_the_model_by_itself_or_by_the_agents_search(
             )
         elif number % 7 == 0:
             said.append(f'CALL lcm_grep {{"pattern": "Note {number - 3:03d}"}}')
+        elif number % 9 == 0:
+            said.append(f'CALL read_file {{"path": "{home.home / "garden.txt"}"}}')
         else:
             said.append(f"{turn(number, 250)} {fact(number)}")
-    outcome = home.scenario("loop", turns=said, timeout=600)
+    outcome = home.scenario("loop", turns=said, enabled_toolsets=None, timeout=900)
     figure(waited(f"{len(said)} turns", outcome))
     assert len([call for call in outcome["compress"] if not call["noop"]]) >= 8
     assert outcome["answers"][asked_at - 1] == fact(3)
-    asked = [r for r in chat_requests(home.server) if _said(r.prompt).endswith("RECALL VAULT-003")]
+    asked = [r for r in chat_requests(home.server) if _said(r.prompt).endswith(ASKED)]
+    assert len(asked[0].tools) >= 30
     holding = [_said(m["content"]) for m in asked[0].messages if fact(3) in str(m.get("content"))]
     if recall == "on":
         # Quoted with the user's message, so that no tool was called.
         assert len(asked) == 1, [str(m.get("content"))[-900:] for m in asked[0].messages[-2:]]
-        assert [said.endswith("RECALL VAULT-003") for said in holding] == [True]
+        assert [said.endswith(ASKED) for said in holding] == [True]
     else:
         assert holding == []
         assert asked[-1].messages[-1]["role"] == "tool"
