@@ -4,13 +4,14 @@
 
 Starts the server as Claude Code and Codex do, over stdin and stdout, with a database of 2,000 stored turns of the
 project. Each turn: a prompt's hook, then the log gains a turn, then the hook at its end. Gemini CLI's hooks are a process
-each, whose first is like all others.
+each, which asks the server, or does all by itself where none runs.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import resource
 import statistics
 import subprocess
@@ -25,6 +26,7 @@ from mcp.client.stdio import stdio_client
 
 from lcm_plugin import Engine, LcmConfig
 from lcm_plugin.hosts.agents.capture import Capture
+from lcm_plugin.hosts.agents.plugin_files import hook_line
 
 STORED_TURNS = 2_000
 REST_SECONDS = 20.0
@@ -86,7 +88,8 @@ class GeminiLog:
     """A log as Gemini CLI writes it."""
 
     def __init__(self, folder: Path, session: str) -> None:
-        self.path = folder / f"session-2026-11-28T10-00-{session[:8]}.jsonl"
+        self.session = session
+        self.path = folder / f"session-2026-11-28T10-00-{session}.jsonl"
         self._count = 0
         self._add({"sessionId": session, "projectHash": "0" * 64, "startTime": self._now(), "kind": "main"})
 
@@ -165,18 +168,21 @@ async def measure(host: str, folder: Path, database: Path, turns: int) -> dict[s
     }
 
 
-def measure_commands(folder: Path, database: Path, turns: int) -> dict[str, Any]:
-    """Milliseconds of each process that Gemini CLI starts, and the processor time of all of them (s)."""
-    log = GeminiLog(folder, SESSION)
+def measure_commands(folder: Path, database: Path, turns: int, *, served: bool) -> dict[str, Any]:
+    """Milliseconds of each process that Gemini CLI starts, and the processor time of all of them (s).
+
+    ``served`` is with the session's server, which answers them; else each does all by itself.
+    """
+    log = GeminiLog(folder, f"{SESSION[:-1]}{int(served)}")
     times: dict[str, list[float]] = {"BeforeAgent": [], "AfterAgent": []}
-    module = ["-P", "-m", "lcm_plugin.hosts.agents.command", "gemini-cli", "--database", str(database)]
-    quoted, before = 0, resource.getrusage(resource.RUSAGE_CHILDREN)
+    line = hook_line("gemini-cli", str(database), windows=False)
+    quoted = 0
 
     def hook(event: str, **more: str) -> str:
-        given = {"hook_event_name": event, "session_id": SESSION, "transcript_path": str(log.path)}
+        given = {"hook_event_name": event, "session_id": log.session, "transcript_path": str(log.path)}
         started = time.perf_counter()
         ended = subprocess.run(
-            [sys.executable, *module],
+            ["bash", "-c", line],
             input=json.dumps({**given, "cwd": str(folder), **more}).encode(),
             capture_output=True,
             check=True,
@@ -184,16 +190,31 @@ def measure_commands(folder: Path, database: Path, turns: int) -> dict[str, Any]
         times[event].append((time.perf_counter() - started) * 1000)
         return ended.stdout.decode()
 
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "lcm_plugin.hosts.agents",
+        "gemini-cli",
+        "--database",
+        str(database),
+    ]
+    server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) if served else None
+    time.sleep(3 if served else 0)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     for number in range(turns):
         asked = f"Which valve did pump {number * 13 % STORED_TURNS} need?"
         quoted += "recalled" in hook("BeforeAgent", prompt=asked)
         log.turn(asked, f"Answer {number}.")
         hook("AfterAgent")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if server is not None:
+        server.communicate(timeout=60)
     used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return {
-        "ms": {event: percentiles(values) for event, values in times.items()},
-        "processor s a hook": round(used / turns / 2, 2),
+        "first ms": {event: round(values[0]) for event, values in times.items()},
+        "later ms": {event: percentiles(values[1:]) for event, values in times.items()},
+        "processor s a hook": round(used / turns / 2, 3),
         "prompts with quotes": f"{quoted} of {turns}",
     }
 
@@ -223,7 +244,11 @@ def main() -> None:
         folder, database = Path(name), Path(name) / "lcm.db"
         store_history(folder, database)
         if host == "gemini-cli":
-            print(json.dumps(measure_commands(folder, database, turns), indent=1))
+            # Where hooks find their session's server.
+            os.environ["XDG_DATA_HOME"] = str(folder / "data")
+            for served in (True, False):
+                found = measure_commands(folder, database, turns if served else turns // 5, served=served)
+                print(json.dumps({"served" if served else "by themselves": found}, indent=1))
         else:
             print(json.dumps(asyncio.run(measure(host, folder, database, turns)), indent=1))
 

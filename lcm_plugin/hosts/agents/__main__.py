@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from typing import TYPE_CHECKING
+
+from lcm_plugin.hosts.agents.names import STARTING, sockets_folder
+
+if TYPE_CHECKING:
+    from lcm_plugin.hosts.agents.hook_socket import HookSocket
 
 
 def main(arguments: list[str]) -> None:
@@ -12,15 +18,27 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("host")
     parser.add_argument("--database")
     asked = parser.parse_args(arguments)
+    # First of all: from then on a hook waits for what is still to come.
+    waiting = _socket() if asked.host in STARTING else None
     from lcm_plugin.config.file import load_config
     from lcm_plugin.hosts.agents.server import INSTRUCTIONS, AgentSession
 
     session = AgentSession(
-        load_config(**({"database": asked.database} if asked.database else {})), asked.host
+        load_config(**({"database": asked.database} if asked.database else {})), asked.host, waiting
     )
     from lcm_plugin.hosts.mcp.server import serve
 
-    serve(session, INSTRUCTIONS)
+    serve(session, INSTRUCTIONS, session.rest)
+
+
+def _socket() -> HookSocket | None:
+    from lcm_plugin.hosts.agents.hook_socket import HookSocket
+
+    try:
+        return HookSocket(sockets_folder())
+    except OSError:
+        # Hooks are processes then.
+        return None
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from lcm_plugin.events import log_failure, logger
 from lcm_plugin.hosts.agents.calls import HookCall
 from lcm_plugin.hosts.agents.capture import Capture
 from lcm_plugin.hosts.agents.names import TIMEOUT_VARIABLE
-from lcm_plugin.hosts.agents.passages import Passages
+from lcm_plugin.hosts.agents.passages import Passages, pack_is_due
 from lcm_plugin.hosts.agents.resume import resume_pack
 from lcm_plugin.messages.merging import COUNTS
 from lcm_plugin.types import Session
@@ -27,7 +27,8 @@ OPENING_SECONDS = 0.9
 WORTH_WAITING_SECONDS = 3.0
 _FLUSH_SECONDS = 0.3
 _CLOSING_SECONDS = 0.8
-_ENDS_TURN = frozenset({"Stop", "SubagentStop"})
+_PROMPTS = frozenset({"UserPromptSubmit", "BeforeAgent"})
+_ENDS_TURN = frozenset({"Stop", "SubagentStop", "AfterAgent"})
 _STORING = frozenset({"PostToolBatch", "PreCompact", "PostCompact"})
 
 
@@ -54,15 +55,19 @@ class Hooks:
             return {}
         if call.session:
             self._newest = call
-        if call.event == "UserPromptSubmit":
-            work = self._quotes.submit(self._handle, call, self._passages.for_prompt)
+        # Gemini CLI has no event after it compressed a chat.
+        packs = call.event == "BeforeAgent" and pack_is_due(call.transcript)
+        if call.event in _PROMPTS:
+            work = self._quotes.submit(
+                self._handle, call, self._packed if packs else self._passages.for_prompt
+            )
             work.add_done_callback(lambda _: self._store_later(call))
         else:
             work = self._work.submit(self._handle, call, self._stored)
         if call.event in _STORING:
             return {}
         try:
-            text = work.result(self._allowed(call))
+            text = work.result(max(self._allowed(call), WORTH_WAITING_SECONDS if packs else 0.0))
         except Late:
             return {}
         self._passages.delivered(call.session, text)
@@ -124,6 +129,15 @@ class Hooks:
         """What the log gained since the last turn is read when the prompt has its answer."""
         if not self._closed:
             self._work.submit(self._handle, call, self._stored)
+
+    def _packed(self, call: HookCall) -> str:
+        """The resume pack before the quotes that fit the prompt."""
+        self._passages.begin_anew(call.session)
+        quotes = self._passages.for_prompt(call)
+        # The prompt may be in the log already, and would be found as the best answer to itself.
+        self._work.submit(self._handle, call, self._stored).result()
+        pack = resume_pack(self._open(), Session(f"agent:{self._host}:{call.session}"))
+        return "\n\n".join(filter(None, (pack, quotes)))
 
     def _stored(self, call: HookCall) -> str:
         seconds = _FLUSH_SECONDS if call.event in _ENDS_TURN else 0.0

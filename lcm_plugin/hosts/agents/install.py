@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lcm_plugin.config.file import PATH_VARIABLE, load_config
 from lcm_plugin.errors import InputError
-from lcm_plugin.hosts.agents.names import TIMEOUT_VARIABLE, Agent, Extent
+from lcm_plugin.hosts.agents.names import TIMEOUT_VARIABLE, Agent, Extent, agents_folder
 from lcm_plugin.hosts.agents.plugin_files import (
     MARKETPLACE,
     OPENCODE_PLUGIN,
@@ -180,12 +180,8 @@ def uninstall(agent: Agent, extent: Extent, *, dry_run: bool = False) -> Install
 
 def plugin_folder(agent: Agent, extent: Extent = Extent.USER) -> Path:
     """Where the plugin of an agent is written."""
-    import platformdirs
-
     own = KITS[agent].own_folder
-    if own is not None:
-        return own(extent)
-    return Path(platformdirs.user_data_dir("lcm", appauthor=False)) / "agents" / agent.value
+    return agents_folder() / agent.value if own is None else own(extent)
 
 
 def _filled(commands: Sequence[Sequence[str]], folder: Path, extent: Extent) -> list[list[str]]:

@@ -50,6 +50,10 @@ class Passages:
         with self._open().store.read() as reader:
             self._compacted[session] = reader.newest_row("message")
 
+    def begin_anew(self, session: str) -> None:
+        """A host compacted a session: its log says what is still quoted in the context."""
+        self._quoted.pop(session, None)
+
     def for_prompt(self, call: HookCall) -> str:
         """The block of quotes for a prompt, or an empty text."""
         if not is_persons(call):

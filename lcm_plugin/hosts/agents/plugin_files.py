@@ -1,9 +1,9 @@
 """The files of the plugins for Claude Code, Codex and opencode, and of the extension for Gemini CLI.
 
 The first two read the same kinds of files under other names, and their hooks call a tool of the running server. Gemini CLI
-starts a process for each hook, so that it has two only. opencode runs JavaScript in its own process. Definitions of hooks
-stay as they are from version to version: Codex asks a person to trust each one again that changed. All logic lies behind
-the tool that they call.
+starts a process for each hook, which asks that server over a socket. opencode runs JavaScript in its own process.
+Definitions of hooks stay as they are from version to version: Codex asks a person to trust each one again that changed.
+All logic lies behind the tool that they call.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from lcm_plugin.hosts.agents.calls import FIELDS
+from lcm_plugin.hosts.agents.names import sockets_folder
 from lcm_plugin.recall.tools import tool_schemas
 from lcm_plugin.version import VERSION
 
@@ -59,6 +61,7 @@ CODEX_HOOKS = (
 OPENCODE_PLUGIN = "plugin/lcm.js"
 _SETTINGS = "__SETTINGS__"
 GEMINI_HOOKS = ("BeforeAgent", "AfterAgent")
+HOOK_CLIENT = Path(__file__).with_name("hook_client.py")
 
 
 def server_command(
@@ -112,20 +115,25 @@ def gemini_files(database: str | None, environment: Mapping[str, str]) -> dict[s
 
 
 def _gemini_hook(database: str | None) -> dict[str, Any]:
-    command, arguments = server_command("gemini-cli", database, "lcm_plugin.hosts.agents.command")
-    line = command_line([command, *arguments], windows=os.name == "nt")
+    line = hook_line("gemini-cli", database, windows=os.name == "nt")
     return {
         "matcher": "*",
         "hooks": [{"name": PLUGIN, "type": "command", "command": line, "timeout": 10_000}],
     }
 
 
-def command_line(words: Sequence[str], *, windows: bool) -> str:
-    """Words as one line for the shell that Gemini CLI starts: bash, and PowerShell on Windows."""
-    if not windows:
-        return shlex.join(words)
-    quoted = ["'" + word.replace("'", "''") + "'" for word in words]
-    return " ".join(["&", *quoted])
+def hook_line(log: str, database: str | None, *, windows: bool) -> str:
+    """A hook as one line for the shell that Gemini CLI starts: bash, and PowerShell on Windows.
+
+    bash knows the number of the agent's process, by which a hook finds its session's server. The line never ends with an
+    error, even when this Python is gone: Gemini CLI would block the turn.
+    """
+    command, arguments = server_command(log, database, "lcm_plugin.hosts.agents.command")
+    if windows:
+        quoted = ["'" + word.replace("'", "''") + "'" for word in (command, *arguments)]
+        return " ".join(["&", *quoted]) + "; exit 0"
+    started = shlex.join([command, "-I", "-S", str(HOOK_CLIENT), str(sockets_folder())])
+    return f'{started} "$PPID" {shlex.join(arguments[3:])}; exit 0'
 
 
 def opencode_files(database: str | None, environment: Mapping[str, str]) -> dict[str, str]:

@@ -44,16 +44,18 @@ class Served(Protocol):
     def close(self) -> None: ...
 
 
-def serve(served: Served, instructions: str = INSTRUCTIONS) -> None:
-    """Serves until the client closes the connection; SIGTERM and SIGINT end the process, within a second."""
+def serve(served: Served, instructions: str = INSTRUCTIONS, rest: Rest | None = None) -> None:
+    """Serves until the client closes the connection; SIGTERM and SIGINT end the process, within a second.
+
+    ``rest`` is for a server that is also asked in other ways, which it tells it of.
+    """
     try:
-        anyio.run(_serve, served, instructions)
+        anyio.run(_serve, served, instructions, rest or Rest())
     finally:
         served.close()
 
 
-async def _serve(served: Served, instructions: str) -> None:
-    rest = Rest()
+async def _serve(served: Served, instructions: str, rest: Rest) -> None:
     server = make_server(served, instructions, rest)
     async with anyio.create_task_group() as group:
         group.start_soon(rest.watch)

@@ -20,8 +20,8 @@ from lcm_plugin.hosts.agents.capture import Capture
 from lcm_plugin.hosts.agents.plugin_files import (
     claude_code_files,
     codex_files,
-    command_line,
     gemini_files,
+    hook_line,
     openclaw_files,
     opencode_files,
     plugin_settings,
@@ -69,8 +69,9 @@ def test_hooks_of_claude_code_and_codex_hold_no_path_at_all() -> None:
 
 
 def test_a_hook_that_is_a_line_is_quoted_as_powershell_reads_it() -> None:
-    assert command_line([PYTHON, "-P", "-m", "module", "--database", r"C:\Ann's\lcm.db"], windows=True) == (
-        r"& 'C:\Program Files\Python311\python.exe' '-P' '-m' 'module' '--database' 'C:\Ann''s\lcm.db'"
+    assert hook_line("gemini-cli", r"C:\Ann's\lcm.db", windows=True) == (
+        r"& 'C:\Program Files\Python311\python.exe' '-P' '-m' 'lcm_plugin.hosts.agents.command' 'gemini-cli'"
+        r" '--database' 'C:\Ann''s\lcm.db'; exit 0"
     )
 
 

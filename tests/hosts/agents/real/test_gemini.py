@@ -43,6 +43,20 @@ def test_what_another_session_said_is_in_view_and_does_not_come_back_as_history(
     )
 
 
+def test_hooks_are_answered_by_the_sessions_server(gemini: Gemini) -> None:
+    gemini.say("The gate code of the north pumping station is HERON-4417. [[say Noted.]]")
+    # A hook that does its work itself would find another database.
+    place = gemini.home / ".gemini/extensions/lcm/hooks/hooks.json"
+    line = place.read_text()
+    assert line.count(str(gemini.database)) == 2
+    place.write_text(line.replace(str(gemini.database), str(gemini.home / "other.db")))
+    session = gemini.say("What is the gate code of the north pumping station? [[say It is in the quote.]]")
+    assert "HERON-4417" in gemini.models.talk("What is the gate code")[-1].text
+    assert len(said_in(gemini.database, gemini.key(session))) == 2
+    assert not (gemini.home / "other.db").exists()
+    assert list((gemini.home / ".local/share/lcm/agents/hooks").iterdir()) == []
+
+
 def test_after_a_compression_a_resume_pack_stands_in_the_context(gemini: Gemini) -> None:
     session = gemini.say("Never touch the file pump.cfg. " + "The pumps hum. " * 400 + "[[say Understood.]]")
     gemini.models.use_once = 900_000
