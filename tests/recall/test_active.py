@@ -549,6 +549,23 @@ def test_an_old_value_at_the_end_of_a_long_message_is_not_quoted_behind_the_new_
     assert not any("1111" in block for block in blocks(context))
 
 
+def test_an_old_value_of_many_words_is_quoted_with_the_new_one_that_is_in_view_behind_it(
+    engine: Engine, session: Session
+) -> None:
+    old = "The boathouse is inspected on 3 March 2027 at 12:29 (slot 1033)."
+    new = "Correction: The boathouse is inspected on 465003."
+    tell_and_compact(engine, session, fact=old)
+    for said in (new, "The orchard is inspected on 9 March 2027."):
+        engine.ingest(session, [user(said), assistant("Noted.")])
+    context = ask(engine, session, "When is the boathouse inspected?")
+    assert any(
+        new in str(one["content"]) for one in context.messages if one["content"] not in blocks(context)
+    )
+    [block] = blocks(context)
+    assert -1 < block.find(old) < block.find(new)
+    assert "orchard" not in block
+
+
 @pytest.mark.parametrize("asked", ["Which hotel is booked for Anna?", "Flip the coin of Harbour and Pine."])
 def test_what_a_host_took_back_before_it_says_so_is_not_quoted(
     engine: Engine, session: Session, asked: str

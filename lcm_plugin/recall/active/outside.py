@@ -28,7 +28,8 @@ def outside_of(
     only those are shown again that lack a word of the request, or behind which an older one stands; and with an older
     one that is shown now, those that it would stand behind.
     Not among them is what was said again later with another value, which the view holds: read behind it, the old value
-    would pass for the newest.
+    would pass for the newest. Where that cannot be told, as with a value of many words, the newer one that stands in the
+    view is shown again behind the older: it holds every word of the request that the older holds.
     """
     rest, matcher = iter(ranked), Matcher(query)
     leading = list(islice(rest, BEST))
@@ -45,15 +46,26 @@ def outside_of(
     outside = [one for one in outside if not later.says_again(one)]
     # A part of what was quoted can be read already: what cannot be read at all goes before it.
     outside.sort(key=lambda one: -one.score / (2 if one.row.ref in view.quotes else 1))
-    oldest = min((place_of(one) for one in outside if one in leading and not one.row.hidden), default=None)
+    older = [one for one in outside if one in leading and not one.row.hidden]
     again = [
         one
         for one in leading
-        if oldest is not None and one in inside and one.row.ref in view.quotes and place_of(one) > oldest
+        if one in inside and any(_is_read_before(one, old, one.row.ref in view.quotes) for old in older)
     ]
     # The request as it was asked before fits best of all, and answers nothing.
     best = next((one.score for one in leading if not asks_the_same(one, query)), 0.0)
     return best, outside, again
+
+
+def _is_read_before(newer: Ranked, old: Ranked, quoted: bool) -> bool:
+    """Whether a message of the view says the newer of two things about one, and a quote of the older would follow it.
+
+    Of one that is only quoted in the view not every word of the request may be there.
+    """
+    if place_of(newer) <= place_of(old):
+        return False
+    pairs = zip(newer.matches.spans, old.matches.spans, strict=True)
+    return quoted or all(bool(now) or not before for now, before in pairs)
 
 
 def _is_quoted(one: Ranked, quotes: Mapping[str, Quote], matcher: Matcher, leading: Iterable[Ranked]) -> bool:

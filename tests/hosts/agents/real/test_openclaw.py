@@ -203,7 +203,7 @@ class AskedInOpenclaw(Asked):
 
 def test_facts_planted_in_openclaw_are_in_view_after_a_compaction(gateway: Gateway) -> None:
     talk = Session(gateway)
-    hold(AskedInOpenclaw(gateway.agent, talk, ("exec", "command"), ""), gateway.agent, 127_000)
+    hold(AskedInOpenclaw(gateway.agent, talk, ("exec", "command"), ""), gateway.agent, 127_000, long=True)
 
 
 def read_manifests(*asked: tuple[Path, list[dict[str, Any]]]) -> list[dict[str, Any]]:

@@ -1,7 +1,7 @@
 """Facts planted in a real agent are in view after its compaction, word for word, and its tools find them all.
 
 ``TEST_CANARIES=30,1 tests/hosts/agents/run.sh -k planted`` plants thirty, with instructions and values that change;
-without it six are.
+without it six are, and thirty in the agents whose contexts are made here, where CI is set.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 from dataclasses import replace
 from typing import Any, Protocol
 
-from effort import canaries
+from effort import FULL, canaries
 from fake_models import Answer
 from open_talks import claude_talk, codex_talk
 from real_agents import Agent, ClaudeCode, Codex
@@ -48,7 +48,7 @@ class Asked:
     def call(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         if name != "lcm_grep":
             return {}
-        prompt = f"Search {self._files}. "
+        prompt = f"Search {self._files}."
         self._files += 1
         self._agent.models.script[prompt] = Answer("Found.", [self.search(arguments)])
         before = self._agent.models.talk()[-1].turns
@@ -85,9 +85,9 @@ def _plants(exchange: Exchange, wanted: list[Canary]) -> bool:
     return any(words in text for one in wanted for words in (one.right, one.wrong) if words)
 
 
-def hold(host: Asked, agent: Agent, used: int) -> None:
-    """Plants, has the agent compact, asks for everything."""
-    plan = plan_of(canaries()[0] if canaries()[0] == 30 else 6)
+def hold(host: Asked, agent: Agent, used: int, *, long: bool = False) -> None:
+    """Plants, has the agent compact, asks for everything; ``long``: for thirty facts where CI is set."""
+    plan = plan_of(30 if canaries()[0] == 30 or (long and FULL) else 6)
     first = len(agent.models.requests)
     for exchange in plan.planting[:-1]:
         host.say(exchange)
