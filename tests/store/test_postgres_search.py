@@ -14,9 +14,14 @@ from effort import FULL
 from messages import user
 
 from lcm_plugin import Engine, LcmConfig, Session
-from lcm_plugin.store.postgres.search_terms import MOST_CHOICES, holds
+from lcm_plugin.recall.query import parse_query
+from lcm_plugin.recall.textsearch import TextSearch
+from lcm_plugin.store.postgres import known_words
+from lcm_plugin.store.postgres.known_words import LEAST_FREQUENT
+from lcm_plugin.store.postgres.search_terms import MOST_CHOICES, MOST_JOINED, WordSearch, holds
 from lcm_plugin.store.postgres.store import PostgresStore
-from lcm_plugin.store.search import AllOf, AnyOf, Filter, Substring
+from lcm_plugin.store.postgres.watchdog import WatchedConnection
+from lcm_plugin.store.search import AllOf, AnyOf, Clause, Filter, Substring, WordQuery
 
 SESSION = Session("agent:main:main")
 MEGABYTE = 1 << 20
@@ -170,3 +175,83 @@ def test_an_empty_store_has_no_newest_row(postgres_url: str) -> None:
         assert reader.row_count("message", Filter(None)) == 0
         assert reader.search_rows("message", []) == {}
     store.close()
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The statements that searches send, except those that begin and end transactions; "together" before a pipeline."""
+    sent: list[str] = []
+    pipeline, execute = WatchedConnection.pipeline, psycopg.Connection.execute
+
+    def noted_execute(self: Any, query: Any, *arguments: Any, **more: Any) -> Any:
+        text = query.decode() if isinstance(query, bytes) else query
+        if not text.startswith("BEGIN"):
+            sent.append(text)
+        return execute(self, query, *arguments, **more)
+
+    def noted_pipeline(self: Any) -> Any:
+        sent.append("together")
+        return pipeline(self)
+
+    monkeypatch.setattr(WatchedConnection, "execute", noted_execute)
+    monkeypatch.setattr(WatchedConnection, "pipeline", noted_pipeline)
+    return sent
+
+
+def test_a_search_asks_for_hits_and_rows_together_then_for_texts(postgres_url: str, asked: list[str]) -> None:
+    with Engine.open(LcmConfig(database=postgres_url)) as engine:
+        engine.ingest(SESSION, [user("a red lamp"), user("a green lamp"), user("nothing")])
+        for word, texts_read in (("lamp", 1), ("absent", 0)):
+            for _ in range(2):
+                asked.clear()
+                with engine.store.read() as reader:
+                    found = TextSearch(reader, "message", parse_query(word), Filter((1,))).by_relevance(10)
+            # The second time the word's form in the index is known.
+            assert len(found.rows) == 2 * texts_read
+            assert asked[0] == "together", asked
+            assert len(asked) == 3 + texts_read, asked
+
+
+def test_a_frequent_word_is_counted_once(
+    postgres_url: str, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = PostgresStore(postgres_url)
+    with Engine.open(LcmConfig(database=postgres_url)) as engine:
+        engine.ingest(SESSION, [user(f"lamp {number}") for number in range(LEAST_FREQUENT)])
+        lamp = WordQuery((Clause("word", "lamp"),))
+
+        def count(cap: int, up_to: int | None = None) -> tuple[int, bool]:
+            """How many rows, and whether the database was asked."""
+            asked.clear()
+            with store.read() as reader:
+                counted = reader.count_words("message", lamp, Filter((1,), up_to_id=up_to), cap)
+            return counted, any("SELECT count(*)" in one for one in asked)
+
+        assert count(LEAST_FREQUENT, up_to=LEAST_FREQUENT) == (LEAST_FREQUENT, True)
+        assert count(LEAST_FREQUENT, up_to=LEAST_FREQUENT) == (LEAST_FREQUENT, False)
+        assert count(1) == (1, False)
+        # More than is known, fewer rows than were counted, and what may have changed since are counted.
+        assert count(LEAST_FREQUENT + 1) == (LEAST_FREQUENT, True)
+        assert count(LEAST_FREQUENT, up_to=7) == (7, True)
+        monkeypatch.setattr(known_words, "BELIEVED_S", 0.0)
+        assert count(1) == (1, True)
+    store.close()
+
+
+def test_many_words_together_are_found_across_parts_and_soon_planned(postgres_url: str) -> None:
+    words = [f"lamp{number}" for number in range(20)]
+    halves = " ".join(words[:10]), " ".join(words[10:])
+    store = PostgresStore(postgres_url)
+    with Engine.open(LcmConfig(database=postgres_url)) as engine:
+        parts = [{"type": "text", "text": half} for half in halves]
+        engine.ingest(SESSION, [user(halves[0]), {"role": "user", "content": parts}, user(halves[1])])
+        query = WordQuery(tuple(Clause("word", word) for word in words), all=True)
+        with store.read() as reader:
+            for order in ("recency", "relevance"):
+                found = reader.find_words("message", query, Filter((1,)), order=order, limit=9)  # type: ignore[arg-type]
+                assert [one.row_id for one in found] == [2]
+            assert reader.count_words("message", query, Filter(None), 9) == 1
+    store.close()
+    search = WordSearch("message", query, Filter((1,)), {word: f"'{word}'" for word in words})
+    # The planner tries the orders of what it may join, which are without number for twenty tables.
+    assert search.found.count("EXISTS") - search.found.count("OFFSET 0") < MOST_JOINED

@@ -8,15 +8,16 @@ phrases that the same function cleaned as the texts (`schema.py`), never from op
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property, partial
 from typing import Any
 
+from lcm_plugin.store.postgres.known_words import KnownWords
 from lcm_plugin.store.postgres.search_terms import (
     WordSearch,
     conditions,
     holds,
     newest_first,
 )
-from lcm_plugin.store.postgres.transaction import psycopg_statement
 from lcm_plugin.store.postgres.vectors import PostgresVectors
 from lcm_plugin.store.search import (
     Clause,
@@ -41,18 +42,37 @@ SHARE_FROM_NEWEST = 500
 _END = 1 << 62
 _FETCH = 200
 
-_TEXT = (
-    "(SELECT string_agg(p.text, E'\\n' ORDER BY p.ordinal) FROM message_parts p "
-    "WHERE p.conversation_id = m.conversation_id AND p.message_id = m.message_id AND p.type <> 'reasoning' "
-    "AND p.text <> '' AND p.text NOT LIKE 'data:%;base64,%')"
+_SEARCHED = "p.type <> 'reasoning' AND p.text <> '' AND p.text NOT LIKE 'data:%;base64,%'"
+_HERE = "FROM message_parts p WHERE p.conversation_id = m.conversation_id AND p.message_id = m.message_id"
+_TEXT = f"(SELECT string_agg(p.text, E'\\n' ORDER BY p.ordinal) {_HERE} AND {_SEARCHED})"
+# Of given rows: both columns from one look at their parts. A scan would no longer be read row by row with it.
+_WITH_PARTS = (
+    "CROSS JOIN LATERAL (SELECT min(p.tool_name) AS tool_name, "
+    f"string_agg(p.text, E'\\n' ORDER BY p.ordinal) FILTER (WHERE {_SEARCHED}) AS text {_HERE} OFFSET 0) said "
+)
+_GIVEN_COLUMNS = (
+    "m.message_id, m.conversation_id, m.seq, m.role, m.sender, m.created_at, m.tokens, coalesce(said.text, ''), "
+    "said.tool_name, m.hidden"
 )
 
 
 class SearchQueries(SearchTable, PostgresVectors):
     """Full-text queries, scans and look-ups of rows with their texts."""
 
+    known: KnownWords
+
     def message_text(self) -> str:
         return _TEXT
+
+    def search_rows(self, kind: RowKind, row_ids: Sequence[int]) -> dict[int, SearchRow]:
+        if kind == "summary" or not row_ids:
+            return super().search_rows(kind, row_ids)
+        found = self.all(
+            f"SELECT {_GIVEN_COLUMNS} FROM messages m {_WITH_PARTS} WHERE m.message_id = ANY(:ids)",
+            ids=list(row_ids),
+        )
+        by_id = {row[0]: search_row(kind, row) for row in found}
+        return {row_id: by_id[row_id] for row_id in row_ids if row_id in by_id}
 
     def index_state(self) -> IndexState:
         return IndexState(available=True, usable=True, message_lag=0, summary_lag=0)
@@ -60,16 +80,33 @@ class SearchQueries(SearchTable, PostgresVectors):
     def find_words(
         self, kind: RowKind, query: WordQuery, rows: Filter, *, order: Order, limit: int, offset: int = 0
     ) -> list[Scored]:
-        search = WordSearch(kind, query, rows)
+        search = self._search(kind, query, rows)
         if search.is_empty:
             return []
-        rank = "0.0" if order == "recency" else f"sum(ts_rank({search.vector}, {search.any_of}, 1))"
-        sort = "1 DESC" if order == "recency" else "2 DESC, 1 DESC"
-        found = self._planned(
-            f"SELECT {search.row_id}, {rank} {search.source} ORDER BY {sort} LIMIT :limit OFFSET :offset",
-            {**search.values, "limit": limit, "offset": offset},
+        values = {**search.values, "limit": limit, "offset": offset}
+        if order == "recency":
+            found = self._planned(
+                f"SELECT {search.row_id}, 0.0 {search.found} ORDER BY 1 DESC LIMIT :limit OFFSET :offset",
+                values,
+            )
+            return [Scored(row_id, 0.0) for row_id, _ in found]
+        # All that hold the words are weighed, so that they are counted on the way.
+        statement = (
+            f"SELECT {search.row_id}, sum(ts_rank({search.vector}, {search.any_of}, 1)), count(*) OVER () "
+            f"{search.weighed} ORDER BY 2 DESC, 1 DESC LIMIT :limit OFFSET :offset"
         )
-        return [Scored(row_id, float(score)) for row_id, score in found]
+        if not offset and len(rows.conversation_ids or ()) < 2:
+            # To weigh what is found, it is asked next how many rows there are.
+            self.ahead(lambda: self._planned(statement, values), lambda: self.row_count(kind, rows))
+        found = self._planned(statement, values)
+        if not self.lock_row and (found or not offset):
+            self._rows_with[kind, query, rows] = found[0][2] if found else 0
+        return [Scored(row_id, float(score)) for row_id, score, _ in found]
+
+    @cached_property
+    def _rows_with(self) -> dict[tuple[RowKind, WordQuery, Filter], int]:
+        """How many rows hold some words, as far as this transaction has counted them."""
+        return {}
 
     def rows_with_words(
         self, kind: RowKind, words: Sequence[str], beginnings: Sequence[str], rows: Filter, limit: int
@@ -91,17 +128,33 @@ class SearchQueries(SearchTable, PostgresVectors):
         return [row[0] for row in found]
 
     def count_words(self, kind: RowKind, query: WordQuery, rows: Filter, cap: int) -> int:
-        search = WordSearch(kind, query, rows)
+        cap = min(cap, _END)
+        if self.known.is_frequent(kind, query, rows, cap):
+            return cap
+        if (kind, query, rows) in self._rows_with:
+            return min(cap, self._rows_with[kind, query, rows])
+        search = self._search(kind, query, rows)
         if search.is_empty:
             return 0
         found = self._planned(
-            f"SELECT count(*) FROM (SELECT 1 {search.source} LIMIT :cap) found",
-            {**search.values, "cap": min(cap, _END)},
+            f"SELECT count(*) FROM (SELECT 1 {search.found} LIMIT :cap) found",
+            {**search.values, "cap": cap},
         )
-        return int(found[0][0])
+        counted = int(found[0][0])
+        if counted == cap:
+            self.known.keep_count(kind, query, rows, cap)
+        return counted
 
     def document_shares(self, kind: RowKind, clauses: Sequence[Clause], rows: Filter) -> list[float]:
         inside = Filter(rows.conversation_ids)
+        self._phrases([text for clause in clauses for text in (clause.text, *clause.forms)])
+        self.ahead(
+            lambda: self.row_count(kind, inside),
+            *(
+                partial(self.count_words, kind, WordQuery((clause,)), inside, COUNT_EXACTLY)
+                for clause in clauses
+            ),
+        )
         total = max(1, self.row_count(kind, inside))
         shares = []
         for clause in clauses:
@@ -128,9 +181,9 @@ class SearchQueries(SearchTable, PostgresVectors):
         # Place by place: of a range the planner would expect a good part of the conversation.
         places = {(number, seq) for number, first, last in stretches for seq in range(first, last + 1)}
         found = self.all(
-            f"SELECT {self.search_columns('message')} FROM unnest(:owners::bigint[], :seqs::bigint[]) "
-            "AS place (conversation_id, seq) JOIN messages m USING (conversation_id, seq) WHERE NOT m.hidden "
-            "ORDER BY conversation_id, seq",
+            f"SELECT {_GIVEN_COLUMNS} FROM unnest(:owners::bigint[], :seqs::bigint[]) AS place (conversation_id, seq) "
+            f"JOIN messages m USING (conversation_id, seq) {_WITH_PARTS} WHERE NOT m.hidden "
+            "ORDER BY m.conversation_id, m.seq",
             owners=[number for number, _ in places],
             seqs=[seq for _, seq in places],
         )
@@ -138,7 +191,7 @@ class SearchQueries(SearchTable, PostgresVectors):
 
     def _share_of_newest(self, kind: RowKind, clause: Clause, rows: Filter) -> float:
         """A frequent word's share, in the newest rows."""
-        search = WordSearch(kind, WordQuery((clause,)), rows)
+        search = self._search(kind, WordQuery((clause,)), rows)
         where, values = conditions(kind, rows)
         newest = (
             f"SELECT m.* FROM {SEARCH_TABLE[kind]} WHERE true {where} "
@@ -155,7 +208,25 @@ class SearchQueries(SearchTable, PostgresVectors):
 
     def _planned(self, query: str, values: dict[str, Any]) -> list[Any]:
         """Runs a query that is planned for these very values: how frequent a word is decides how to look for it."""
-        return self.db.execute(psycopg_statement(query), values, prepare=False).fetchall()
+        return list(self._execute(query, values, prepare=False).fetchall())
+
+    def _search(self, kind: RowKind, query: WordQuery, rows: Filter) -> WordSearch:
+        texts = [text for clause in query.clauses for text in (clause.text, *clause.forms)]
+        return WordSearch(kind, query, rows, self._phrases(texts))
+
+    def _phrases(self, texts: Sequence[str]) -> dict[str, str]:
+        """How the index writes each text; what is not known yet is asked of the database, all at once."""
+        known = self.known.phrases(texts)
+        missing = [text for text in dict.fromkeys(texts) if text not in known]
+        if missing:
+            written = self.all(
+                "SELECT place, lcm_phrase(word)::text FROM unnest(:words::text[]) WITH ORDINALITY AS w (word, place)",
+                words=self.sql.array(missing),
+            )
+            found = [(missing[place - 1], phrase) for place, phrase in written]
+            self.known.keep_phrases(found)
+            known |= found
+        return known
 
 
 class PostgresSearch(SearchQueries):

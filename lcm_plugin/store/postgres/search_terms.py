@@ -7,7 +7,8 @@ substring is looked for with the very condition of the partial trigram index (`s
 
 from __future__ import annotations
 
-from itertools import product
+from collections.abc import Iterator, Mapping
+from itertools import product, repeat
 from math import prod
 from typing import Any
 
@@ -24,14 +25,19 @@ from lcm_plugin.store.search import (
 from lcm_plugin.store.tables.search import SEARCH_ID
 
 MOST_CHOICES = 64
+MOST_JOINED = 3
 _SEARCHABLE = "s.type NOT IN ('reasoning', 'compaction') AND s.text NOT LIKE 'data:%;base64,%'"
 _SAME_MESSAGE = "m.conversation_id = {0}.conversation_id AND m.message_id = {0}.message_id"
 
 
 class WordSearch:
-    """A word query as SQL: ``source`` is everything from FROM to GROUP BY; ``row_id`` what it groups by."""
+    """A word query as SQL: ``found`` is everything from FROM to GROUP BY ``row_id``; in ``weighed`` all that is ranked.
 
-    def __init__(self, kind: RowKind, query: WordQuery, rows: Filter) -> None:
+    ``phrases``: how the index writes each text of the query.
+    """
+
+    def __init__(self, kind: RowKind, query: WordQuery, rows: Filter, phrases: Mapping[str, str]) -> None:
+        self._phrases = phrases
         self.values: dict[str, Any] = {}
         pieces = [self._clause(number, clause) for number, clause in enumerate(query.clauses)]
         self.is_empty = not pieces
@@ -47,24 +53,35 @@ class WordSearch:
             source = f"message_parts w JOIN messages m ON {_SAME_MESSAGE.format('w')}"
             where, values = conditions(kind, rows)
         self.values |= values
-        if query.all and len(pieces) > 1:
-            where += "".join(self._held(piece) for piece in pieces)
-        self.source = f"FROM {source} WHERE {self.vector} @@ {self.any_of} {where} GROUP BY {self.row_id}"
+        self.weighed, self.found = (
+            f"FROM {source} WHERE {self.vector} @@ {wanted} {where}{''.join(held)} GROUP BY {self.row_id}"
+            for wanted, held in self._wanted(pieces, query.all)
+        )
 
-    def _held(self, piece: str) -> str:
-        """That a row has one piece; of a message another part may hold it."""
+    def _wanted(self, pieces: list[str], are_all: bool) -> Iterator[tuple[str, list[str]]]:
+        """What a part must hold, and what its row must hold besides: to be ranked, and to be found."""
+        if not are_all or len(pieces) < 2:
+            return repeat((self.any_of, []), 2)
+        held = [self._held(piece, number < MOST_JOINED) for number, piece in enumerate(pieces)]
+        return iter(((self.any_of, held), (pieces[0], held[1:])))
+
+    def _held(self, piece: str, may_lead: bool) -> str:
+        """That a row has one piece; of a message another part may hold it.
+
+        The planner weighs every order of those that ``may_lead``, which takes it long for many.
+        """
         if self.vector == "m.words":
             return f" AND m.words @@ {piece}"
         return (
             " AND EXISTS (SELECT FROM message_parts e WHERE e.conversation_id = w.conversation_id "
-            f"AND e.message_id = w.message_id AND e.words @@ {piece})"
+            f"AND e.message_id = w.message_id AND e.words @@ {piece}{'' if may_lead else ' OFFSET 0'})"
         )
 
     def _clause(self, number: int, clause: Clause) -> str:
         texts = (clause.text, *clause.forms)
         names = [f"word_{number}_{place}" for place in range(len(texts))]
-        self.values |= dict(zip(names, texts, strict=True))
-        return f"({' || '.join(f'lcm_phrase(:{name})' for name in names)})"
+        self.values |= {name: self._phrases[text] for name, text in zip(names, texts, strict=True)}
+        return f"({' || '.join(f':{name}::tsquery' for name in names)})"
 
 
 def conditions(kind: RowKind, rows: Filter, *, table: str = "m") -> tuple[str, dict[str, Any]]:

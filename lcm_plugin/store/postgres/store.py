@@ -9,7 +9,8 @@ from lcm_plugin.errors import StoreUnavailable
 from lcm_plugin.store.insight.table import InsightTable
 from lcm_plugin.store.maps.table import MapTable
 from lcm_plugin.store.postgres.audit import PostgresAudit
-from lcm_plugin.store.postgres.connection import Connections
+from lcm_plugin.store.postgres.connection import Connection, Connections
+from lcm_plugin.store.postgres.known_words import KnownWords
 from lcm_plugin.store.postgres.messages import PostgresMessages
 from lcm_plugin.store.postgres.schema import prepare_schema, require_schema
 from lcm_plugin.store.postgres.search import PostgresSearch
@@ -61,6 +62,12 @@ class PostgresTransaction(
 ):
     """All queries and changes, bound to one transaction."""
 
+    def __init__(
+        self, connection: Connection, location: str, known: KnownWords, *, writing: bool = False
+    ) -> None:
+        super().__init__(connection, location, writing=writing)
+        self.known = known
+
 
 class PostgresStore:
     """Opens, migrates and serves one schema of one database."""
@@ -75,6 +82,7 @@ class PostgresStore:
         create: bool = True,
     ) -> None:
         plain, schema = split_schema(url)
+        self._known = KnownWords()
         self._connections = Connections(
             plain, schema, durability=durability, busy_timeout_ms=busy_timeout_ms, read_only=read_only
         )
@@ -104,13 +112,13 @@ class PostgresStore:
     def read(self) -> Iterator[PostgresTransaction]:
         """One consistent view of the database."""
         with self._connections.reading() as connection:
-            yield PostgresTransaction(connection, self.location)
+            yield PostgresTransaction(connection, self.location, self._known)
 
     @contextmanager
     def write(self) -> Iterator[PostgresTransaction]:
         """One write transaction."""
         with self._connections.writing() as connection:
-            yield PostgresTransaction(connection, self.location, writing=True)
+            yield PostgresTransaction(connection, self.location, self._known, writing=True)
 
     def backup(self, destination: str) -> str:
         """Refuses: a server's database is backed up with its own tools."""

@@ -48,11 +48,13 @@ class PostgresStatements(Transaction):
         self.location = location
         # What refers to the row may come meanwhile: handing a payload over to a conversation waits for no turn of it.
         self.lock_row = " FOR NO KEY UPDATE" if writing else ""
-        self._asking: list[tuple[str, Mapping[str, Any]]] | None = None
+        self._asking: list[tuple[str, Mapping[str, Any], bool | None]] | None = None
         self._answers: list[tuple[str, Mapping[str, Any], Any]] = []
 
     def ahead(self, *reads: Callable[[], object]) -> None:
-        asked: list[tuple[str, Mapping[str, Any]]] = []
+        if self._asking is not None:
+            return  # a read that looks ahead itself is being asked for
+        asked: list[tuple[str, Mapping[str, Any], bool | None]] = []
         self._asking = asked
         try:
             for read in reads:
@@ -62,13 +64,13 @@ class PostgresStatements(Transaction):
             self._asking = None
         with self.db.pipeline():
             self._answers = [
-                (statement, values, self.db.execute(psycopg_statement(statement), values))
-                for statement, values in asked
+                (statement, values, self.db.execute(psycopg_statement(statement), values, prepare=prepare))
+                for statement, values, prepare in asked
             ]
 
-    def _execute(self, statement: str, values: Mapping[str, Any]) -> Any:
+    def _execute(self, statement: str, values: Mapping[str, Any], prepare: bool | None = None) -> Any:
         if self._asking is not None:
-            self._asking.append((statement, values))
+            self._asking.append((statement, values, prepare))
             raise _Asked
         if self._answers:
             for place, (known, given, cursor) in enumerate(self._answers):
@@ -76,7 +78,7 @@ class PostgresStatements(Transaction):
                     del self._answers[place]
                     return cursor
             self._forget_changed(statement)
-        return self.db.execute(psycopg_statement(statement), values)
+        return self.db.execute(psycopg_statement(statement), values, prepare=prepare)
 
     def _forget_changed(self, statement: str) -> None:
         """Drops what was read ahead and may be no longer so. What one names may be more than what it reads."""

@@ -79,6 +79,8 @@ class SearchTable(DerivedIndexes):
         return list(names)[:MAX_SENDERS]
 
     def search_rows(self, kind: RowKind, row_ids: Sequence[int]) -> dict[int, SearchRow]:
+        if not row_ids:
+            return {}
         found = self.all(
             f"SELECT {self.search_columns(kind)} FROM {SEARCH_TABLE[kind]} "
             f"WHERE {SEARCH_ID[kind]} {self.sql.any_of('ids')}",
