@@ -43,6 +43,7 @@ MEANINGS: Mapping[str, str] = {
     "ingest.broken": "messages could be stored only in part",
     "assembly.done": "a context was assembled",
     "assembly.notice": "a context was assembled, and a person should know something about it",
+    "assembly.nearly_full": "the model is told that its context is nearly full of what cannot be compacted",
     "assembly.fallback": "the host's own list was used",
     "assembly.mended": "a context broke a provider's rule, and what broke it was left out",
     "compaction.pass": "a summary was published",

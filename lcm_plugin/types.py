@@ -155,6 +155,26 @@ class IngestReport:
 
 
 @dataclass(frozen=True, slots=True)
+class Fixed:
+    """Tokens of a call of ``budget`` tokens that stay whatever is compacted.
+
+    ``host`` is what the host sends beside the talk, ``standing`` instructions, pins and the newest plan, ``turn`` the
+    newest request and all that came of it.
+    """
+
+    budget: int
+    host: int
+    standing: int
+    summaries: int
+    turn: int
+
+    @property
+    def tokens(self) -> int:
+        """All of it."""
+        return self.host + self.standing + self.summaries + self.turn
+
+
+@dataclass(frozen=True, slots=True)
 class Context:
     """One model call's context.
 
@@ -163,7 +183,8 @@ class Context:
     earlier output stopped being a prefix of this one; ``cache_hint`` is the index of the last message worth
     a cache breakpoint. ``sent`` goes back to `Turn.sent` with the usage of the call. ``recalled`` are the messages
     from outside the view that are quoted before the newest request, ``shown`` is what stands in it, in order, and
-    ``request`` the newest message in which a user speaks; empty when there is none.
+    ``request`` the newest message in which a user speaks; empty when there is none. ``crowded`` is what fills it, where
+    the model is told that it is nearly full of what cannot be compacted.
     """
 
     messages: list[Message]
@@ -177,6 +198,7 @@ class Context:
     sent: Sent | None = field(default=None, compare=False, repr=False)
     shown: tuple[InContext, ...] = field(default=(), compare=False, repr=False)
     request: str = field(default="", compare=False, repr=False)
+    crowded: Fixed | None = field(default=None, compare=False, repr=False)
 
 
 class InContext(Protocol):

@@ -13,6 +13,7 @@ from operator import is_
 
 from lcm_plugin.assembly.check import ContextCheck
 from lcm_plugin.assembly.latest import latest_plan
+from lcm_plugin.assembly.nearly_full import Warned, with_warning
 from lcm_plugin.assembly.notices import (
     ALONE,
     OPENING,
@@ -20,16 +21,14 @@ from lcm_plugin.assembly.notices import (
     TOO_LARGE,
     instructions_text,
     left_out_text,
-    nearly_full,
     pins_text,
 )
 from lcm_plugin.assembly.opening import insert_opening, turn_opening
 from lcm_plugin.assembly.pairing import pair, stored_calls
 from lcm_plugin.assembly.recalled import Recalled, Recaller, in_view, with_recalled, worth_caching
-from lcm_plugin.assembly.relevance import scorer
 from lcm_plugin.assembly.render import Rendered, Renderer
 from lcm_plugin.assembly.request import Choice, Draft, Request, epoch, nothing
-from lcm_plugin.assembly.select import Selection, Wanted, select
+from lcm_plugin.assembly.select import Selection, Wanted, scorer, select
 from lcm_plugin.assembly.standing import StandingLayer
 from lcm_plugin.assembly.view import (
     MOST_ITEMS,
@@ -321,10 +320,10 @@ class _Assembly:
         return [item for item in rendered if item is not None and item.ref not in known]
 
     def _draft(self, choice: Choice, beside: Callable[[list[Rendered]], list[Rendered]] = list) -> Draft:
-        chosen = choice.chosen
+        warned = Warned(self._summaries_before_their_request(choice.chosen))
         if not choice.silent:
-            chosen = nearly_full(chosen, choice.layer.tokens, self._request.room, self._counter.message)
-        ordered = beside(self._summaries_before_their_request(chosen))
+            warned = with_warning(warned.items, self._request, choice.layer.tokens, self._counter.message)
+        ordered = beside(list(warned.items))
         restart = self._view.conversation.restart_seq
         find_call = stored_calls(ordered, restart, self._messages_at, self._counter.text)
         paired = pair(ordered, find_call, self._view.steady)
@@ -343,7 +342,8 @@ class _Assembly:
         tokens += sum(
             self._counter.message(one.message) if one.tokens is None else one.tokens for one in placed
         )
-        return Draft([*front, *(one.message for one in placed)], tokens, choice, paired, opening)
+        messages = [*front, *(one.message for one in placed)]
+        return Draft(messages, tokens, choice, paired, opening, warned.fixed, warned.notice, warned.gone)
 
     def _summaries_before_their_request(self, items: Sequence[Rendered]) -> list[Rendered]:
         """A summary of work on a request goes before the request, so that the user has the last word.
@@ -370,6 +370,8 @@ class _Assembly:
         view, paired, layer = self._view, draft.paired, draft.choice.layer
         notices = (instructions_text(layer.left_out), pins_text(layer.pins_left_out), draft.choice.missing)
         settled = len(draft.messages) - len(paired.messages) + paired.settled
+        notice, passages = draft.notice, recalled.message if recalled else None
+        beside = [one for one in (notice, passages) if one is not None]
         authors = sorted({item.author for item in draft.choice.chosen if item.author})
         return Context(
             messages=draft.messages,
@@ -386,13 +388,15 @@ class _Assembly:
                 draft.choice.decisions,
                 paired.breaks,
                 paired.open,
+                draft.unsaid,
                 authors,
                 self._recaller.taken_out(view.conversation.conversation_id, place + (recalled is None)),
             ),
             recalled=recalled.refs if recalled else (),
             shown=(*layer.shown, *draft.choice.chosen),
-            cache_hint=worth_caching(draft.messages, settled, recalled),
+            cache_hint=worth_caching(draft.messages, settled, beside),
             request=newest.ref if newest else "",
+            crowded=draft.crowded,
         )
 
     def _least(self, newest: Rendered | None) -> Context:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
 from lcm_plugin.assembly.assembler import Assembler
+from lcm_plugin.assembly.nearly_full import in_words, parts_of
 from lcm_plugin.assembly.notices import IGNORED
 from lcm_plugin.assembly.recalled import InView, taken_back_from
 from lcm_plugin.assembly.render import Renderer
@@ -38,6 +39,7 @@ from lcm_plugin.turns import newest_request, turn_budget
 from lcm_plugin.types import CompactionDecision, Context, Message, RunPosition, Sent, Session, Turn
 
 _REQUESTS = 256
+_CROWDED = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,7 @@ class Contexts:
         self._index = index
         self._count = count
         self._quoted: LruCache[tuple[str, str, int], str] = LruCache(_REQUESTS)
+        self._crowded: LruCache[int, str] = LruCache(_CROWDED)
 
     def assemble(
         self,
@@ -255,7 +258,7 @@ class Contexts:
             policy=self._config.context_policy,
             quotes=context.recalled,
             no_quotes=decision.reason if decision else "",
-            notices=context.notices,
+            notices=(*context.notices, *([in_words(context.crowded)] if context.crowded else [])),
         )
 
     def beside_own_list(self, turn: Turn) -> Context:
@@ -342,6 +345,24 @@ class Contexts:
             over_budget=context.over_budget,
             **where,
         )
+        self._report_crowded(where, context)
         if context.notices:
             level = logging.WARNING if context.over_budget else logging.INFO
             self._events.emit("assembly.notice", level=level, over_budget=context.over_budget, **where)
+
+    def _report_crowded(self, where: Mapping[str, Any], context: Context) -> None:
+        """Emits an event, once a turn, when the model is told that its context is nearly full."""
+        number, fixed = where["conversation_id"], context.crowded
+        if fixed is None:
+            self._crowded.pop(number)
+        elif self._crowded.get(number) != context.request:
+            self._crowded.put(number, context.request)
+            parts = ", ".join(f"{name} {tokens}" for name, tokens in parts_of(fixed).items() if tokens)
+            self._events.emit(
+                "assembly.nearly_full",
+                level=logging.WARNING,
+                tokens=fixed.tokens,
+                budget=fixed.budget,
+                parts=parts,
+                **where,
+            )

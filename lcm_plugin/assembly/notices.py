@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 
 from lcm_plugin.assembly.render import Rendered
-from lcm_plugin.messages.blocks import with_line
-from lcm_plugin.messages.markup import nearly_full_line
-from lcm_plugin.types import Message
 
 TOO_LARGE = (
     "The newest user message, with the tool results to answer cut as far as they can be, is larger than the budget; "
@@ -22,7 +18,6 @@ IGNORED = "This session is ignored (`ignoreSessionPatterns`): nothing of it is s
 OPENING = "The conversation begins with the assistant."
 OPENING_TOKENS = 96
 _MOST_RUNS = 6
-NEARLY_FULL_SHARE, LEAST_ROOM_WARNED = 0.85, 8_000
 FAULTY = (
     "Some messages are left out, since no provider would take them. They are stored: lcm_grep finds them."
 )
@@ -64,28 +59,6 @@ def left_out_text(items: Sequence[Rendered], left_out: Sequence[Rendered], older
     if not named:
         return None
     return f"Left out for lack of room: {', '.join(named)}. Find it with lcm_grep, read it with lcm_describe."
-
-
-def nearly_full(
-    items: Sequence[Rendered], fixed: int, room: int, count: Callable[[Message], int]
-) -> Sequence[Rendered]:
-    """The items, with a line for the model behind the result with which the running turn comes near the room's end.
-
-    ``fixed`` are tokens that stand before all of them. The line stays where it is while the turn goes on. In small
-    rooms it would take what it warns of.
-    """
-    request = next((n for n in range(len(items) - 1, -1, -1) if items[n].is_request), None)
-    if request is None or room < LEAST_ROOM_WARNED:
-        return items
-    total = fixed
-    for n in range(request, len(items)):
-        total += items[n].tokens
-        if total <= NEARLY_FULL_SHARE * room or items[n].kind != "result":
-            continue
-        message = with_line(items[n].message, nearly_full_line(items[n].ref))
-        if message is not None:
-            return [*items[:n], replace(items[n], message=message, tokens=count(message)), *items[n + 1 :]]
-    return items
 
 
 def _first_kept(items: Sequence[Rendered], left_out: Sequence[Rendered], after: str) -> str:

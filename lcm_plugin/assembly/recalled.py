@@ -140,14 +140,17 @@ def in_view(choice: Choice, room: int, free: int) -> InView:
     )
 
 
-def worth_caching(messages: Sequence[Message], settled: int, recalled: Recalled | None) -> int | None:
+def worth_caching(messages: Sequence[Message], settled: int, beside: Sequence[Message]) -> int | None:
     """The index of the last message worth a cache breakpoint, of which the first ``settled`` stay as they are.
 
-    Passages are gone with the next turn, so a turn's first call ends what is worth keeping before them; its later
-    calls begin with all of it.
+    What stands ``beside`` the newest request is gone with the next turn, so a turn's first call ends what is worth
+    keeping before that; its later calls begin with all of it.
     """
-    if recalled is not None and settled >= len(messages) and messages[-2:-1] == [recalled.message]:
-        settled = len(messages) - 2
+    if settled >= len(messages):
+        at = len(messages) - 1
+        while at > 0 and any(messages[at - 1] is one for one in beside):
+            at -= 1
+        settled = settled if at == len(messages) - 1 else at
     return settled - 1 if settled > 0 else None
 
 

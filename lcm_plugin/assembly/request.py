@@ -12,7 +12,7 @@ from lcm_plugin.assembly.notices import NOTHING
 from lcm_plugin.assembly.render import Rendered
 from lcm_plugin.assembly.standing import NO_LAYER, Layer
 from lcm_plugin.compaction.tail import TailBounds
-from lcm_plugin.types import Context, Message, RunPosition
+from lcm_plugin.types import Context, Fixed, Message, RunPosition
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +57,20 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A context before it is handed out."""
+    """A context before it is handed out.
+
+    ``crowded`` is what fills its room, where the model is told so with the message ``notice`` or a line behind a result;
+    ``unsaid`` are the ids of the messages at which earlier turns were told.
+    """
 
     messages: list[Message]
     tokens: int
     choice: Choice
     paired: Paired
     opening: str | None
+    crowded: Fixed | None = None
+    notice: Message | None = None
+    unsaid: tuple[str, ...] = ()
 
 
 def epoch(*facts: object) -> str:

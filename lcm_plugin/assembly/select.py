@@ -9,6 +9,7 @@ cut, in the same order, and then to what was left out.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -22,6 +23,7 @@ _NEWEST_SHARE = 1 / 2
 _ROUNDS = 8
 _FULL = 1 / 128
 _LEAST_FILLED = 32
+_WORD = re.compile(r"\w+")
 
 Unit = list[Rendered]
 
@@ -235,6 +237,20 @@ class _BudgetFiller:
             before = self._chosen.get(item.ref)
             self._chosen[item.ref] = item
             self._room -= item.tokens - (before.tokens if before else 0)
+
+
+def scorer(prompt: str) -> Callable[[Rendered], float] | None:
+    """The share of the prompt's words that occur in an item (promptAwareEviction); None for a prompt without words."""
+    wanted = {word for word in _WORD.findall(prompt.lower()) if len(word) > 2 or not word.isascii()}
+    if not wanted:
+        return None
+
+    def score(item: Rendered) -> float:
+        content = item.message.get("content")
+        words = set(_WORD.findall(content.lower())) if isinstance(content, str) else set()
+        return len(wanted & words) / len(wanted)
+
+    return score
 
 
 def _units(items: Sequence[Rendered]) -> list[Unit]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from lcm_plugin.assembly.nearly_full import told_in
 from lcm_plugin.commands.counting import WINDOW_WORDS, counting, counting_text
 from lcm_plugin.commands.facade import EngineFacade
 from lcm_plugin.commands.health import Pairs, Quote, health, health_pairs
@@ -32,6 +33,7 @@ BY_HOST = {
     Reason.CAPTURE_ONLY: "by the host (`captureOnly`): stored, searched and quoted from, never compacted here",
     Reason.HOST_COMPACTS: "by the host, which said so: stored, searched and quoted from, never compacted here",
 }
+_NEARLY_FULL = "the newest call's context, of what cannot be compacted, which the model was told: {}"
 _WITH_ERROR = frozenset({Reason.MODEL_FAILED, Reason.DEFERRED})
 
 
@@ -126,6 +128,7 @@ def _history(engine: EngineFacade, reader: Reader, conversation: Conversation) -
         ),
         "pins": len(pins),
         "pinned_tokens": sum(pin.tokens for pin in pins),
+        "nearly_full": next((told_in(one.notices) for one in reader.sent_contexts(number, limit=1)), ""),
         "frontier": frontier[0].ref if frontier else None,
         "undoable_new": reader.undoable(number),
         "undoable_compaction": engine.compaction.last.undoable(reader, number),
@@ -230,6 +233,7 @@ def session_pairs(data: dict[str, Any], zone: str, quote: Quote) -> Pairs:
             f"{plural(data['summaries_in_context'], 'summary')} ({data['summary_tokens']:,} tokens) and "
             f"{plural(data['raw_messages'], 'message')} as they were ({data['raw_tokens']:,})",
         ),
+        *([("nearly full", _NEARLY_FULL.format(data["nearly_full"]))] if data["nearly_full"] else []),
         *([("cleared", _cleared(data))] if data["cleared_results"] else []),
         *_summary_pairs(data),
         *([("pins", f"{data['pins']:,} ({data['pinned_tokens']:,} tokens)")] if data["pins"] else []),

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from lcm_plugin.assembly.nearly_full import told_in
 from lcm_plugin.errors import EngineClosed, ServerAway, StoreBusy, StoreError
 from lcm_plugin.files.externalise import PayloadStore
 from lcm_plugin.maintenance.file_checks import FileChecks
@@ -111,6 +112,7 @@ class Checker:
             for name, check in (
                 ("files", self._files.records),
                 ("repeats", self._repeats),
+                ("contexts", self._contexts),
                 ("summaries", self._summary_flaws),
             ):
                 findings.collect(name, check(conversation_id, stop))
@@ -160,6 +162,12 @@ class Checker:
                 detail = f"seq {repeat.first_seq} to {repeat.last_seq} repeat those from seq {repeat.earlier_seq} on"
                 refs = tuple(stored.head.ref for stored in at)
                 yield finding_of("messages_repeated", conversation_id, refs, detail)
+
+    def _contexts(self, conversation_id: int, stop: Stop) -> Iterator[Finding]:
+        with self._store.read() as reader, reader.interruptible(stop):
+            sent = reader.sent_contexts(conversation_id, limit=1)
+        for text in filter(None, (told_in(one.notices) for one in sent)):
+            yield finding_of("context_nearly_full", conversation_id, (), text)
 
     def _summary_flaws(self, conversation_id: int, stop: Stop) -> Iterator[Finding]:
         for summary, flaw in self._summaries.flaws(conversation_id, stop):

@@ -55,6 +55,9 @@ RULES: dict[str, Rule] = {
     "counters": Rule(
         _ERROR, "a conversation's running totals differ from its context", "count the context again"
     ),
+    "context_nearly_full": Rule(
+        _INFO, "the newest context of a session was nearly full of what cannot be compacted"
+    ),
     # messages
     "message_count": Rule(
         _ERROR, "a conversation's message count differs from its messages", "count the messages again"

@@ -54,12 +54,20 @@ _DATED_LINE = re.compile(r"(msg_\d+ · )(\d{4}-\d\d-\d\d · )")
 _IMITATED_LINE = re.compile(r"(msg_\d+) ·")
 _MARK = "[LCM"
 _STUB = re.compile(r"\[LCM cut (msg_\d+): \d+ of \d+ tokens left out here; read all with lcm_describe\]")
-_NEARLY_FULL = (
-    "[LCM: this context is nearly full of what cannot be compacted: the instructions, and what was called since the "
-    "user's last message. Come to an end, or ask tools for less: results that no longer fit are cut, and lcm_describe "
-    "reads them again, this one as {}.]"
+_NEARLY_FULL = "his context is nearly full of what cannot be compacted, most of all {}. "
+_LINE = (
+    "[LCM: t"
+    + _NEARLY_FULL
+    + "Come to an end, read less at a time (lcm_expand in parts), or propose a new session to the "
+    "user: results that no longer fit are cut, and lcm_describe reads them again, this one as {}.]"
 )
-_WARNING = re.compile(re.escape(_NEARLY_FULL).replace(r"\{\}", r"(msg_\d+)"))
+_BEFORE_REQUEST = (
+    "T"
+    + _NEARLY_FULL
+    + "Read less at a time (lcm_expand in parts), come to an end, or propose a new session to the user: "
+    "results that do not fit are cut, and lcm_describe reads them again."
+)
+_WARNING = re.compile(re.escape(_LINE).replace(r"\{\}", "[a-z, ]+", 1).replace(r"\{\}", r"(msg_\d+)"))
 
 
 def escape(text: str) -> str:
@@ -160,9 +168,19 @@ def stub_line(ref: str, left_out: int, total: int) -> str:
     return f"[LCM cut {ref}: {left_out} of {total} tokens left out here; read all with lcm_describe]"
 
 
-def nearly_full_line(ref: str) -> str:
-    """The line for a model behind the result with which its turn comes near the end of the room."""
-    return _NEARLY_FULL.format(ref)
+def nearly_full_line(ref: str, parts: Sequence[str]) -> str:
+    """The line for a model behind the result with which its turn comes near the end of the room; what fills it is in
+    ``parts``."""
+    return _LINE.format(_listed(parts), ref)
+
+
+def nearly_full_block(parts: Sequence[str]) -> str:
+    """The same before a request that leaves too little room by itself."""
+    return notice_block(_BEFORE_REQUEST.format(_listed(parts)))
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return " and ".join(parts) if len(parts) < 3 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def unshown_line(ref: str) -> str:

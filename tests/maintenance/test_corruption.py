@@ -89,5 +89,6 @@ def test_every_class_of_finding_has_a_damage() -> None:
         "host_other_engine",
         "hook_failing",
         "message_quarantined",
+        "context_nearly_full",
     }
     assert {damage.code for damage in bench.DAMAGES} == set(RULES) - not_of_a_database

@@ -183,3 +183,23 @@ def test_a_fact_from_turn_3_reaches_the_model_by_itself_or_by_the_agents_search(
     assert len(rows) == 2 * len(said) + 2 * len(calls)
     check_requests(home.server, WINDOW)
     assert home.problems(besides="summary_fallback") == []
+
+
+def test_the_model_is_told_when_its_turn_alone_nearly_fills_the_window(world: Make) -> None:
+    # As a file the text would leave room.
+    home = world(lcm={"largeFileTokenThreshold": 100_000})
+    before = [turn(number, 1_500) for number in range(1, 21)]
+    pasted = f'{turn(21, 45_000)}\nCALL lcm_grep {{"pattern": "Note 001"}}'
+    said = [*before, pasted, turn(22, 300)]
+    home.scenario("loop", turns=said, enabled_toolsets=None, timeout=600)
+    told = "This context is nearly full of what cannot be compacted"
+    asked = [request.messages for request in chat_requests(home.server)]
+    first, second = (
+        one for one in asked if turn(21, 45_000) in str(one) and one[-1].get("content") != said[-1]
+    )
+    [at] = [n for n, message in enumerate(first) if told in str(message)]
+    assert "most of all this turn and the system prompt and tools" in str(first[at])
+    assert first[at]["role"] == "user"
+    assert second[: len(first)] == first
+    assert texts(home.stored(), "user") == said
+    check_requests(home.server, WINDOW)

@@ -8,8 +8,11 @@ from typing import Any
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
 from scripted import ScriptedModel
 from talk import THREAD, answer, middleware_in
+
+from lcm_plugin import Session
 
 PARALLEL, ROUNDS = 80, 5
 
@@ -54,4 +57,27 @@ def test_every_system_message_of_the_state_arrives(tmp_path: Path) -> None:
         shown = str([m.content for m in call if m.type == "system"])
         assert "Be brief." in shown
         assert shown.count("You are P.") == shown.count("Rules of M.") == 1
+    middleware.close()
+
+
+def test_the_model_is_told_when_its_turn_alone_nearly_fills_the_window(tmp_path: Path) -> None:
+    def rule(messages: list[BaseMessage]) -> AIMessage:
+        last = messages[-1]
+        return answer("", ("look", {"place": 1})) if "look" in str(last.content) else answer("done")
+
+    told = "This context is nearly full of what cannot be compacted, most of all this turn."
+    model, middleware = ScriptedModel(rule=rule), middleware_in(tmp_path)
+    agent = create_agent(model, tools=[look], middleware=[middleware], checkpointer=InMemorySaver())
+    texts = ["hello", "look at these: " + "a long page " * 3_300, "thanks"]
+    for text in texts:
+        state = agent.invoke({"messages": [HumanMessage(text)]}, THREAD)["messages"]
+    assert model.problems == []
+    _, first, second, after = ([(m.type, str(m.content)) for m in call] for call in model.calls)
+    assert [told in text for _, text in first[-2:]] == [True, False]
+    assert first[-2][0] == "human"
+    assert second[: len(first)] == first
+    assert told not in str(after)
+    assert told not in str(state)
+    assert [m.content for m in state if m.type == "human"] == texts
+    assert told not in str(middleware.engine.messages(Session("langchain:talk")))
     middleware.close()
