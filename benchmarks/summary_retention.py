@@ -34,7 +34,7 @@ from lcm_plugin.cli.transcripts import read_transcripts
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.evaluation.loaders.locomo import evidence_of, load, messages
 from lcm_plugin.events import EventBus
-from lcm_plugin.messages.encodings import load_encoding
+from lcm_plugin.messages.encodings import ENCODING, PATTERN, vocabulary
 from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.recall.query import is_function_word
 from lcm_plugin.summarize.base import SourceBlock, SummaryTask
@@ -107,6 +107,11 @@ def facts(text: str) -> Facts:
 def words_of(text: str) -> set[str]:
     """The distinct words of a text, in which its facts are looked up."""
     return set(_WORD.findall(text))
+
+
+def load_encoding() -> tiktoken.Encoding:
+    """The package's vocabulary in tiktoken, which also gives the text of tokens."""
+    return tiktoken.Encoding(ENCODING, pat_str=PATTERN, mergeable_ranks=vocabulary(), special_tokens={})
 
 
 def head_and_tail(text: str, tokens: int, encoding: tiktoken.Encoding) -> str:

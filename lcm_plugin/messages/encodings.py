@@ -13,12 +13,7 @@ import struct
 import zlib
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import tiktoken
 
 ENCODING = "o200k_base"
 VOCABULARY_SIZE = 199_998
@@ -118,28 +113,8 @@ def vocabulary() -> dict[bytes, int]:
 _DAMAGED = f"the package's token encoding ({ENCODING}.bin) is damaged: install lcm_plugin again"
 
 
-@cache
-def load_encoding() -> tiktoken.Encoding:
-    """The encoding, loaded once per process, and again at the first count after `release_encoding`."""
-    import tiktoken
-
-    ranks = vocabulary()
-    encoding = tiktoken.Encoding(ENCODING, pat_str=PATTERN, mergeable_ranks=ranks, special_tokens={})
-    # The compiled part has tables of its own; these only serve pickling, and cost 22 MB.
-    encoding._mergeable_ranks = {}
-    del ranks
-    _give_memory_back()
-    return encoding
-
-
-def release_encoding() -> None:
-    """Gives the encoding's memory back to the system. `messages.merging` has a reference of its own."""
-    load_encoding.cache_clear()
-    _give_memory_back()
-
-
-def _give_memory_back() -> None:
-    """Returns to the system what was freed, which glibc keeps by itself: 15 MB when the encoding was built."""
+def give_memory_back() -> None:
+    """Returns to the system what was freed, which glibc keeps by itself."""
     import ctypes
 
     with suppress(OSError, AttributeError, TypeError):  # another C library

@@ -1,89 +1,168 @@
-"""Counts tokens, and loads tiktoken's tables only once they pay.
+"""Counts tokens as tiktoken does, without it: by byte-pair merging over the packed vocabulary.
 
-The tables take 0.2 to 0.4 s of CPU time and 45 MB, and count six times as fast. So a process counts its first texts by
-merging over the packed vocabulary, with the same result, and loads them when that has taken as long as loading them
-would: a hook, a short chat or a program at rest never does.
+tiktoken builds its tables in 0.1 s during which no other thread of the process runs, an event loop least of all, and
+takes 45 MB for them. Here no step is longer than a slice of text. A process looks its first tokens up in the packed
+file where they stand, and makes a table of them (0.08 s, 20 MB) once looking up has taken as long as making it: a hook,
+a short chat or a program at rest never does.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from functools import cache, cached_property
+from heapq import heapify, heappop, heappush
 from itertools import pairwise
-from typing import TYPE_CHECKING
-
-import regex
+from operator import add
+from typing import Any
 
 from lcm_plugin.messages.encodings import (
     LONGEST,
     PATTERN,
-    load_encoding,
+    give_memory_back,
     packed,
     ranks_in,
-    release_encoding,
     runs,
+    vocabulary,
 )
 
-if TYPE_CHECKING:
-    import tiktoken
-
-FIRST_CHARS = 600_000
-"""Characters of plain text that take as long to merge as the tables take to load."""
-_MERGED_BYTE = 24
-"""What a byte of a word that is no token costs, in characters of plain text."""
-_LONGEST_WORD = 400
-"""Bytes of a word above which merging, which is quadratic here, is tiktoken's business."""
-_MARGIN = 100_000
+FIRST_LOOKUPS = 30_000
+"""Lookups in the file that take as long as a table of its tokens takes to make."""
+_MARGIN = 5_000
+_LONG_WORD = 64
+"""Bytes above which the list of neighbours, which is gone through for each merge, costs more than a heap of them."""
+_UNCUT = 6
+"""Characters up to which a word is merged in one piece."""
 _MOST_KNOWN = 20_000
+_NO_TOKEN = 1 << 30
+_LETTERS_THEN_SPACE = re.compile(
+    r"[\x00-\x7f]*[A-Za-z](?= |\Z)|.+?(?:(?<=[A-Za-z])(?= )|\Z)",
+    re.DOTALL,
+)
+"""Stretches of text, each of which ends between a letter and a space, where a word always ends."""
+_ASCII_WORDS = re.compile(
+    r"[^\r\nA-Za-z0-9]?(?:[a-z]++|[A-Z]++[a-z]*+)(?:'(?:[sStTmMdD]|[rRvV][eE]|[lL][lL]))?"
+    r"|[0-9]{1,3}+| ?[^\sA-Za-z0-9]++[\r\n/]*+|\s*[\r\n]+|\s+(?!\S)|\s+",
+    re.ASCII,
+)
+"""What `encodings.PATTERN` finds in ASCII text, in half the time."""
 
-
-class _TooLong(Exception):
-    """A word is too long to be merged here."""
+_Rank = Callable[[bytes], int]
 
 
 class _Merger(dict[str, int]):
-    """The tokens of words, kept once they were looked for."""
+    """How many tokens words have, kept once they were looked for."""
 
     def __init__(self) -> None:
         super().__init__()
-        data = packed()
-        self._data, self._runs, self._ranks = data, runs(data), ranks_in(data)
-        self._words = regex.compile(PATTERN)
-        self.spent = 0
+        self._file: _File | None = _File()
+        self._rank: _Rank = self._file.rank
+        self._joins: _Joins | None = None
+        self._is_making = False
+
+    @property
+    def has_table(self) -> bool:
+        """Whether the table is made."""
+        return self._file is None
+
+    @property
+    def lookups(self) -> int:
+        """How often tokens were looked up in the file."""
+        return self._file.lookups if self._file else 0
+
+    def make_table(self) -> None:
+        """Makes the table, from which every later token is looked up; other threads count on meanwhile."""
+        if self._is_making:
+            return
+        self._is_making = True
+        try:
+            ranks = vocabulary()
+        finally:
+            self._is_making = False
+        self._joins = _Joins(ranks)
+        self._rank = lambda token: ranks.get(token, _NO_TOKEN)
+        self._file = None
 
     def count(self, text: str) -> int:
-        """Tokens of a text. Raises `_TooLong`, and `UnicodeEncodeError` for half a surrogate pair."""
-        self.spent += len(text)
+        """Tokens of a text. Raises `UnicodeEncodeError` for half a surrogate pair."""
         if len(self) > _MOST_KNOWN:
             self.clear()
-        return sum(map(self.__getitem__, self._words.findall(text)))
+        if text.isascii():
+            return sum(map(self.__getitem__, _ASCII_WORDS.findall(text)))
+        find: Callable[[str], list[str]] = _any_words().findall
+        return sum(
+            sum(map(self.__getitem__, (_ASCII_WORDS.findall if part.isascii() else find)(part)))
+            for part in _LETTERS_THEN_SPACE.findall(text)
+        )
 
     def __missing__(self, word: str) -> int:
         data = word.encode()
-        tokens = 1 if len(data) <= LONGEST and self._rank(data) >= 0 else self._merged(data)
+        if self._rank(data) < _NO_TOKEN:
+            tokens = 1
+        elif len(word) > _UNCUT and len(word) < len(data) and len(pieces := self._pieces(word)) > 1:
+            return sum(map(self.__getitem__, pieces))
+        elif len(data) > _LONG_WORD:
+            return _merged_long(data, self._rank)
+        else:
+            tokens = _merged(data, self._rank)
         self[word] = tokens
         return tokens
 
-    def _merged(self, word: bytes) -> int:
-        """Byte-pair merging: of all neighbours those of the lowest rank become one, as long as any two can."""
-        if len(word) > _LONGEST_WORD:
-            raise _TooLong
-        self.spent += _MERGED_BYTE * len(word)
-        parts = [word[place : place + 1] for place in range(len(word))]
-        ranks = [self._rank(one + other) for one, other in pairwise(parts)]
-        while (lowest := min((rank for rank in ranks if rank >= 0), default=-1)) >= 0:
-            place = ranks.index(lowest)
-            parts[place : place + 2] = [parts[place] + parts[place + 1]]
-            del ranks[place]
-            for left in (place - 1, place):
-                if 0 <= left < len(ranks):
-                    ranks[left] = self._rank(parts[left] + parts[left + 1])
-        return len(parts)
+    def _pieces(self, word: str) -> list[str]:
+        """The word, cut where no token goes across: a sentence in a script without spaces is one word."""
+        if self._joins is None:
+            return [word]
+        joined = map(self._joins.__getitem__, map(add, word, word[1:]))
+        cuts = [place for place, together in enumerate(joined, 1) if not together]
+        return [word[start:end] for start, end in zip([0, *cuts], [*cuts, len(word)], strict=True)]
 
-    def _rank(self, token: bytes) -> int:
-        """The rank of a token; -1 when it is none."""
+
+class _Joins(dict[str, bool]):
+    """Whether some token goes from one character on to the other, by the two."""
+
+    def __init__(self, ranks: dict[bytes, int]) -> None:
+        super().__init__()
+        self._ranks = ranks
+
+    @cached_property
+    def _known(self) -> tuple[frozenset[str], frozenset[tuple[int, int]]]:
+        """The neighbours in tokens of whole characters, and the bytes at which others go on to a next character."""
+        twos: set[str] = set()
+        torn: set[tuple[int, int]] = set()
+        for token in self._ranks:
+            if not token.isascii():
+                try:
+                    text = token.decode()
+                except UnicodeDecodeError:
+                    torn.update(pairwise(token))
+                else:
+                    twos.update(map(add, text, text[1:]))
+        return frozenset(twos), frozenset(torn)
+
+    def __missing__(self, two: str) -> bool:
+        if len(self) > _MOST_KNOWN:
+            self.clear()
+        twos, torn = self._known
+        joined = two.isascii() or two in twos or (two[0].encode()[-1], two[1].encode()[0]) in torn
+        self[two] = joined
+        return joined
+
+
+class _File:
+    """The packed vocabulary, in which tokens are looked up where they stand."""
+
+    def __init__(self) -> None:
+        data = packed()
+        self._data, self._runs, self._ranks = data, runs(data), ranks_in(data)
+        self.lookups = 0
+
+    def rank(self, token: bytes) -> int:
+        """The rank of a token; `_NO_TOKEN` when it is none."""
+        self.lookups += 1
         length = len(token)
-        run = self._runs.get(length)
+        run = self._runs.get(length) if length <= LONGEST else None
         if run is None:
-            return -1
+            return _NO_TOKEN
         data, place = self._data, run.place
         low, high = 0, run.count
         while low < high:
@@ -95,71 +174,101 @@ class _Merger(dict[str, int]):
                 high = middle
         start = place + low * length
         if low == run.count or data[start : start + length] != token:
-            return -1
+            return _NO_TOKEN
         index, (first, second, third) = run.first + low, self._ranks
         return first[index] | second[index] << 8 | third[index] << 16
+
+
+def _merged(word: bytes, rank: _Rank) -> int:
+    """Byte-pair merging: of all neighbours those of the lowest rank become one, as long as any two can."""
+    parts = [word[place : place + 1] for place in range(len(word))]
+    ranks = [rank(one + other) for one, other in pairwise(parts)]
+    while ranks and (lowest := min(ranks)) < _NO_TOKEN:
+        place = ranks.index(lowest)
+        parts[place : place + 2] = [parts[place] + parts[place + 1]]
+        del ranks[place]
+        if place:
+            ranks[place - 1] = rank(parts[place - 1] + parts[place])
+        if place < len(ranks):
+            ranks[place] = rank(parts[place] + parts[place + 1])
+    return len(parts)
+
+
+def _merged_long(word: bytes, rank: _Rank) -> int:
+    """The same for a long word: the pairs wait in a heap, and one that has changed since is passed over."""
+    length = len(word)
+    ends = list(range(1, length + 1))  # of the part that begins here; 0: none does any more
+    begins = list(range(-1, length))  # of the part before the one that begins here
+    pairs = [(rank(word[at : at + 2]), at, at + 2) for at in range(length - 1)]
+    heapify(pairs)
+    left = length
+    while pairs:
+        lowest, at, end = heappop(pairs)
+        if lowest == _NO_TOKEN:
+            break
+        middle = ends[at]
+        if not middle or middle == length or ends[middle] != end:
+            continue
+        ends[at], ends[middle] = end, 0
+        left -= 1
+        if at:
+            before = begins[at]
+            heappush(pairs, (rank(word[before:end]), before, end))
+        if end < length:
+            begins[end] = at
+            heappush(pairs, (rank(word[at : ends[end]]), at, ends[end]))
+    return left
+
+
+@cache
+def _any_words() -> Any:
+    """The pattern of words, whose module is not loaded for ASCII text."""
+    import regex
+
+    return regex.compile(PATTERN)
 
 
 class TokenCounts:
     """The tokens of texts. Thread-safe."""
 
-    def __init__(self, first_chars: int = FIRST_CHARS) -> None:
-        self._first_chars = first_chars
+    def __init__(self, first_lookups: int = FIRST_LOOKUPS) -> None:
+        self._first_lookups = first_lookups
         self._merger: _Merger | None = None
-        self._tables: tiktoken.Encoding | None = None
 
     @property
     def is_ready(self) -> bool:
         """Whether the next text waits for nothing to be loaded."""
-        return self._merger is not None or self._tables is not None
+        return self._merger is not None
 
     @property
-    def has_tables(self) -> bool:
-        """Whether tiktoken's tables are loaded."""
-        return self._tables is not None
+    def has_table(self) -> bool:
+        """Whether the table is made."""
+        return self._merger is not None and self._merger.has_table
 
     def get_ready(self) -> None:
         """Loads what the next texts need, so that it is not loaded while others wait."""
         merger = self._merger
-        if merger is None and self._tables is None:
+        if merger is None:
             self._merger = _Merger()
-        elif merger is not None and merger.spent + _MARGIN > self._first_chars:
-            self._load_tables()
+        elif merger.lookups + _MARGIN > self._first_lookups:
+            merger.make_table()
 
     def release(self) -> None:
-        """Gives what is loaded back to the system, up to 45 MB; the next text loads what it needs again."""
-        self._merger = self._tables = None
-        release_encoding()
+        """Gives what is loaded back to the system, up to 25 MB; the next text loads what it needs again."""
+        self._merger = None
+        give_memory_back()
 
     def of(self, text: str) -> int:
         """Tokens of a text."""
-        if self._tables is None:
-            counted = self._merged(text)
-            if counted is not None:
-                return counted
-        encode = self._load_tables().encode_ordinary
-        try:
-            return len(encode(text))
-        except UnicodeEncodeError:
-            return len(encode(text.encode("utf-8", "replace").decode()))
-
-    def _merged(self, text: str) -> int | None:
         merger = self._merger
         if merger is None:
             merger = self._merger = _Merger()
-        if merger.spent > self._first_chars:
-            return None
+        if merger.lookups > self._first_lookups:
+            merger.make_table()
         try:
             return merger.count(text)
-        except (_TooLong, UnicodeEncodeError):
-            return None
-
-    def _load_tables(self) -> tiktoken.Encoding:
-        tables = self._tables
-        if tables is None:
-            tables = self._tables = load_encoding()
-            self._merger = None
-        return tables
+        except UnicodeEncodeError:
+            return merger.count(text.encode("utf-8", "replace").decode())
 
 
 COUNTS = TokenCounts()

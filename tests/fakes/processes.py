@@ -42,8 +42,6 @@ _IMPORTED = (
     "psycopg_pool",
     "pytest",
     "sqlite_utils",
-    "tiktoken",
-    "tiktoken_ext.openai_public",
 )
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(list(_IMPORTED))

@@ -1,4 +1,4 @@
-"""Counting a process' first texts without tiktoken's tables."""
+"""Counting tokens as tiktoken counts them, which is here only to compare with."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import json
 import subprocess
 import sys
 import unicodedata
-from pathlib import Path
+from itertools import product
 
 import pytest
 from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from published import exact
 
-from lcm_plugin.messages.encodings import load_encoding
 from lcm_plugin.messages.merging import TokenCounts
 
 MANY = 10**9
@@ -29,19 +29,16 @@ SAMPLES = [
 ]
 
 
-def exact(text: str) -> int:
-    return len(load_encoding().encode_ordinary(text))
-
-
-@pytest.fixture(scope="module")
-def merging() -> TokenCounts:
-    return TokenCounts(MANY)
+@pytest.fixture(scope="module", params=["file", "table"])
+def merging(request: pytest.FixtureRequest) -> TokenCounts:
+    counts = TokenCounts(MANY if request.param == "file" else 0)
+    counts.of("all words from")
+    return counts
 
 
 @pytest.mark.parametrize("text", SAMPLES)
 def test_a_text_has_as_many_tokens_as_tiktoken_finds(text: str, merging: TokenCounts) -> None:
     assert merging.of(text) == exact(text)
-    assert not merging.has_tables
 
 
 @settings(deadline=None, max_examples=examples(200))
@@ -67,53 +64,66 @@ def test_characters_of_each_kind_are_cut_from_their_neighbours_as_tiktoken_does(
     assert [text for text in texts if merging.of(text) != exact(text)] == []
 
 
-def test_the_tables_are_loaded_once_they_pay_and_the_counts_stay(merging: TokenCounts) -> None:
-    counts = TokenCounts(20 * len(WORDS))
-    texts = [f"{n}: {WORDS}" for n in range(40)]
-    found = [(counts.of(text), counts.has_tables) for text in texts]
+@pytest.mark.long
+def test_ascii_is_cut_as_tiktoken_does_in_every_order_of_three(merging: TokenCounts) -> None:
+    some = [chr(point) for point in range(33)] + [*"aZs'/0.", "\x7f"]
+    texts = ["".join(three) for three in product(some, repeat=3)]
+    assert [text for text in texts if merging.of(f"b{text}B8") != exact(f"b{text}B8")] == []
+
+
+def test_the_table_is_made_once_it_pays_and_the_counts_stay() -> None:
+    counts = TokenCounts(300)
+    texts = [f"{n}: {WORDS} {chr(0x4E00 + n)}{n * 7919}" for n in range(60)]
+    found = [(counts.of(text), counts.has_table) for text in texts]
     assert [tokens for tokens, _ in found] == [exact(text) for text in texts]
-    assert (found[10][1], found[-1][1]) == (False, True)
+    assert (found[5][1], found[-1][1]) == (False, True)
 
 
-def test_a_long_word_and_half_a_surrogate_pair_are_left_to_the_tables() -> None:
-    for text in ("ab" * 4_000, "half \ud83d of one"):
-        counts = TokenCounts(MANY)
-        assert counts.of(text) > 0
-        assert counts.has_tables
+@pytest.mark.parametrize("word", ["ab" * 2_000, "A" * 4_000, "日本語" * 700, "x9Zq" * 900 + "é" * 900])
+def test_a_long_word_has_as_many_tokens_as_tiktoken_finds(word: str, merging: TokenCounts) -> None:
+    assert merging.of(word) == exact(word)
+
+
+def test_a_sentence_without_spaces_is_cut_where_no_token_goes_across(merging: TokenCounts) -> None:
+    texts = [
+        "私たちは午後三時に港で会う約束をしたが船は嵐のために遅れていた",
+        "ภาษาไทยไม่มีช่องว่างระหว่างคำ",
+        "กำ" * 40 + "🧑‍🚀🏳️‍🌈" * 20,
+    ]
+    assert [merging.of(text) for text in texts] == [exact(text) for text in texts]
+
+
+def test_half_a_surrogate_pair_counts_as_a_question_mark(merging: TokenCounts) -> None:
+    assert merging.of("half \ud83d of one") == exact("half ? of one")
 
 
 def test_what_is_needed_next_is_loaded_before_others_wait() -> None:
-    counts = TokenCounts(150_000)
+    counts = TokenCounts(5_100)
     counts.get_ready()
-    assert not counts.has_tables
-    assert counts.of(WORDS * 1_000) == exact(WORDS * 1_000)
+    assert not counts.has_table
+    texts = " ".join(f"{n * 7919}x{n}" for n in range(60))
+    assert counts.of(texts) == exact(texts)
     counts.get_ready()
-    assert counts.has_tables
+    assert counts.has_table
 
 
 def test_what_was_given_back_is_loaded_again_for_the_next_text() -> None:
-    counts = TokenCounts(10)
+    counts = TokenCounts(0)
     assert [counts.of(WORDS), counts.of(WORDS)] == [exact(WORDS)] * 2
-    assert counts.has_tables
+    assert counts.has_table
     counts.release()
-    assert not counts.has_tables
     assert not counts.is_ready
+    assert not counts.has_table
     assert counts.of(WORDS) == exact(WORDS)
     assert counts.is_ready
 
 
-def test_a_process_that_counts_little_never_loads_tiktoken(tmp_path: Path) -> None:
-    script = "import sys; from lcm_plugin import Engine, LcmConfig\n" + (
-        "from lcm_plugin.types import Session\n"
-        "with Engine.open(LcmConfig(database=sys.argv[2])) as engine:\n"
-        "    for n in range(20):\n"
-        "        engine.ingest(Session('a', 'a'), [{'role': 'user', 'content': f'{n} ' + sys.argv[1]}], 'append')\n"
-        "print(engine.count_tokens(sys.argv[1]), 'tiktoken' in sys.modules)"
+def test_counting_loads_no_tiktoken_and_plain_text_no_regex() -> None:
+    script = (
+        "import sys; from lcm_plugin.messages.tokens import TokenCounter\n"
+        "print(TokenCounter().text(sys.argv[1]), {'tiktoken', 'regex'} & set(sys.modules))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script, WORDS * 20, str(tmp_path / "lcm.db")],
-        capture_output=True,
-        text=True,
-        check=True,
+        [sys.executable, "-c", script, WORDS * 20], capture_output=True, text=True, check=True
     )
-    assert done.stdout.split() == [str(exact(WORDS * 20)), "False"]
+    assert done.stdout.split() == [str(exact(WORDS * 20)), "set()"]

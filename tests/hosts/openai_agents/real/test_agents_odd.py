@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -86,3 +89,18 @@ def test_a_large_result_is_counted_once_and_off_the_loop(
     asyncio.run(run())
     assert len(counted) == 1
     assert counted[0] != in_loop[0]
+
+
+def test_a_large_result_holds_the_loop_for_less_than_a_twentieth_of_a_second(tmp_path: Path) -> None:
+    """In a process of its own, since what is loaded at the first large text counts too."""
+    command = [sys.executable, str(Path(__file__).with_name("large_result.py"))]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    for number in range(3):  # what else runs on the machine may hold it longer
+        database = tmp_path / f"{number}.db"
+        done = subprocess.run(
+            [*command, str(database)], stdout=subprocess.PIPE, text=True, check=True, env=environment
+        )
+        longest, whole = map(float, done.stdout.split())
+        if longest < 0.05 and whole < 1:
+            return
+    pytest.fail(f"the loop was held for {longest} s, and the turn took {whole} s of CPU time")
