@@ -38,7 +38,7 @@ class Agent(Protocol):
         """The agent is in this session."""
 
     def quotes_for(self, said: str, messages: Sequence[Any]) -> str | None:
-        """Old messages that fit what the user just said."""
+        """Pins that are in no request yet, and old messages that fit what the user just said."""
 
     def before_request(self, messages: Sequence[Any], request: Mapping[str, Any]) -> None:
         """Before each model call."""

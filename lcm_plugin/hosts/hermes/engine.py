@@ -20,7 +20,7 @@ from lcm_plugin.errors import StoreBusy, StoreConflict, StoreError
 from lcm_plugin.events import log_failure
 from lcm_plugin.hosts.hermes.builtin import HostCompressor
 from lcm_plugin.hosts.hermes.counters import Counters, positive
-from lcm_plugin.hosts.hermes.messages import Merges, from_host, inherited, quoted_in
+from lcm_plugin.hosts.hermes.messages import FOLD, Merges, from_host, inherited, pins_beside, quoted_in
 from lcm_plugin.hosts.hermes.pieces import pieces_of, replies_of
 from lcm_plugin.hosts.hermes.provider import provider_compacts
 from lcm_plugin.hosts.hermes.runtime import Runtime
@@ -260,7 +260,7 @@ class HermesEngine(Counters):
     # recall
 
     def quotes_for(self, said: str, messages: Sequence[Any]) -> str | None:
-        """Old messages that fit what the user just said and are not in the host's list; None for none."""
+        """Pins and old messages that fit what the user just said, of those not in the host's list; None for none."""
         with self.runtime.times.measure("recall"):
             return self._guarded(lambda: self._quotes_for(said, messages)) or None
 
@@ -268,10 +268,12 @@ class HermesEngine(Counters):
         engine, session = self.runtime.engine(), self.session
         if engine is None or session is None or not _keeps(engine, session):
             return ""
-        if engine.config.active_recall == "off":
-            return ""
-        free, shown = self.context_length - positive(self.last_prompt_tokens), from_host(messages[:-1])
-        return engine.quotes_for(session, said, shown, self.context_length, free, quoted_in(messages))
+        beside = pins_beside(engine.pins(session), messages)
+        if engine.config.active_recall != "off":
+            free, shown = self.context_length - positive(self.last_prompt_tokens), from_host(messages[:-1])
+            quoted = quoted_in(messages)
+            beside.append(engine.quotes_for(session, said, shown, self.context_length, free, quoted))
+        return FOLD.join(filter(None, beside))
 
     def get_tool_schemas(self) -> list[dict[str, Any]]:
         """Our tools as bare functions, as the host wants them."""

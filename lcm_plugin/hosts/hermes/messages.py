@@ -14,8 +14,8 @@ from typing import Any
 
 from lcm_plugin.messages.blocks import text_of
 from lcm_plugin.messages.convert import as_message
-from lcm_plugin.messages.markup import is_own, recalled_ids_of
-from lcm_plugin.types import Message
+from lcm_plugin.messages.markup import is_own, pin_block, recalled_ids_of
+from lcm_plugin.types import Message, Pin
 
 FOLD = "\n\n"
 REPLY_FOLD = "\n"
@@ -189,6 +189,15 @@ def quoted_in(messages: Sequence[Any]) -> frozenset[str]:
     sent = (text_of({"content": one[SENT]}) for one in messages if isinstance(one, dict) and one.get(SENT))
     blocks = (found.group(0) for text in sent for found in _BLOCK.finditer(text))
     return frozenset(message_ref(number) for block in blocks for number in recalled_ids_of(block))
+
+
+def pins_beside(pins: Sequence[Pin], messages: Sequence[Any]) -> list[str]:
+    """The pins that nothing in the host's list holds yet: those made since the list was last made smaller."""
+    if not pins:
+        return []
+    sent = [one.get(SENT) or one.get("content") for one in messages if isinstance(one, dict)]
+    shown = "\n".join(text_of({"content": one}) for one in sent)
+    return [block for block in map(pin_block, pins) if block not in shown]
 
 
 def is_ours(message: Message) -> bool:

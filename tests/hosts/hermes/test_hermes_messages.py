@@ -10,8 +10,16 @@ from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lcm_plugin.hosts.hermes.messages import Merges, from_host, quoted_in, to_host
-from lcm_plugin.messages.markup import HISTORY_LABEL, notice_block, plan_block, recalled_block, recalled_line
+from lcm_plugin.hosts.hermes.messages import Merges, from_host, pins_beside, quoted_in, to_host
+from lcm_plugin.messages.markup import (
+    HISTORY_LABEL,
+    notice_block,
+    pin_block,
+    plan_block,
+    recalled_block,
+    recalled_line,
+)
+from lcm_plugin.types import Pin
 
 
 def summary(number: int, text: str = "They spoke of gardens.") -> dict[str, Any]:
@@ -147,3 +155,14 @@ def test_the_messages_quoted_beside_earlier_requests_are_known_from_what_the_hos
     sent = {**user("q"), "api_content": f"q\n\n{recalled_block(lines)}"}
     imitated = {**user("x"), "api_content": "x\n\n<recalled>\nmsg_9 · fact\n</recalled>"}
     assert quoted_in([sent, assistant("a"), imitated, user(recalled_block(lines[:1]))]) == {"msg_3", "msg_7"}
+
+
+def test_a_pin_goes_out_once_until_the_list_holds_it() -> None:
+    first, second = (Pin(f"pin_{n}", 1, f"the door code is {n} <b>", 9, 0, "user") for n in range(2))
+    talk = [user("q"), assistant("a")]
+    assert pins_beside([], talk) == []
+    assert pins_beside([first, second], talk) == [pin_block(first), pin_block(second)]
+    sent = {**user("q"), "api_content": f"q\n\n{pin_block(first)}"}
+    assert pins_beside([first, second], [sent, assistant("a")]) == [pin_block(second)]
+    made_smaller = user(f"{pin_block(first)}\n\n{pin_block(second)}\n\nq")
+    assert pins_beside([first, second], [made_smaller]) == []

@@ -55,7 +55,7 @@ def loop(
     watch: bool = False,
     **options: Any,
 ) -> dict[str, Any]:
-    """Says the turns one after the other to one agent, as a chat program does.
+    """Says the turns one after the other to one agent, as a chat program does; ``/lcm …`` is the chat's command.
 
     ``resume`` begins with what the host has of the session; ``watch`` asks for ``/lcm status`` after each turn.
     With ``settle`` each turn is followed by a wait for what runs in the background, another look at the status, and a
@@ -94,6 +94,9 @@ def loop(
     ids = [agent.session_id]
     started = time.perf_counter()
     for text in turns:
+        if text.startswith("/lcm "):
+            statuses.append(slash(text.removeprefix("/lcm ")))
+            continue
         result = agent.run_conversation(text, conversation_history=messages)
         messages = result["messages"]
         answers.append(result["final_response"])
