@@ -17,7 +17,7 @@ from lcm_plugin.messages.groups import MAX_SPAN, legal_cut, next_legal_cut
 from lcm_plugin.store.protocol import Reader, iterate_items
 from lcm_plugin.store.records import Item
 
-_PAGE, _SUMMARY_PAGE = 128, 1_000
+_PAGE, _SUMMARY_PAGE = 64, 1_000
 _REST_MS = 1_800_000
 _GROWTH = 1.5
 _MOST = 4_096

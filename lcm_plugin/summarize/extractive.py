@@ -108,12 +108,13 @@ class ExtractiveSummarizer:
     def _lines(self, blocks: tuple[SourceBlock, ...], scored: Scored, kept: Sequence[int]) -> list[str]:
         """One line a speaker and stretch of time; its head has the time when it moved on."""
         lines: list[str] = []
-        shown = began = _Moment("", -1)
+        shown = began = now = _Moment("", -1)
         last: Passage | None = None
         before = -1
         for index in kept:
             text, passage = scored.texts[index], scored.passages[index]
-            now = self._when(passage, blocks)
+            if passage is not last:
+                now = self._when(passage, blocks)
             if last is not None and last.who == passage.who and now.continues(began):
                 together = last.block == passage.block and before == index - 1
                 lines[-1] += (" " if together else " … ") + text

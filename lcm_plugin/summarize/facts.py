@@ -53,7 +53,9 @@ _IDENTIFIER, _NUMBER, _SHORT, _DIGIT, _KEY, _TIME, _TERM, _BIGRAM = 12, 9, 8, 5,
 
 
 _Pair = tuple[str, int]
-_SEVERAL: _Pair = ("", 0)
+Unit = tuple[dict[str, int], int, int, int, dict[str, int]]
+"""A unit's facts with their weights, its cues, the weights' sum, its approximate tokens, and the facts that weigh as much as
+a name or more."""
 _CUE_SHIFT = 12
 _WEIGHT = (1 << _CUE_SHIFT) - 1
 _ODD: _Pair = ("", 1 << 20)
@@ -73,28 +75,28 @@ class _Memo(dict[str, _T]):
         return verdict
 
 
-class _Names(_Memo["_Pair | None"]):
-    """The fact of each word that weighs as much as a name or more; `_SEVERAL` where it cannot be said by the word alone."""
-
-    @staticmethod
-    def judge(raw: str) -> _Pair | None:
-        """The verdict on a word."""
-        if raw.islower() and raw.isalpha() and raw.isascii():
-            return None
-        word = _judge(raw)
-        names = [pair for pair in word.facts if pair[1] >= NAME] if word else ()
-        if not word or not names:
-            return None
-        # At the head of a sentence a plain name is none, and it has no other fact.
-        return names[0] if len(names) == 1 and (word.plain or names[0][1] != NAME) else _SEVERAL
-
-
 class _Facts(_Memo["_Pair | None"]):
     """The one fact of each word, its cue in the bits above the weight; `_ODD` where a word cannot be said by one pair."""
 
     @staticmethod
     def judge(raw: str) -> _Pair | None:
         """The verdict on a word."""
+        core = raw
+        if not (raw.isascii() and raw.isalnum()):
+            core = raw.lstrip(_LEFT).rstrip(_RIGHT)
+            if not core or (not core.isalnum() and _INNER.search(core)) or not raw.isascii():
+                return _Facts._of_odd(raw)
+            if raw[0] in _CONTROL_START and _CONTROL.fullmatch(raw):
+                return None
+        # One fact, itself, as nearly all words have.
+        cue, weight = CUE_WORDS.get(core.lower(), 0), _weight(core)
+        if weight:
+            return core, weight | cue << _CUE_SHIFT
+        return (f"\x00{cue}", cue << _CUE_SHIFT) if cue else None
+
+    @staticmethod
+    def _of_odd(raw: str) -> _Pair | None:
+        """The same the long way."""
         word = _judge(raw)
         if word is None:
             return None
@@ -108,29 +110,18 @@ class _Facts(_Memo["_Pair | None"]):
 
 
 class Vocabulary(_Memo["Word | None"]):
-    """The word verdicts of a process."""
+    """The word verdicts of a process, and what its newest texts hold (`extraction.reading`)."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._names = _Names()
         self._facts = _Facts()
+        self.units: dict[str, Unit] = {}
+        self.older_units: dict[str, Unit] = {}
 
     @staticmethod
     def judge(raw: str) -> Word | None:
         """The verdict on a word."""
         return _judge(raw)
-
-    def names(self, sentence: Sequence[str]) -> dict[str, int]:
-        """Of the facts in the words of a sentence those that weigh as much as a name or more."""
-        names, rest = self._names, sentence
-        if sentence and (first := names[sentence[0]]) and first[1] == NAME:
-            rest = sentence[1:]
-        # Built-in functions alone: a source has some ten thousand words, and few of them are names.
-        found = dict(filter(None, map(names.__getitem__, rest)))
-        if "" in found:
-            facts, _ = self.facts(sentence)
-            found = {fact: weight for fact, weight in facts.items() if weight >= NAME}
-        return found
 
     def facts(self, sentence: Sequence[str]) -> tuple[dict[str, int], int]:
         """The weights of the facts in the words of a sentence, and its cues."""

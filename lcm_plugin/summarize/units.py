@@ -112,6 +112,9 @@ def _pieces(text: str) -> list[str]:
     sentences = _sentences(text)
     if "  " in text or "\t" in text:
         sentences = [" ".join(one.split()) if "  " in one or "\t" in one else one for one in sentences]
+    lengths = list(map(len, sentences))
+    if lengths and min(lengths) > _LIST_MARK_CHARS and max(lengths) <= UNIT_CHARS:
+        return sentences
     found: list[str] = []
     for sentence in sentences:
         length = len(sentence)
@@ -128,10 +131,10 @@ def _pieces(text: str) -> list[str]:
 
 
 def _sentences(text: str) -> list[str]:
-    """The text cut after each line and each sentence."""
+    """The text cut after each line and each sentence, without empty pieces."""
     parts = _SENTENCE_END.split(text)
     ends = [*parts[1::2], ""]
-    return list(map(str.strip, map(add, parts[::2], ends)))
+    return list(filter(None, map(str.strip, map(add, parts[::2], ends))))
 
 
 def _fields(text: str) -> Iterator[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container
 from itertools import chain
-from operator import itemgetter
 
 from lcm_plugin.summarize.extraction.reading import Reading, estimate
 from lcm_plugin.summarize.facts import NAME
@@ -20,28 +19,29 @@ class ExpandLine:
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
-        self._weights = _nameable(reading)
+        self._whole = "\n".join(reading.texts)
+        weights = _nameable(reading, set(self._whole.split()))
+        self._places = {text: place for place, text in enumerate(weights)}
+        self._ranked = sorted(weights)
+        self._ranked.sort(key=weights.__getitem__, reverse=True)
 
     def write(self, covered: Container[str], room: int) -> str:
         """The weightiest facts not ``covered``, in source order, in about ``room`` tokens.
 
         Names that stand together are one.
         """
-        left = [fact for fact in self._weights.items() if fact[0] not in covered]
-        ranked = sorted(left)
-        ranked.sort(key=itemgetter(1), reverse=True)
-        chosen: set[str] = set()
-        for text, _ in ranked:
-            cost = estimate(text)
-            if cost > room:
+        chosen: list[str] = []
+        for text in self._ranked:
+            if text in covered:
+                continue
+            room -= estimate(text)
+            if room < 0:
                 break
-            chosen.add(text)
-            room -= cost
+            chosen.append(text)
+        chosen.sort(key=self._places.__getitem__)
         terms: list[str] = []
         last = ""
-        for text, _ in left:
-            if text not in chosen:
-                continue
+        for text in chosen:
             if last and self._stand_together(last, text):
                 terms[-1] += f" {text}"
             else:
@@ -54,22 +54,23 @@ class ExpandLine:
         if not (first.istitle() and second.istitle()):
             return False
         pair = f"{first} {second}"
-        return any(
-            pair in text and first in held
-            for text, held in zip(self._reading.texts, self._reading.facts, strict=True)
+        return pair in self._whole and any(
+            first in held and pair in text
+            for text, held in zip(self._reading.texts, self._reading.names, strict=True)
         )
 
 
-def _nameable(reading: Reading) -> dict[str, int]:
+def _nameable(reading: Reading, words: set[str]) -> dict[str, int]:
     """The facts worth naming in source order, with weights that grow with the units that hold them."""
-    words, first = reading.words, dict[str, int]()
-    for held in reversed(reading.facts):
-        first.update(held)
+    first = dict[str, int]()
+    for held in reversed(reading.names):
+        if held:
+            first.update(held)
     speakers = {name for who in {passage.who for passage in reading.passages} for name in who.split()}
     weights: dict[str, int] = {}
-    for text, holders in Counter(chain.from_iterable(reading.facts)).items():
+    for text, holders in Counter(chain.from_iterable(reading.names)).items():
         weight = first[text]
         # A word that also stands in small letters is no name, and who speaks is in every line.
-        if weight > NAME or (weight == NAME and text.lower() not in words and text not in speakers):
+        if weight > NAME or (text.lower() not in words and text not in speakers):
             weights[text] = min(holders, _REPEATED) * weight
     return weights

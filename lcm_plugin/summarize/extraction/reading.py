@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from typing import cast
 
 from lcm_plugin.summarize.base import SourceBlock
 from lcm_plugin.summarize.cues import DECISION, ERROR, OUTCOME, REQUEST
-from lcm_plugin.summarize.facts import NAME, TERM, Vocabulary
+from lcm_plugin.summarize.facts import NAME, TERM, Unit, Vocabulary
 from lcm_plugin.summarize.focus import Focus
 from lcm_plugin.summarize.units import Passage, passages
 
@@ -28,25 +30,24 @@ _CUE_WORTH = [
     for cues in range(16)
 ]
 _DIGITS = b"0123456789"
+_MOST_KNOWN = 8_192
 
 
 @dataclass(slots=True)
 class Reading:
-    """Units in source order: the text of each, the passage it is from, and its facts with their weights.
-
-    ``words`` are the distinct words of all.
-    """
+    """Units in source order: the text of each, the passage it is from, and its facts that weigh as much as a name or more."""
 
     texts: list[str] = field(default_factory=list)
     passages: list[Passage] = field(default_factory=list)
-    facts: list[dict[str, int]] = field(default_factory=list)
-    words: set[str] = field(default_factory=set)
+    names: list[dict[str, int]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class Scored(Reading):
-    """And of each unit its cues, its worth beyond its facts, their weights' sum, and its approximate tokens."""
+    """And of each unit all facts with their weights, its cues, its worth beyond its facts, their weights' sum, and its
+    approximate tokens."""
 
+    facts: list[dict[str, int]] = field(default_factory=list)
     cues: list[int] = field(default_factory=list)
     worths: list[int] = field(default_factory=list)
     weights: list[int] = field(default_factory=list)
@@ -62,58 +63,85 @@ def read(blocks: Sequence[SourceBlock], vocabulary: Vocabulary, focus: Focus) ->
         scored.texts += pieces
         scored.passages += [passage] * len(pieces)
         _score(scored, passage, pieces, vocabulary, wanted)
-    scored.weights = [sum(facts.values()) for facts in scored.facts]
-    scored.costs = [cost + UNIT_COST for cost in _estimates(scored.texts)]
     return scored
 
 
 def read_names(blocks: Sequence[SourceBlock], vocabulary: Vocabulary) -> Reading:
     """The blocks' units with those of their facts that weigh as much as a name or more."""
     reading = Reading()
-    see, hold = reading.words.update, reading.facts.append
+    hold = reading.names.append
     for passage, pieces in passages(blocks):
         reading.texts += pieces
         reading.passages += [passage] * len(pieces)
-        for text in pieces:
-            sentence = text.split()
-            see(sentence)
-            names = vocabulary.names(sentence)
-            is_cheer = names and passage.is_personal and _is_cheer(text, vocabulary.facts(sentence)[0])
-            hold({} if is_cheer else names)
+        personal = passage.is_personal
+        for text, unit in zip(pieces, known(pieces, vocabulary), strict=True):
+            hold({} if personal and _is_cheer(text, unit[0]) else unit[4])
     return reading
+
+
+def known(texts: Sequence[str], vocabulary: Vocabulary) -> list[Unit]:
+    """What each text holds. Tools give the same lines again and again, and a summary's are those of its source: what the
+    newest texts held is looked up."""
+    units = vocabulary.units
+    found = list(map(units.get, texts))
+    if None in found:
+        older = vocabulary.older_units
+        for index, unit in enumerate(found):
+            if unit is None:
+                text = texts[index]
+                found[index] = units[text] = older.get(text) or _learned(text, vocabulary)
+        if len(units) > _MOST_KNOWN:
+            # What was not seen since the last time goes.
+            vocabulary.units, vocabulary.older_units = {}, units
+    return cast("list[Unit]", found)
+
+
+def _learned(text: str, vocabulary: Vocabulary) -> Unit:
+    facts, cues = vocabulary.facts(text.split())
+    names = {fact: weight for fact, weight in facts.items() if weight >= NAME}
+    return facts, cues, sum(facts.values()), estimate(text) + UNIT_COST, names
 
 
 def _score(
     scored: Scored, passage: Passage, pieces: Sequence[str], vocabulary: Vocabulary, focus: Focus | None
 ) -> None:
     """Adds the facts, cues and worth of a passage's units."""
-    role, personal = passage.role, passage.is_personal
-    of_role = _ROLE_WORTH.get(role, 0)
-    of_error = 0 if role in _ROLE_WORTH else _TOOL_ERROR_WORTH
-    see, facts_of, first = scored.words.update, vocabulary.facts, len(scored.facts)
-    for text in pieces:
-        sentence = text.split()
-        see(sentence)
-        facts, cues = facts_of(sentence)
-        if role == "user" and text[-1] in "?？؟":
+    role, personal, first = passage.role, passage.is_personal, len(scored.facts)
+    asking = role == "user"
+    # By the cues and whether there are facts.
+    worths = _worths(role)
+    for text, (facts, cues, weight, cost, names) in zip(pieces, known(pieces, vocabulary), strict=True):
+        if asking and text[-1] in "?？؟":
             cues |= REQUEST
         if personal:
             facts = _of_people(text, facts)
-        worth = of_role if facts else 0
-        if cues:
-            worth += _CUE_WORTH[cues]
-            if facts and cues & ERROR:
-                worth += of_error
+            names = names if facts else {}
+            weight = sum(facts.values())
+        worth = worths[cues][bool(facts)]
         if focus and (count := focus.count(text)):
             worth += _FOCUS_WORTH * count
-            facts[f"\x00{len(scored.facts)}"] = _FOCUS_FACT
+            facts = {**facts, f"\x00{len(scored.facts)}": _FOCUS_FACT}
+            weight += _FOCUS_FACT
         scored.facts.append(facts)
         scored.cues.append(cues)
         scored.worths.append(worth)
+        scored.weights.append(weight)
+        scored.costs.append(cost)
+        scored.names.append(names)
     if pieces and passage.is_message:
         for edge in {first, len(scored.facts) - 1}:
             if _has_facts(scored.facts[edge]):
                 scored.worths[edge] += _EDGE_WORTH
+
+
+@cache
+def _worths(role: str) -> list[tuple[int, int]]:
+    """What a unit of a role is worth, by its cues: without and with facts."""
+    of_role = _ROLE_WORTH.get(role, 0)
+    of_error = 0 if role in _ROLE_WORTH else _TOOL_ERROR_WORTH
+    return [
+        (worth, worth + of_role + (of_error if cues & ERROR else 0)) for cues, worth in enumerate(_CUE_WORTH)
+    ]
 
 
 def _has_facts(facts: dict[str, int]) -> bool:
@@ -135,17 +163,7 @@ def _is_cheer(text: str, facts: dict[str, int]) -> bool:
 
 def estimate(text: str) -> int:
     """About the tokens of a short text, from a fit over four corpora; the result is counted exactly."""
+    chars = len(text)
     data = text.encode("utf-8", "replace")
-    return _fit(len(text), len(data), len(data.translate(None, _DIGITS)))
-
-
-def _estimates(texts: Sequence[str]) -> list[int]:
-    """The same of all units at once. None of them has a line break in it."""
-    data = "\n".join(texts).encode("utf-8", "replace")
-    sizes = map(len, data.split(b"\n"))
-    without_digits = map(len, data.translate(None, _DIGITS).split(b"\n"))
-    return list(map(_fit, map(len, texts), sizes, without_digits))
-
-
-def _fit(chars: int, size: int, without_digits: int) -> int:
-    return (20 * chars + 68 * (size - without_digits) + 40 * (size - chars)) // 100 + 2
+    size = len(data)
+    return (20 * chars + 68 * (size - len(data.translate(None, _DIGITS))) + 40 * (size - chars)) // 100 + 2

@@ -8,7 +8,6 @@ worth as part of the talk.
 from __future__ import annotations
 
 import heapq
-from collections import defaultdict
 from collections.abc import Iterable
 
 from lcm_plugin.summarize.extraction.reading import Scored
@@ -42,9 +41,6 @@ class Choice:
         self.covered: set[str] = set()
         self._texts: set[str] = set()
         self._lines: set[tuple[int, str]] = set()
-        # What a unit would add, from when it is looked at first: the weights of its facts that no kept unit holds.
-        self._gains: dict[int, int] = {}
-        self._holders: defaultdict[str, list[int]] = defaultdict(list)
 
     @property
     def picked(self) -> list[int]:
@@ -70,23 +66,29 @@ class Choice:
             heap = [entry for entry in heap if passages[entry[1]].block == block]
         heapq.heapify(heap)
         self.exhausted = True
+        room, kept = limit - self.spent, self._texts
+        # The units looked at since the last one was kept: what they are worth is what stands in the heap.
+        looked_at: set[int] = set()
         while heap and heap[0][0]:
             stale, index = heap[0]
-            if texts[index] in self._texts:
+            if texts[index] in kept:
                 heapq.heappop(heap)
                 continue
-            room = limit - self.spent
             if costs[index] > room:
                 self.exhausted = False
                 heap = [entry for entry in heap if costs[entry[1]] <= room]
                 heapq.heapify(heap)
                 continue
-            current = -self._priority(index, talk_only)
-            if current > stale:
-                heapq.heapreplace(heap, (current, index))
-                continue
+            if index not in looked_at:
+                current = -self._priority(index, talk_only)
+                if current > stale:
+                    looked_at.add(index)
+                    heapq.heapreplace(heap, (current, index))
+                    continue
             heapq.heappop(heap)
             self._take(index)
+            looked_at.clear()
+            room = limit - self.spent
 
     def keep(self, indexes: Iterable[int], limit: int) -> None:
         """Keeps some units, each if it fits into ``limit`` tokens in all."""
@@ -108,39 +110,25 @@ class Choice:
         self.spent = kept
 
     def _take(self, index: int) -> None:
-        scored, gains, holders = self._scored, self._gains, self._holders
+        scored = self._scored
         self.spent += self._cost(index)
         self._picked.append(index)
         self._texts.add(scored.texts[index])
         self._lines.add(scored.passages[index].line)
-        for fact in scored.facts[index].keys() - self.covered:
-            for holder in holders.pop(fact, ()):
-                gains[holder] -= scored.facts[holder][fact]
         self.covered.update(scored.facts[index])
 
     def _cost(self, index: int) -> int:
         cost = self._scored.costs[index]
         return cost if self._scored.passages[index].line in self._lines else cost + LINE_COST
 
-    def _gain(self, index: int) -> int:
-        """The weights of a unit's facts that no kept unit holds."""
-        gain = 0
-        covered, holders = self.covered, self._holders
-        for fact, weight in self._scored.facts[index].items():
-            if fact not in covered:
-                gain += weight
-                holders[fact].append(index)
-        self._gains[index] = gain
-        return gain
-
     def _priority(self, index: int, talk: bool) -> int:
-        """The gain per token, as an integer; 0 when it adds no fact."""
-        gain = self._gains.get(index)
-        if gain is None:
-            gain = self._gain(index)
+        """The gain per token, as an integer; 0 when it adds no fact. The gain is the weights of the unit's facts that no
+        kept unit holds."""
+        scored, covered = self._scored, self.covered
+        gain = sum([weight for fact, weight in scored.facts[index].items() if fact not in covered])
         if talk:
-            own = 2 * self._scored.worths[index]
+            own = 2 * scored.worths[index]
             worth = min(gain, _TALK_GAIN) + own if gain >= _NEW_GAIN else gain
         else:
-            worth = gain + self._scored.worths[index] // _FACTS_SHARE if gain else 0
+            worth = gain + scored.worths[index] // _FACTS_SHARE if gain else 0
         return worth * _SCALE // self._cost(index)
