@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lcm_plugin.compaction.chunks import Chunk
-from lcm_plugin.compaction.plans import note_plan
+from lcm_plugin.compaction.plans import PlanNotes
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.errors import StoreError
 from lcm_plugin.events import EventBus
@@ -97,7 +97,7 @@ class PassRunner:
         self._events = events
         self._clock = clock
         self._zone = config.timezone
-        self._plan_tools = config.keep_latest_of
+        self._plans = PlanNotes(config.keep_latest_of)
         self._unpublished = _Unpublished()
 
     def run(self, request: PassRequest) -> PassResult:
@@ -155,7 +155,7 @@ class PassRunner:
             if not writer.summaries([publication.summary.summary_id]):
                 writer.publish(publication, self._clock())
                 if publication.summary.depth == 0:
-                    note_plan(writer, publication.summary, self._plan_tools, self._clock())
+                    self._plans.note(writer, publication.summary, self._clock())
 
     def _draft(self, request: PassRequest, source: Source) -> SummaryDraft | None:
         if not source.blocks:

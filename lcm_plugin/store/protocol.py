@@ -108,10 +108,10 @@ class Reader(
 
     def newest_tool_calls(
         self, conversation_id: int, *, after: int, limit: int
-    ) -> list[tuple[int, int, str]]:
-        """The tools that the newest ``limit`` messages with calls after a seq call: seq, message id and tool's name.
+    ) -> list[tuple[int, int, str, bool]]:
+        """The tools that the newest ``limit`` messages with calls after a seq call.
 
-        Newest first; hidden messages are left out.
+        Newest first: seq, message id, tool's name, and whether the message is hidden.
         """
 
     def lowest_group(self, conversation_id: int, from_seq: int, span: int, floor: int) -> int | None:

@@ -148,18 +148,18 @@ class MessageTable(Transaction):
 
     def newest_tool_calls(
         self, conversation_id: int, *, after: int, limit: int
-    ) -> list[tuple[int, int, str]]:
+    ) -> list[tuple[int, int, str, bool]]:
         rows = self.all(
-            "SELECT m.seq, m.message_id, p.tool_name FROM (SELECT conversation_id, message_id, seq FROM messages "
-            "WHERE conversation_id = :here AND seq > :after AND (calls IS NOT NULL OR answers IS NOT NULL) "
-            "AND calls IS NOT NULL AND NOT hidden ORDER BY seq DESC LIMIT :limit) m CROSS JOIN message_parts p "
+            "SELECT m.seq, m.message_id, p.tool_name, m.hidden FROM (SELECT conversation_id, message_id, seq, hidden "
+            "FROM messages WHERE conversation_id = :here AND seq > :after AND (calls IS NOT NULL OR answers IS NOT NULL) "
+            "AND calls IS NOT NULL ORDER BY seq DESC LIMIT :limit) m CROSS JOIN message_parts p "
             f"WHERE {self.sql.parts_of('m.conversation_id', 'm.message_id')} AND p.tool_name IS NOT NULL "
             "ORDER BY m.seq DESC",
             here=conversation_id,
             after=after,
             limit=limit,
         )
-        return [(row[0], row[1], row[2]) for row in rows]
+        return [(row[0], row[1], row[2], bool(row[3])) for row in rows]
 
     def lowest_group(self, conversation_id: int, from_seq: int, span: int, floor: int) -> int | None:
         row = self.one(

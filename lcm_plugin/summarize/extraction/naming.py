@@ -20,7 +20,7 @@ class ExpandLine:
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
         self._whole = "\n".join(reading.texts)
-        weights = _nameable(reading, set(self._whole.split()))
+        weights, self._plain = _nameable(reading)
         self._places = {text: place for place, text in enumerate(weights)}
         self._ranked = sorted(weights)
         self._ranked.sort(key=weights.__getitem__, reverse=True)
@@ -32,7 +32,7 @@ class ExpandLine:
         """
         chosen: list[str] = []
         for text in self._ranked:
-            if text in covered:
+            if text in covered or (text in self._plain and self._is_word(text)):
                 continue
             room -= estimate(text)
             if room < 0:
@@ -49,6 +49,17 @@ class ExpandLine:
             last = text
         return f"{EXPAND_PREFIX} {', '.join(terms) or NOTHING_DROPPED}"
 
+    def _is_word(self, text: str) -> bool:
+        """Whether it also stands in small letters, and so is no name."""
+        whole, word = self._whole, text.lower()
+        place = whole.find(word)
+        while place >= 0:
+            end = place + len(word)
+            if not (whole[place - 1 : place].strip() or whole[end : end + 1].strip()):
+                return True
+            place = whole.find(word, place + 1)
+        return False
+
     def _stand_together(self, first: str, second: str) -> bool:
         """Whether two names follow each other in a unit, as a first and a last name do."""
         if not (first.istitle() and second.istitle()):
@@ -60,17 +71,22 @@ class ExpandLine:
         )
 
 
-def _nameable(reading: Reading, words: set[str]) -> dict[str, int]:
-    """The facts worth naming in source order, with weights that grow with the units that hold them."""
+def _nameable(reading: Reading) -> tuple[dict[str, int], set[str]]:
+    """The facts worth naming in source order, with weights that grow with the units that hold them; and which of them are
+    names only if they do not stand in small letters, too."""
     first = dict[str, int]()
     for held in reversed(reading.names):
         if held:
             first.update(held)
     speakers = {name for who in {passage.who for passage in reading.passages} for name in who.split()}
     weights: dict[str, int] = {}
+    plain: set[str] = set()
     for text, holders in Counter(chain.from_iterable(reading.names)).items():
         weight = first[text]
-        # A word that also stands in small letters is no name, and who speaks is in every line.
-        if weight > NAME or (text.lower() not in words and text not in speakers):
-            weights[text] = min(holders, _REPEATED) * weight
-    return weights
+        if weight == NAME:
+            # Who speaks is in every line.
+            if text in speakers:
+                continue
+            plain.add(text)
+        weights[text] = min(holders, _REPEATED) * weight
+    return weights, plain

@@ -35,7 +35,7 @@ _MOST_KNOWN = 8_192
 
 @dataclass(slots=True)
 class Reading:
-    """Units in source order: the text of each, the passage it is from, and its facts that weigh as much as a name or more."""
+    """Units in source order: the text of each, the passage it is from, and its facts that weigh a name's weight or more."""
 
     texts: list[str] = field(default_factory=list)
     passages: list[Passage] = field(default_factory=list)
@@ -89,7 +89,7 @@ def known(texts: Sequence[str], vocabulary: Vocabulary) -> list[Unit]:
         for index, unit in enumerate(found):
             if unit is None:
                 text = texts[index]
-                found[index] = units[text] = older.get(text) or _learned(text, vocabulary)
+                found[index] = units[text] = units.get(text) or older.get(text) or _learned(text, vocabulary)
         if len(units) > _MOST_KNOWN:
             # What was not seen since the last time goes.
             vocabulary.units, vocabulary.older_units = {}, units
