@@ -23,6 +23,8 @@ from lcm_plugin.types import Session
 
 MOST_TOKENS = 370
 """About 1,500 characters: they are paid for again in each request until the next compaction."""
+ROOM = 10 * MOST_TOKENS
+"""A context so large that it leaves them that much."""
 _COMPACTIONS = (b'"isCompactSummary":true', b'"type":"compacted"', b'{"$set":{"messages"')
 _COMMAND = re.compile(r"/[\w:.-]+(?:\s|\Z)")
 _BY_PROGRAM = (
@@ -54,29 +56,21 @@ class Passages:
         """A host compacted a session: its log says what is still quoted in the context."""
         self._quoted.pop(session, None)
 
-    def for_prompt(self, call: HookCall) -> str:
-        """The block of quotes for a prompt, or an empty text."""
+    def for_prompt(self, call: HookCall, shown: Callable[[], InView] | None = None) -> str:
+        """The block of quotes for a prompt, or an empty text. ``shown``: of a host whose contexts are made here."""
         if not is_persons(call):
             return ""
         key = f"agent:{self._host}:{call.session}"
         if self._is_hidden(key):
             return ""
+        view = shown() if shown else None
         with self._open().store.read() as reader:
             own = reader.find_conversation(Session(key))
             among = conversations_of(reader, call.cwd, self._is_hidden)
             among |= {one.conversation_id for one in reader.family(key)}
             if not among:
                 return ""
-            seen = self._visible(reader, own.conversation_id, call.session) if own else set()
-            if call.session not in self._quoted:
-                self._quoted[call.session] = quotes_in(_since_compaction(call.transcript))
-            view = InView(
-                frozenset(seen),
-                left_out=True,
-                room=10 * MOST_TOKENS,
-                free=MOST_TOKENS,
-                quotes=self._quoted[call.session],
-            )
+            view = view or self._hosts_view(reader, own.conversation_id if own else None, call)
             found: Recalled | None = self._open().active_recall.within(
                 reader, key, Scope(tuple(sorted(among))), call.prompt, view
             )
@@ -85,6 +79,14 @@ class Passages:
     def delivered(self, session: str, text: str) -> None:
         """What the host was given stands in its context, until the next compaction."""
         quotes_in(text, self._quoted.setdefault(session, {}))
+
+    def _hosts_view(self, reader: Reader, conversation_id: int | None, call: HookCall) -> InView:
+        """What a context that the host makes itself shows."""
+        seen = self._visible(reader, conversation_id, call.session) if conversation_id else set()
+        if call.session not in self._quoted:
+            self._quoted[call.session] = quotes_in(_since_compaction(call.transcript))
+        quotes = self._quoted[call.session]
+        return InView(frozenset(seen), left_out=True, room=ROOM, free=MOST_TOKENS, quotes=quotes)
 
     def _visible(self, reader: Reader, conversation_id: int, session: str) -> set[str]:
         """The messages of a session that its host has not compacted."""

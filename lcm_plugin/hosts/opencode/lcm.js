@@ -3,7 +3,7 @@ __CLIENT__
 const { command, tools, environment } = __SETTINGS__
 
 export const Lcm = async ({ client, directory }) => {
-  const sessions = new Map(), parts = new Map(), summarising = new Set()
+  const sessions = new Map(), parts = new Map(), summarising = new Set(), known = new Set()
   let limits, last
   const about = (session) => {
     const { title, parentID } = sessions.get(session) ?? {}
@@ -14,6 +14,10 @@ export const Lcm = async ({ client, directory }) => {
     const limit = limits.find((one) => one.id === providerID)?.models[modelID]?.limit
     return limit?.context ? limit.context - (limit.output ?? 0) : undefined
   }
+  const called = async (model) => ({ limit: await limitOf(model), model: model.modelID })
+  const isOurs = ({ parts: all }) => all.some((part) => part.synthetic && part.text?.includes("<recalled>"))
+  // Quotes of an earlier run of opencode, for a session's first prompt in this one.
+  const quotedBefore = async (id) => known.has(id) ? null : (await client.session.messages({ path: { id } })).data?.filter(isOurs) ?? null
   const made = (piece, number, user, answer, session) => {
     const id = `msg_lcm${number}`, at = user.time.created
     const like = piece.role === "user" ? user : { ...user, ...user.model, ...answer, role: "assistant", error: undefined, summary: undefined }
@@ -45,7 +49,8 @@ export const Lcm = async ({ client, directory }) => {
     }),
     "chat.message": safely(async ({ sessionID }, { message, parts: typed }) => {
       const prompt = typed.filter((part) => part.type === "text" && !part.synthetic).map((part) => part.text).join("\n")
-      const text = (await ask("opencode.recall", { ...about(sessionID), prompt }))?.text
+      const before = { ...await called(message.model), messages: await quotedBefore(sessionID) }
+      const text = (await ask("opencode.recall", { ...about(sessionID), ...before, prompt }))?.text
       if (text) typed.push({ id: `${typed.at(-1).id}0`, sessionID, messageID: message.id, type: "text", text, synthetic: true })
     }),
     "command.execute.before": safely(async ({ command: name, sessionID, arguments: rest }, { parts: typed }) => {
@@ -59,11 +64,11 @@ export const Lcm = async ({ client, directory }) => {
       if (!session || summarising.delete(session)) return
       const user = messages.findLast((one) => one.info.role === "user").info
       const answer = messages.findLast((one) => one.info.role === "assistant")?.info
-      const params = { messages, limit: await limitOf(user.model), model: user.model.modelID }
-      const plan = (await ask("opencode.context", { ...about(session), ...params }))?.plan
+      known.add(session)
+      const plan = (await ask("opencode.context", { ...about(session), messages, ...await called(user.model) }))?.plan
       if (!plan) return
-      const known = new Map(messages.map((one) => [one.info.id, one]))
-      messages.splice(0, messages.length, ...plan.map((one, number) => known.get(one) ?? made(one, number, user, answer, session)))
+      const own = new Map(messages.map((one) => [one.info.id, one]))
+      messages.splice(0, messages.length, ...plan.map((one, number) => own.get(one) ?? made(one, number, user, answer, session)))
     }),
     dispose: async () => {
       await last

@@ -45,12 +45,12 @@ def plan(context: Sequence[Message], given: Sequence[Message]) -> list[str | dic
     """A context as opencode's list: ids of its own messages, and pieces. ``given`` is what its list was converted to."""
     own: dict[str, list[Message]] = {}
     for message in given:
-        own.setdefault(_host_of(message), []).append(message)
+        own.setdefault(host_of(message), []).append(message)
     found: list[str | dict[str, Any]] = []
     pieces = _Pieces()
     at = 0
     while at < len(context):
-        name = _host_of(context[at])
+        name = host_of(context[at])
         whole = own.get(name, []) if name else []
         if whole and list(context[at : at + len(whole)]) == whole:
             found += pieces.taken()
@@ -62,7 +62,8 @@ def plan(context: Sequence[Message], given: Sequence[Message]) -> list[str | dic
     return [*found, *pieces.taken()]
 
 
-def _host_of(message: Message) -> str:
+def host_of(message: Message) -> str:
+    """The id of opencode's message that a message is of; empty for one that is none of its own."""
     data = message.get(HOST_DATA)
     return str(data.get(_MARK, "")) if isinstance(data, Mapping) else ""
 

@@ -8,11 +8,13 @@ from typing import Any
 
 from pydantic import Field
 
+from lcm_plugin.assembly.recalled import InView
 from lcm_plugin.forks import FreshLocks, join
 from lcm_plugin.hosts.agents.calls import HookCall
 from lcm_plugin.hosts.agents.passages import Passages
 from lcm_plugin.hosts.agents.resume import resume_pack
 from lcm_plugin.hosts.opencode.messages import is_compaction, plan, to_core
+from lcm_plugin.hosts.opencode.view import Quoted
 from lcm_plugin.hosts.stdio.lines import Method
 from lcm_plugin.hosts.stdio.methods import Params
 from lcm_plugin.lru import LruCache
@@ -36,12 +38,17 @@ class SessionParams(Params):
     parent: str = ""
 
 
-class ContextParams(SessionParams):
-    """The list of a model call, and the tokens that its model takes."""
+class CallParams(SessionParams):
+    """The model of a call, and the tokens that it takes."""
 
-    messages: list[dict[str, Any]]
     limit: int | None = Field(default=None)
     model: str | None = None
+
+
+class ContextParams(CallParams):
+    """The list of a model call."""
+
+    messages: list[dict[str, Any]]
 
 
 class StoreParams(SessionParams):
@@ -50,10 +57,11 @@ class StoreParams(SessionParams):
     messages: list[dict[str, Any]]
 
 
-class PromptParams(SessionParams):
-    """What a person typed."""
+class PromptParams(CallParams):
+    """What a person typed, and the messages before it that have parts of ours where no context was asked for yet."""
 
     prompt: str
+    messages: list[dict[str, Any]] | None = None
 
 
 class OpencodeMethods(FreshLocks):
@@ -62,6 +70,7 @@ class OpencodeMethods(FreshLocks):
     def __init__(self, plugin: LcmPlugin) -> None:
         self._plugin = plugin
         self._passages = Passages(HOST, lambda: plugin.engine)
+        self._quoted = Quoted()
         self._lock = threading.Lock()
         self._sent: LruCache[str, int] = LruCache(_SESSIONS)
         self._overhead: LruCache[str, int] = LruCache(_SESSIONS)
@@ -82,6 +91,7 @@ class OpencodeMethods(FreshLocks):
         """Stores the list of a call. ``plan`` is what to send instead of it; null for the list as it is."""
         given = ContextParams.model_validate(params)
         core = to_core(given.messages)
+        self._quoted.learn(given.session, given.messages)
         mode: IngestMode = "state" if self._says_what_is_gone(given, core) else "append"
         turn = self._turn(
             given, model=given.model, window=given.limit, messages=core, mode=mode, recall=False
@@ -117,13 +127,24 @@ class OpencodeMethods(FreshLocks):
     def _recall(self, params: Mapping[str, Any]) -> dict[str, Any]:
         given = PromptParams.model_validate(params)
         call = HookCall("UserPromptSubmit", given.session, cwd=given.directory, prompt=given.prompt)
-        text = "" if given.parent else self._passages.for_prompt(call)
+        if given.messages is not None:
+            self._quoted.learn(given.session, given.messages)
+        shown = None if self._captures_only(given) else lambda: self._shown(given)
+        text = "" if given.parent else self._passages.for_prompt(call, shown)
         self._passages.delivered(given.session, text)
         with self._lock:
             due = given.session in self._compacted
             self._compacted.discard(given.session)
         pack = resume_pack(self._plugin.engine, _session(given)) if due else ""
         return {"text": "\n\n".join(filter(None, (pack, text)))}
+
+    def _shown(self, given: CallParams) -> InView:
+        """What the context shows that will be made for a prompt, without the prompt."""
+        overhead = self._overhead_of(given.session, given.limit)
+        context = self._plugin.engine.look_ahead(
+            _session(given), given.limit, overhead, given.model, recall=False
+        )
+        return self._quoted.view(given.session, context)
 
     def _idle(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """A turn is over: what is due is compacted."""
@@ -146,20 +167,21 @@ class OpencodeMethods(FreshLocks):
         return self._plugin.engine.captures_only(_session(given))
 
     def _turn(self, given: SessionParams, **more: Any) -> Turn:
-        with self._lock:
-            overhead = self._overhead.get(given.session) or _ASSUMED_OVERHEAD
-        if window := more.get("window"):
-            # Usage that is far from what was counted must not leave a context without room.
-            overhead = min(overhead, window // 2)
         named = {"title": given.title, "project": given.directory, "source": HOST}
         about = {name: value for name, value in named.items() if value}
         return Turn(
             _session(given),
             more.pop("messages", ()),
-            overhead_tokens=overhead,
+            overhead_tokens=self._overhead_of(given.session, more.get("window")),
             metadata=about,
             **more,
         )
+
+    def _overhead_of(self, session: str, window: int | None) -> int:
+        with self._lock:
+            overhead = self._overhead.get(session) or _ASSUMED_OVERHEAD
+        # Usage that is far from what was counted must not leave a context without room.
+        return min(overhead, window // 2) if window else overhead
 
     def _learn(self, session: str, info: Mapping[str, Any]) -> None:
         """What the provider counted beyond the context is what the host adds to it."""

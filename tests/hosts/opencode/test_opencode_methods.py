@@ -186,6 +186,53 @@ def test_quotes_come_from_other_sessions_and_are_not_stored(
     assert "recalled" not in str(stored(plugin, Session("agent:opencode:ses_2")))
 
 
+def long_talk(plugin: LcmPlugin, host: OpencodeMethods, turns: int = 12) -> Talk:
+    """A talk whose first fact was quoted once and is out of view, with that quote."""
+    talk = Talk()
+    for number in range(turns):
+        fact = "The gate code of the north pumping station is HERON-4417. " if not number else ""
+        talk.say(f"{fact}Question {number}: " + "what does pump nine do in winter? " * 60)
+        store(host, talk, talk.answer("It stands still. " * 60))
+    context(host, talk, limit=LIMIT)
+    plugin.engine.wait_idle(60)
+    return talk
+
+
+LIMIT = 16_000
+ASKED = "What is the gate code of the north pumping station?"
+
+
+def test_what_a_context_of_ours_leaves_out_is_quoted_though_it_was_quoted_before(
+    plugin: LcmPlugin, opencode: OpencodeMethods
+) -> None:
+    talk = long_talk(plugin, opencode)
+    text = recall(opencode, ASKED, session=S, limit=LIMIT)
+    assert "HERON-4417" in text
+    talk.say(ASKED, {"type": "text", "text": text, "synthetic": True})
+    context(opencode, talk, limit=LIMIT)
+    store(opencode, talk, talk.answer("It is in the quote."))
+    again = "Which gate code has the north pumping station?"
+    assert "HERON-4417" not in recall(opencode, again, session=S, limit=LIMIT)
+    for number in range(12):
+        talk.say(f"Next {number}: " + "and what does pump ten do in summer? " * 60)
+        store(opencode, talk, talk.answer("It hums. " * 60))
+    context(opencode, talk, limit=LIMIT)
+    plugin.engine.wait_idle(60)
+    assert "HERON-4417" in recall(opencode, again, session=S, limit=LIMIT)
+
+
+def test_what_an_earlier_run_quoted_and_still_shows_is_not_quoted_again(plugin: LcmPlugin) -> None:
+    first = OpencodeMethods(plugin)
+    talk = long_talk(plugin, first)
+    text = recall(first, ASKED, session=S, limit=LIMIT)
+    talk.say(ASKED, {"type": "text", "text": text, "synthetic": True})
+    context(first, talk, limit=LIMIT)
+    store(first, talk, talk.answer("It is in the quote."))
+    second = OpencodeMethods(plugin)
+    given = {"session": S, "limit": LIMIT, "messages": talk.listed}
+    assert "HERON-4417" not in recall(second, "Which gate code has the north pumping station?", **given)
+
+
 def test_capture_only_stores_leaves_the_list_alone_and_gives_a_resume_pack_once(tmp_path: Path) -> None:
     plugin = LcmPlugin(LcmConfig(database=str(tmp_path / "talk.db"), capture_only=True))
     host = OpencodeMethods(plugin)

@@ -114,7 +114,7 @@ def test_two_at_once_store_each_their_own(opencode: Opencode) -> None:
 def test_facts_planted_in_opencode_are_in_view_after_a_compaction(opencode: Opencode) -> None:
     opencode.environment |= SMALL_CONTEXT
     with opencode_talk(opencode) as talk:
-        hold(Asked(opencode, talk, ("bash", "command"), "lcm_lcm_grep"), opencode, 199_000)
+        hold(Asked(opencode, talk, ("bash", "command"), "lcm_lcm_grep"), opencode, 199_000, long=True)
 
 
 def test_what_a_person_undoes_in_a_terminal_leaves_the_context_and_stays_stored(opencode: Opencode) -> None:
