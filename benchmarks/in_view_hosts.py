@@ -1,7 +1,7 @@
 """What stands in the request when a question comes in a real host, with recall on and off, beside the hooks called directly.
 
     .venvs/langchain/bin/python benchmarks/in_view_hosts.py langchain PATH/locomo_dev.json [--windows 8000,32000]
-        [--recall off,on] [--chats N] [--questions N]
+        [--recall off,on] [--chats N] [--questions N] [--host-only]
 
 Run it with the host installed: ``langchain`` (`create_agent` with the middleware and a checkpointer) or ``hermes``
 (Hermes Agent's own loop). Both talk to a server on the loopback interface that says what the chat's second speaker says.
@@ -300,9 +300,9 @@ def directly(
 
 
 def rows(
-    host: str, talks: Sequence[Talk], windows: Sequence[int], recalls: Sequence[str]
+    host: str, talks: Sequence[Talk], windows: Sequence[int], recalls: Sequence[str], hooks: bool
 ) -> Iterator[Figures]:
-    """The rows as they are measured."""
+    """The rows as they are measured, those of the hooks called directly if ``hooks``."""
     steps = [steps_of(talk) for talk in talks]
     unnamed = [
         replace(
@@ -320,7 +320,7 @@ def rows(
     for window in windows:
         for recall in recalls:
             settings = {**GUARDS, "activeRecall": recall}
-            for name, given in (("hooks, named", talks), ("hooks", unnamed)):
+            for name, given in (("hooks, named", talks), ("hooks", unnamed)) if hooks else ():
                 figures = Figures(name, window, recall)
                 for talk, turns in zip(given, steps, strict=True):
                     directly(talk, turns, window, settings, figures)
@@ -342,6 +342,7 @@ def main() -> None:
     parser.add_argument("--recall", default="off,on", help="the values of activeRecall to measure")
     parser.add_argument("--chats", type=int, help="only so many chats")
     parser.add_argument("--questions", type=int, default=14, help="about so many questions of each chat")
+    parser.add_argument("--host-only", action="store_true", help="leave out the hooks called directly")
     options = parser.parse_args()
     logging.getLogger("lcm_plugin").setLevel(logging.ERROR)
     os.environ["LANGSMITH_TRACING"] = "false"
@@ -351,7 +352,7 @@ def main() -> None:
     ]
     print(HEAD)
     windows = [int(window) for window in options.windows.split(",")]
-    for figures in rows(options.host, talks, windows, options.recall.split(",")):
+    for figures in rows(options.host, talks, windows, options.recall.split(","), not options.host_only):
         print(figures.row(), flush=True)
 
 
