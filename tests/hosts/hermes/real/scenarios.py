@@ -140,9 +140,11 @@ def canaries(
     after: int,
     results: list[str],
     questions: list[str],
+    others: dict[str, str] | None = None,
 ) -> dict[str, Any]:
     """Says turns until ``after`` compactions came behind the first ``planted`` ones, then asks the questions.
 
+    ``others`` are sessions of their own, by their ids, in each of which one text was said before.
     The tool ``look_up`` returns the result with the number that the model calls it with. Of the turns whose numbers are in
     ``taken_back`` the host's list loses what they added.
     """
@@ -151,6 +153,8 @@ def canaries(
     number_schema = {"type": "object", "properties": {"number": {"type": "integer"}}, "required": ["number"]}
     schema = {"name": "look_up", "description": "Looks something up.", "parameters": number_schema}
     registry.register("look_up", "canaries", schema, lambda given, **_: results[given["number"]])
+    for name, text in (others or {}).items():
+        make_agent(url, session_id=name).run_conversation(text, conversation_history=[])
     agent = make_agent(url, enabled_toolsets=[*SMALL_TOOLSETS, "canaries"])
     messages: list[dict[str, Any]] = []
     said, first = 0, 0
