@@ -16,7 +16,6 @@ from typing import Any, Self
 from lcm_plugin import forks
 from lcm_plugin.arguments import checked
 from lcm_plugin.assembly.recall_note import recall_note
-from lcm_plugin.commands import run_command
 from lcm_plugin.compaction.overflow import refusal_of
 from lcm_plugin.compaction.scheduler import WorkReport
 from lcm_plugin.config import LcmConfig
@@ -350,6 +349,8 @@ class Engine(ServiceHolder, forks.FreshLocks):
 
     def command(self, session: Session, text: str) -> CommandResult:
         """Answers a ``/lcm …`` chat command."""
+        from lcm_plugin.commands import run_command  # which a host's turn does not need
+
         self._check_open()
         return run_command(self, session, text)
 

@@ -252,6 +252,23 @@ def test_importing_the_engine_loads_no_extra() -> None:
     assert run_python(code)[0] == "[]"
 
 
+def test_importing_the_engine_loads_few_modules_and_no_commands_without_the_collector() -> None:
+    code = (
+        "import gc, sys, lcm_plugin\n"
+        "count = lambda: sum(one['collections'] for one in gc.get_stats())\n"
+        "gc.collect(); before = count()\n"
+        "from lcm_plugin import Engine\n"
+        "runs = count() - before\n"
+        "own = [name for name in sys.modules if name.startswith('lcm_plugin.')]\n"
+        "print(len(own), sum('.commands' in name for name in own), runs <= 1, gc.isenabled())"
+    )
+    own, *rest = run_python(code)[0].split()
+    assert int(own) <= 250
+    assert rest == ["0", "True", "True"]
+    code = "import sys, lcm_plugin; print(sum(name.startswith('lcm_plugin') for name in sys.modules))"
+    assert run_python(code)[0] == "2"
+
+
 def test_public_names_are_exactly_all() -> None:
     import lcm_plugin
 

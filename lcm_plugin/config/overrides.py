@@ -13,7 +13,9 @@ Share = Annotated[float, Field(gt=0, le=1)]
 class ThresholdMatch(BaseModel):
     """When an override applies: every field given must match, and at least one must be given."""
 
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True)
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True, defer_build=True
+    )
 
     model: str | None = None
     model_context_window_min: int | None = Field(default=None, ge=1)
@@ -33,7 +35,9 @@ class ThresholdMatch(BaseModel):
 class ThresholdOverride(BaseModel):
     """Another threshold for some models, windows or sessions."""
 
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True)
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True, defer_build=True
+    )
 
     match: ThresholdMatch
     context_threshold: Share

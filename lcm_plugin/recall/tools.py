@@ -45,7 +45,9 @@ Roles = Annotated[list[Annotated[str, AfterValidator(checked_role)]], BeforeVali
 
 
 class _Arguments(BaseModel):
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True)
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True, defer_build=True
+    )
 
     conversation_id: int | None = Field(default=None, ge=1, le=LARGEST)
     all_conversations: bool = False
@@ -60,7 +62,7 @@ class _Arguments(BaseModel):
 class PinArguments(BaseModel):
     """What ``lcm_pin`` takes."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     text: str | None = None
     unpin: Names = Field(default_factory=list, max_length=MAX_IDS)

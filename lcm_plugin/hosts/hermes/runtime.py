@@ -133,8 +133,8 @@ class Runtime(FreshLocks):
             engine.close()
 
     def _open(self) -> None:
+        from lcm_plugin import Engine
         from lcm_plugin.config.explain import masked
-        from lcm_plugin.engine import Engine
 
         config = self.config
         if config is None:
