@@ -69,6 +69,8 @@ class PlanLog:
         _, _, plan = (notice.message_primary or "").partition("plan:\n")
         if plan:
             told = json.loads(plan)
+            if "Actual Rows" not in told["Plan"]:
+                return  # it was only asked for
             self.plans.append(Plan(" ".join(told["Query Text"].split()), told["Plan"]))
 
     def of(self, work: Callable[[], object]) -> list[Plan]:

@@ -22,7 +22,7 @@ from lcm_plugin.maps.source import MapSource
 from lcm_plugin.plugin import LcmPlugin
 from lcm_plugin.store.postgres.store import PostgresStore
 from lcm_plugin.store.postgres.watchdog import WatchedConnection
-from lcm_plugin.store.search import Clause, Filter
+from lcm_plugin.store.search import Clause, Filter, WordQuery
 from lcm_plugin.store.tables import conversations
 from lcm_plugin.types import Turn
 
@@ -287,3 +287,23 @@ def test_the_last_resets_are_read_from_their_index_alone(
 
     [plan] = [plan for plan in log.of(read) if "max(conversation_id)" in plan.text]
     assert plan.faults(large_tables, 1 << 30) == []
+
+
+@pytest.mark.parametrize("engine", ["auto"], indirect=True)
+def test_a_word_that_no_row_holds_is_looked_for_by_the_word_and_not_row_by_row(
+    engine: Engine, log: PlanLog
+) -> None:
+    absent = WordQuery((Clause("word", "qwertzuiop"),))
+
+    def ask() -> None:
+        with engine.store.read() as reader:
+            newest = Filter(None, up_to_id=reader.newest_row("message"))
+            assert reader.count_words("message", absent, newest, 1) == 0
+            assert reader.find_words("message", absent, newest, order="recency", limit=1) == []
+
+    plans = [plan for plan in log.of(ask) if "words @@" in plan.text]
+    assert len(plans) == 2
+    for plan in plans:
+        assert "message_parts_words" in {node.get("Index Name") for node in plan.nodes()}, plan.text
+        # In a long table the planner would do otherwise, did it know that one row is enough.
+        assert "OFFSET 0" in plan.text

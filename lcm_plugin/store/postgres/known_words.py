@@ -33,9 +33,19 @@ class KnownWords:
 
     def __init__(self) -> None:
         self._phrases: LruCache[str, str] = LruCache(_MOST_WORDS)
+        self._guesses: LruCache[tuple[RowKind, WordQuery], tuple[int, float]] = LruCache(_MOST_WORDS)
         self._frequent: LruCache[tuple[RowKind, WordQuery, tuple[int, ...] | None], _Counted] = LruCache(
             _MOST_WORDS
         )
+
+    def guess(self, kind: RowKind, query: WordQuery) -> int | None:
+        """How many rows the database's planner expects to hold the words; None when it is to be asked again."""
+        known = self._guesses.get((kind, query))
+        return known[0] if known is not None and time.monotonic() - known[1] <= BELIEVED_S else None
+
+    def keep_guess(self, kind: RowKind, query: WordQuery, rows: int) -> None:
+        """Remembers what the planner expects."""
+        self._guesses.put((kind, query), (rows, time.monotonic()))
 
     def phrases(self, texts: Iterable[str]) -> dict[str, str]:
         """Texts in the index's own syntax, as far as they are known."""

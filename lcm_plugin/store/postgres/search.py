@@ -7,11 +7,12 @@ phrases that the same function cleaned as the texts (`schema.py`), never from op
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
 from typing import Any
 
-from lcm_plugin.store.postgres.known_words import KnownWords
+from lcm_plugin.store.postgres.known_words import LEAST_FREQUENT, KnownWords
 from lcm_plugin.store.postgres.search_terms import (
     WordSearch,
     conditions,
@@ -39,6 +40,10 @@ from lcm_plugin.store.tables.search import (
 
 COUNT_EXACTLY = 1_000
 SHARE_FROM_NEWEST = 500
+# The planner's guess comes from a sample: so many times more than is asked for is beyond doubt.
+SURELY = 4
+# So few rows are all looked at, and so small a share of all.
+FEW, RARE_OF = 10_000, 200
 _END = 1 << 62
 _FETCH = 200
 
@@ -85,9 +90,9 @@ class SearchQueries(SearchTable, PostgresVectors):
             return []
         values = {**search.values, "limit": limit, "offset": offset}
         if order == "recency":
+            source = self._source(search, kind, query, rows)
             found = self._planned(
-                f"SELECT {search.row_id}, 0.0 {search.found} ORDER BY 1 DESC LIMIT :limit OFFSET :offset",
-                values,
+                f"SELECT {search.row_id}, 0.0 {source} ORDER BY 1 DESC LIMIT :limit OFFSET :offset", values
             )
             return [Scored(row_id, 0.0) for row_id, _ in found]
         # All that hold the words are weighed, so that they are counted on the way.
@@ -136,14 +141,44 @@ class SearchQueries(SearchTable, PostgresVectors):
         search = self._search(kind, query, rows)
         if search.is_empty:
             return 0
-        found = self._planned(
-            f"SELECT count(*) FROM (SELECT 1 {search.found} LIMIT :cap) found",
-            {**search.values, "cap": cap},
-        )
-        counted = int(found[0][0])
+        if self._is_surely_frequent(search, kind, query, rows, cap):
+            counted = cap
+        else:
+            source = self._source(search, kind, query, rows)
+            found = self._planned(
+                f"SELECT count(*) FROM (SELECT 1 {source} LIMIT :cap) found", {**search.values, "cap": cap}
+            )
+            counted = int(found[0][0])
         if counted == cap:
             self.known.keep_count(kind, query, rows, cap)
         return counted
+
+    def _source(self, search: WordSearch, kind: RowKind, query: WordQuery, rows: Filter) -> str:
+        """How to look for rows. To find a few the planner reads on until it met them, which are all rows for a rare word."""
+        if not search.may_be_rare:
+            return search.found
+        guess = self._guess(search, kind, query)
+        is_rare = guess < FEW or guess * RARE_OF < (rows.up_to_id or 0)
+        return search.found_by_words if is_rare else search.found
+
+    def _is_surely_frequent(
+        self, search: WordSearch, kind: RowKind, query: WordQuery, rows: Filter, cap: int
+    ) -> bool:
+        """Whether the planner knows far more rows with some words, so that counting them, which is slow, tells no more."""
+        if cap < LEAST_FREQUENT or not search.may_be_rare or rows.up_to_id is None:
+            return False
+        everywhere = rows == Filter(None, up_to_id=rows.up_to_id) and rows.up_to_id > SURELY * cap
+        return everywhere and self._guess(search, kind, query) > SURELY * cap
+
+    def _guess(self, search: WordSearch, kind: RowKind, query: WordQuery) -> int:
+        """The planner's guess at how many rows hold some words."""
+        guess = self.known.guess(kind, query)
+        if guess is None:
+            words = {name: text for name, text in search.values.items() if name.startswith("word_")}
+            told = self._planned(search.guessed, words)[0][0]
+            guess = int(json.loads(told)[0]["Plan"]["Plan Rows"])
+            self.known.keep_guess(kind, query, guess)
+        return guess
 
     def document_shares(self, kind: RowKind, clauses: Sequence[Clause], rows: Filter) -> list[float]:
         inside = Filter(rows.conversation_ids)

@@ -7,8 +7,8 @@ substring is looked for with the very condition of the partial trigram index (`s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from itertools import product, repeat
+from collections.abc import Mapping
+from itertools import product
 from math import prod
 from typing import Any
 
@@ -26,6 +26,9 @@ from lcm_plugin.store.tables.search import SEARCH_ID
 
 MOST_CHOICES = 64
 MOST_JOINED = 3
+# More words than these, all of them in one message, are looked for in one part of it, and in all its parts together among
+# the newest ids.
+MOST_ACROSS, NEWEST_ACROSS = 4, 2_000
 _SEARCHABLE = "s.type NOT IN ('reasoning', 'compaction') AND s.text NOT LIKE 'data:%;base64,%'"
 _SAME_MESSAGE = "m.conversation_id = {0}.conversation_id AND m.message_id = {0}.message_id"
 
@@ -53,17 +56,26 @@ class WordSearch:
             source = f"message_parts w JOIN messages m ON {_SAME_MESSAGE.format('w')}"
             where, values = conditions(kind, rows)
         self.values |= values
-        self.weighed, self.found = (
-            f"FROM {source} WHERE {self.vector} @@ {wanted} {where}{''.join(held)} GROUP BY {self.row_id}"
-            for wanted, held in self._wanted(pieces, query.all)
+        held = [self._held(piece, n < MOST_JOINED) for n, piece in enumerate(pieces)] if query.all else []
+        first = f"{self.vector} @@ {pieces[0] if query.all and pieces else self.any_of}"
+        grouped = f"GROUP BY {self.row_id}"
+        self.weighed = f"FROM {source} WHERE {self.vector} @@ {self.any_of} {where}{''.join(held)} {grouped}"
+        self.found = f"FROM {source} WHERE {first} {where}{''.join(held[1:])} {grouped}"
+        if len(held) > MOST_ACROSS and self.vector == "w.words":
+            # When each of them is frequent, no order of looking for one after the other is fast.
+            self.found = (
+                f"FROM (SELECT w.message_id FROM {source} WHERE w.words @@ ({' && '.join(pieces)}) {where} "
+                f"UNION SELECT w.message_id FROM {source} WHERE {first} {where}{''.join(held[1:])} "
+                f"AND w.message_id > (SELECT max(n.message_id) FROM messages n) - {NEWEST_ACROSS}) w {grouped}"
+            )
+        # The planner's guess at how many parts or summaries hold the words, wherever they are.
+        table = source.split(" JOIN ")[0]
+        self.guessed = f"EXPLAIN (FORMAT JSON) SELECT FROM {table} WHERE {first}"
+        self.may_be_rare = not query.all or len(pieces) < 2
+        # Looked for by the words themselves, whatever the order or the number that is wanted.
+        self.found_by_words = (
+            f"FROM (SELECT {self.row_id} FROM {source} WHERE {first} {where} OFFSET 0) {table[-1]} {grouped}"
         )
-
-    def _wanted(self, pieces: list[str], are_all: bool) -> Iterator[tuple[str, list[str]]]:
-        """What a part must hold, and what its row must hold besides: to be ranked, and to be found."""
-        if not are_all or len(pieces) < 2:
-            return repeat((self.any_of, []), 2)
-        held = [self._held(piece, number < MOST_JOINED) for number, piece in enumerate(pieces)]
-        return iter(((self.any_of, held), (pieces[0], held[1:])))
 
     def _held(self, piece: str, may_lead: bool) -> str:
         """That a row has one piece; of a message another part may hold it.
