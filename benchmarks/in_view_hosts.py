@@ -4,7 +4,8 @@
         [--recall off,on] [--chats N] [--questions N] [--host-only]
 
 Run it with the host installed: ``langchain`` (`create_agent` with the middleware and a checkpointer) or ``hermes``
-(Hermes Agent's own loop). Both talk to a server on the loopback interface that says what the chat's second speaker says.
+(Hermes Agent's own loop). Both talk to a server on the loopback interface that says what the chat's second speaker says
+and counts with a published encoding.
 Every fourth turn calls a tool. A host knows neither who speaks nor when: names and dates are left out.
 
 Then each question comes as people ask in a chat ("Can you remind me: …"); the model calls two tools, one after the
@@ -147,14 +148,14 @@ class Talking:
     """The server's side of a talk: it says what the steps say, and keeps the requests of each question's turn."""
 
     def __init__(self, steps: Sequence[Step]) -> None:
-        self._outcomes = [(step, outcome) for step in steps for outcome in self._of(step)]
+        self._outcomes = [(step, reply) for step in steps for reply in self._of(step)]
         self._at = 0
         self.requests: dict[str, list[Sequence[Message]]] = {}
         self.fixed = 0
         self.wrong: list[str] = []
 
     @staticmethod
-    def _of(step: Step) -> list[Outcome]:
+    def _of(step: Step) -> list[Reply]:
         calls = [Calls((TOOL, {"number": number})) for number in range(step.looks)]
         return [*calls, Reply(step.answer)]
 
@@ -170,9 +171,11 @@ class Talking:
         said = [one for one in listed if one["role"] != "system"]
         systems = [one for one in listed if one["role"] == "system"]
         self.fixed = _counter.text(str(request.body["tools"])) + sum(map(_counter.message, systems))
+        prompt, answer = self.fixed + sum(map(_counter.message, said)), _counter.text(step.answer)
+        usage = {"prompt_tokens": prompt, "completion_tokens": answer, "total_tokens": prompt + answer}
         if step.question is not None:
             self.requests.setdefault(step.question.key, []).append(said)
-        return outcome
+        return replace(outcome, usage=usage)
 
     def check(self) -> None:
         """Every step was taken, in order."""
