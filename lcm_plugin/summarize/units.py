@@ -26,6 +26,8 @@ _SUMMARY_LINE = re.compile(
 _LIST_MARK = re.compile(r"\d{1,3}[.)]")
 _LIST_MARK_CHARS = 4
 _QUOTE = re.compile(r"^\s*(?:>|&gt;)")
+# A host's own word for its loop, which also stands right behind a sentence: Thank you!###STOP###
+_CONTROL_WORD = re.compile(r"#{2,}[A-Z_]+#{2,}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,8 @@ def _of_message(block: SourceBlock, index: int) -> tuple[Passage, list[str]]:
     text = block.text
     untrusted = block.role not in ("user", "assistant")
     who = speaker(block)
+    if not untrusted and "##" in text:
+        text = _CONTROL_WORD.sub(" ", text)
     found = _pieces(text)
     if (untrusted or ">" in text) and is_directive(text):
         found = [piece for piece in found if not ((untrusted or _QUOTE.match(piece)) and is_directive(piece))]

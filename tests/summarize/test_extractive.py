@@ -264,10 +264,28 @@ def test_cheers_and_control_words_give_way_to_what_people_say_of_themselves(
     blocks = [person(n, "Ann" if n % 2 else "Cal", f"Yes, {'Cal' if n % 2 else 'Ann'}!") for n in range(40)]
     blocks[17] = person(17, "Ann", f"Wow, Cal! {said} Thanks, Cal!")
     blocks.append(block(41, "user", "###STOP###"))
-    text = summarize(extractive, *blocks, limit=60)
+    blocks.append(block(42, "user", "I appreciate your help with the orchestra.###STOP###"))
+    text = summarize(extractive, *blocks, limit=80)
     assert said in text
+    assert "I appreciate your help with the orchestra." in text
     assert "Yes, " not in text
     assert "STOP" not in text
+
+
+def test_a_heading_between_number_signs_in_a_tools_result_stays(extractive: ExtractiveSummarizer) -> None:
+    text = summarize(extractive, block(0, "tool", "See ##TOTALS## of order HP-3321.", "look"), limit=80)
+    assert "##TOTALS##" in text
+
+
+def test_the_closing_line_names_no_days_and_months(extractive: ExtractiveSummarizer) -> None:
+    days = ["Monday", "Fri", "October"]
+    blocks = [
+        block(n, "user", f"We met {name} in {days[n]}.") for n, name in enumerate(["Olga", "Piet", "Rosa"])
+    ]
+    blocks += [block(n, "user", f"Order HP-{n}321 of crate CR-{n} is late. {FILLER}") for n in range(3, 60)]
+    line = extractive.expand_line(tuple(blocks), "", 2_000)
+    assert [name for name in ("Olga", "Piet", "Rosa") if name in line] == ["Olga", "Piet", "Rosa"]
+    assert [day for day in days if day in line] == []
 
 
 def test_the_request_and_how_it_ended_are_kept_beside_a_flood_of_identifiers(

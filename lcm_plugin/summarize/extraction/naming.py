@@ -12,6 +12,12 @@ from lcm_plugin.summarize.units import EXPAND_PREFIX
 
 NOTHING_DROPPED = "the exact wording"
 _REPEATED = 3
+# They stand in any talk: nobody finds anything by them.
+_DAYS_AND_MONTHS = """
+    monday tuesday wednesday thursday friday saturday sunday mon tue tues wed thu thur thurs fri sat sun january february
+    march april may june july august september october november december jan feb mar apr jun jul aug sep sept oct nov dec
+"""
+_UNTELLING = frozenset(_DAYS_AND_MONTHS.split())
 
 
 class ExpandLine:
@@ -83,6 +89,8 @@ def _nameable(reading: Reading) -> tuple[dict[str, int], set[str]]:
     plain: set[str] = set()
     for text, holders in Counter(chain.from_iterable(reading.names)).items():
         weight = first[text]
+        if text.lower() in _UNTELLING:
+            continue
         if weight == NAME:
             # Who speaks is in every line.
             if text in speakers:
