@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lcm_plugin.interchange.importers.sources.openclaw import from_openclaw
+from lcm_plugin.interchange.importers.sources.openclaw import from_openclaw, message_name
 from lcm_plugin.messages.blocks import calls_of, text_of
 from lcm_plugin.types import HOST_DATA, Message
 
@@ -20,15 +20,8 @@ def to_core(message: Mapping[str, Any]) -> Message:
     shown, extras, _ = from_openclaw(message)
     beside = {key: value for _, about in extras for key, value in about.items()}
     at = message.get("timestamp")
-    data = {_HOST: beside, "time": at} | ({"id": _name(message)} if at else {})
+    data = {_HOST: beside, "time": at} | ({"id": message_name(message) or f"{at}/"} if at else {})
     return {**shown, HOST_DATA: data}
-
-
-def _name(message: Mapping[str, Any]) -> str:
-    """What a message is called when it is committed and whenever OpenClaw lists it; it changes ids of calls."""
-    call = "".join(filter(str.isalnum, str(message.get("toolCallId") or "")))
-    told = message.get("idempotencyKey") or message.get("responseId") or call
-    return f"{message['timestamp']}/{told}"
 
 
 def plan(context: Sequence[Message], given: Sequence[Message]) -> list[int | dict[str, Any]]:

@@ -238,7 +238,7 @@ class ConversationWriter:
 
     def _unknown(self, reader: Reader, entries: list[Entry]) -> list[Entry]:
         """The entries that are not stored yet; remembers which of a branch's are in the live conversation."""
-        ids = [entry.host_id for entry in entries]
+        ids = [name for entry in entries for name in entry.host_ids]
         known = set[str]()
         if self._conversation is not None:
             stored = reader.heads_with_host_ids(self._conversation.conversation_id, ids)
@@ -250,16 +250,16 @@ class ConversationWriter:
             self.abandoned |= {head.message_id: head for head in in_main.values()}
             known |= in_main.keys()
         if self._ancestors:
-            copies = [entry.host_id for entry in entries if entry.inherited]
+            copies = [name for entry in entries if entry.inherited for name in entry.host_ids]
             known |= reader.known_host_ids(self._ancestors, copies)
         if self._recorded is not None and not self._is_recorded:
             known |= reader.known_host_ids([self._recorded.conversation_id], ids)
         for entry in entries:
-            if entry.host_id in known:
+            if entry.is_in(known):
                 self._report.add_known(hidden=entry.hidden or Contents.of(entry.message).blank)
                 self._report.seen_at(entry.at)
                 self._at = entry.at or self._at
-        return [entry for entry in entries if entry.host_id not in known]
+        return [entry for entry in entries if not entry.is_in(known)]
 
     def _prepare(self, entries: list[Entry]) -> list[tuple[Message, PreparedRow]]:
         prepared = []

@@ -65,7 +65,7 @@ class Entry:
     ``id`` is stable over runs. ``extras`` are the record's other data, by part type; ``place`` says where
     it stood. ``bulk`` names a record that the host could write again at any time, such as a copy of a request; an
     import leaves it out unless it is asked to keep it. ``inherited`` marks what a fork copied: under its first id, and
-    stored only where no session holds it that the fork descends from.
+    stored only where no session holds it that the fork descends from. ``former_id`` is what earlier imports called it.
     """
 
     id: str
@@ -77,11 +77,22 @@ class Entry:
     place: str = ""
     bulk: str = ""
     inherited: bool = False
+    former_id: str = ""
 
     @property
     def host_id(self) -> str:
         """The id under which the row is stored: as `messages.identity.host_id_of` makes it."""
         return storable(f"{self.message['role']}:{self.id}")
+
+    @property
+    def host_ids(self) -> tuple[str, ...]:
+        """All ids under which it may be stored already."""
+        former = storable(f"{self.message['role']}:{self.former_id}")
+        return (self.host_id, former) if self.former_id else (self.host_id,)
+
+    def is_in(self, known: Set[str]) -> bool:
+        """Whether it is stored, by the ids that are."""
+        return not known.isdisjoint(self.host_ids)
 
 
 @dataclass(frozen=True, slots=True)

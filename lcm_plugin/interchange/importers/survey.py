@@ -65,15 +65,15 @@ class Survey:
     def close(self) -> None:
         """Looks up which of the records since the last time are stored already, and counts all of them."""
         entries = [one.entry if isinstance(one, ImportedCompaction) else one for one in self._taken]
-        known = self._known([entry.host_id for entry in entries], self._members)
+        known = self._known([name for entry in entries for name in entry.host_ids], self._members)
         self._own |= {hash(one) for one in known}
-        copies = [entry.host_id for entry in entries if entry.inherited]
+        copies = [name for entry in entries if entry.inherited for name in entry.host_ids]
         known |= set(copies) if self._inherited else self._known(copies, self._ancestors)
         for record, entry in zip(self._taken, entries, strict=True):
             contents = _RECORD if entry.hidden else Contents.of(entry.message)
             message, hidden = entry.message, contents.blank or self._is_replaced(record)
             self._report.seen_at(entry.at)
-            if entry.host_id in known:
+            if entry.is_in(known):
                 self._report.add_known(hidden=hidden)
                 continue
             self._own.add(hash(entry.host_id))

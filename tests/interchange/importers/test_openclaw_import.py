@@ -13,6 +13,7 @@ import zstandard
 from imported_store import Imported, asides, words
 
 from lcm_plugin import Session
+from lcm_plugin.interchange.importers.sources import openclaw
 from lcm_plugin.messages.parts import rebuild
 
 KEY = "agent:openclaw:b7300bff"
@@ -41,7 +42,7 @@ def test_branches_senders_tools_and_times_are_kept(imported: Imported, fixture_f
     assert rows["user:e2"].head.sender == "Lena"
     assert rows["user:e2"].head.created_at == 1_775_116_801_000
     assert rows["assistant:e3"].head.calls == ("call_1",)
-    result = rows["tool:e4"]
+    result = rows["tool:1775116804000/call1"]
     assert result.head.answers == ("call_1",)
     assert result.parts[0].tool_name == "memory_search"
     blocks = rebuild(rows["assistant:e3"])["content"]
@@ -225,3 +226,37 @@ def test_a_fork_of_a_file_holds_what_is_new(imported: Imported, tmp_path: Path) 
     imported.bring_all(tmp_path)
     assert words(imported.active("agent:openclaw:zz")) == ["map the harbour", "Mapped.", "mark the cranes"]
     assert words(imported.active("agent:openclaw:aa")) == ["mark the ships"]
+
+
+def written(path: Path, *records: dict[str, Any]) -> Path:
+    """A session's file."""
+    head = {"type": "session", "id": "s1"}
+    path.write_text("\n".join(json.dumps(one) for one in (head, *records)) + "\n", encoding="utf-8")
+    return path
+
+
+def test_what_was_imported_under_the_records_ids_is_not_imported_again(
+    imported: Imported, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = entry("e1", None, "Who signs?")
+    said["message"] |= {"timestamp": 1_775_116_804_000, "idempotencyKey": "run-1:user"}
+    path = written(tmp_path / "s1.jsonl", said, entry("e2", "e1", "Lena signs.", "assistant"))
+    with monkeypatch.context() as before:
+        before.setattr(openclaw, "message_name", lambda message: "")
+        assert imported.bring(path).total("messages") == 2
+    assert imported.bring(path).total("messages") == 0
+
+
+def test_a_result_that_was_written_anew_is_kept_beside_its_first_text(
+    imported: Imported, tmp_path: Path
+) -> None:
+    def result(name: str, text: str) -> dict[str, Any]:
+        about = {"role": "toolResult", "toolCallId": "c1", "toolName": "exec", "timestamp": 1_775_116_804_000}
+        content = [{"type": "text", "text": text}]
+        return {"type": "message", "id": name, "parentId": "e1", "message": {**about, "content": content}}
+
+    whole, short = result("e2", "all of it, at length"), result("e3", "cut")
+    imported.bring(written(tmp_path / "s1.jsonl", entry("e1", None, "Look."), whole, short))
+    texts = str([*imported.archived("agent:openclaw:s1"), *imported.context("agent:openclaw:s1")])
+    assert "all of it, at length" in texts
+    assert "cut" in texts

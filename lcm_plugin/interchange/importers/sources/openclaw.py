@@ -202,13 +202,14 @@ def _session(
         live=about.live,
         about=rest_of(header, "type", "id", "timestamp"),
     )
-    yield from _records(lines, tree, shown, copied)
+    names: dict[str, str] = {}
+    yield from _records(lines, tree, shown, copied, names)
     for number, offset in loose:
         record = lines.at(offset)
         yield aside(content_id(number, record), "agent", record, told_time(record), f"line {number}")
     for members in branches:
         yield tree.branch_of(members[0], name, key=about.key)
-        yield from _records(lines, tree, members, copied)
+        yield from _records(lines, tree, members, copied, names)
 
 
 def _links(record: Mapping[str, Any], number: int, previous: str | None) -> tuple[str, str | None]:
@@ -220,7 +221,9 @@ def _links(record: Mapping[str, Any], number: int, previous: str | None) -> tupl
     return content_id(number, record), previous
 
 
-def _records(lines: Events, tree: Tree, members: list[int], copied: set[int]) -> Iterator[Record]:
+def _records(
+    lines: Events, tree: Tree, members: list[int], copied: set[int], names: dict[str, str]
+) -> Iterator[Record]:
     last = ""
     before: dict[str, str] = {}
     by_number: dict[int, str] = {}
@@ -229,6 +232,9 @@ def _records(lines: Events, tree: Tree, members: list[int], copied: set[int]) ->
         before[record_id], by_number[tree.numbers[at]] = last, record_id
         entry = _entry(record_id, record, f"line {tree.numbers[at]}")
         entry = replace(entry, inherited=at in copied) if copied else entry
+        # A message that OpenClaw wrote anew, shortened, has the name of the one that it stands for.
+        if names.setdefault(entry.host_id, record_id) != record_id:
+            entry = replace(entry, id=record_id, former_id="")
         if record.get("type") == "compaction" and isinstance(record.get("summary"), str):
             through = before.get(_first_kept(record, by_number), last)
             if through:
@@ -258,7 +264,10 @@ def _entry(record_id: str, record: Mapping[str, Any], place: str) -> Entry:
             extras = (*extras, ("agent", more))
         said_at = told_time(message)
         hidden = bool(message.get("excludeFromContext")) or _failed_empty(message)
-        return Entry(record_id, shown, said_at or at, hidden, sender, extras, place)
+        name, former = message_name(message), record_id
+        if not name:
+            name, former = record_id, ""
+        return Entry(name, shown, said_at or at, hidden, sender, extras, place, former_id=former)
     if kind in ("custom_message", "branch_summary", "compaction"):
         content = record.get("content", record.get("summary"))
         if content:
@@ -267,6 +276,17 @@ def _entry(record_id: str, record: Mapping[str, Any], place: str) -> Entry:
             part = _PART_TYPES.get(kind, "agent")
             return Entry(record_id, shown, at, extras=(*extras, (part, about)), place=place)
     return aside(record_id, _PART_TYPES.get(kind, "agent"), record, at, place)
+
+
+def message_name(message: Mapping[str, Any]) -> str:
+    """What a message is called when OpenClaw commits it, whenever it lists it, and in its database; empty without such.
+
+    The same in all three: what the plugin stored as it was said is not imported again. OpenClaw changes ids of calls.
+    """
+    call = "".join(filter(str.isalnum, str(message.get("toolCallId") or "")))
+    told = message.get("idempotencyKey") or message.get("responseId") or call
+    at = message.get("timestamp")
+    return f"{at}/{told}" if at and told else ""
 
 
 def _failed_empty(message: Mapping[str, Any]) -> bool:

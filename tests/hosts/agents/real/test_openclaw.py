@@ -148,6 +148,26 @@ def test_a_process_that_is_killed_costs_no_turn_and_each_message_is_stored_once(
     assert twice([row for row in rows_of(gateway.database) if row.key == session]) == []
 
 
+def test_what_was_stored_live_is_not_imported_again(gateway: Gateway) -> None:
+    session = gateway.session()
+    gateway.say(f"Run both of these. {BOTH} [[say Both of these ran.]]", session)
+    gateway.say("And thanks for it. [[say With pleasure.]]", session)
+    before = talk_of(gateway.database, session)
+    assert [row.role for row in before] == [
+        "user",
+        "assistant",
+        "tool",
+        "tool",
+        "assistant",
+        "user",
+        "assistant",
+    ]
+    for _ in range(2):
+        output = gateway.agent.lcm("import", str(gateway.agent.home / "state"), "--apply")
+        assert talk_of(gateway.database, session) == before, output
+    assert twice(rows_of(gateway.database)) == []
+
+
 def test_two_at_once_store_each_their_own(gateway: Gateway) -> None:
     sessions = [gateway.session(), gateway.session()]
     prompts = [f"I am number {number}. [[say You are {number}.]]" for number in range(2)]

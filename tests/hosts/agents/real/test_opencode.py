@@ -30,9 +30,16 @@ def test_turns_with_calls_made_at_once_are_stored_word_for_word(opencode: Openco
     assert twice(rows_of(opencode.database)) == []
     said = opencode.lcm("doctor", "--host", "opencode")
     assert "opencode.last_turn: the last turn is stored: all 7 messages" in said
+    opencode.lcm("import", str(opencode.home / ".local/share/opencode/opencode.db"), "--apply")
+    assert talk_of(opencode.database, opencode.key(session)) == talk
+    assert [row for row in rows_of(opencode.database) if row.key != opencode.key(session)] == []
+    # The status of a session, as its user asks for it.
+    opencode.run("run", "--session", session, "--command", "lcm", "--format", "json", "doctor")
+    asked = opencode.models.talk("Report this status of lcm")[-1]
+    assert "All is whole" in asked.text
     opencode.lcm("install", "opencode", "--uninstall")
     opencode.say("Nobody stores this. [[say Right.]]", session)
-    assert len(talk_of(opencode.database, opencode.key(session))) == len(talk)
+    assert len(talk_of(opencode.database, opencode.key(session))) == len(talk) + len(["command", "answer"])
     assert "opencode.not_written" in opencode.lcm("doctor", "--host", "opencode", check=False)
 
 
