@@ -194,6 +194,6 @@ def test_quotes_cost_the_same_however_long_the_talk_is(
 
     for counts in (spent(150), spent(600)):
         assert counts["writes"] == 0
-        assert counts["statements"] <= 70
+        assert counts["statements"] <= 56
         # Of each proposal, of the neighbours of the best, and of what is quoted.
         assert EFFORT.pool <= counts["texts matched"] <= EFFORT.pool + 7 * EFFORT.expanded + MOST_LINES

@@ -208,7 +208,7 @@ class LcmConfig(BaseSettings):
         default="on", description="Before the model answers, quote old messages that fit and are not in view."
     )
     recall_tokens: int = Field(
-        default=750, ge=100, le=20_000, description="Most tokens of the quotes; at most a tenth of the room."
+        default=1_600, ge=100, le=20_000, description="Most tokens of quotes; also a twentieth of the room."
     )
     context_log_turns: int = Field(
         default=50,

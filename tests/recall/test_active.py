@@ -600,3 +600,23 @@ def test_values_that_earlier_quotes_show_in_another_order_are_quoted_again_in_th
     assert -1 < again.find(old) < again.find(new)
     # Only the best ones are shown again.
     assert len(recalled_ids_of(again)) <= service.BEST < len(refs)
+
+
+def test_quotes_take_a_twentieth_of_a_large_room_and_leave_out_what_fits_far_less_than_the_best(
+    open_engine: Callable[..., Engine], session: Session
+) -> None:
+    engine = open_engine(**SETTINGS)
+    engine.ingest(session, [user("Hello there."), assistant("Good morning!")])
+    for number in range(60):
+        note = f"Lantern {number} of the harbour hangs in row {number}, where the keeper of number {number} saw it last."
+        engine.ingest(session, [user(note), assistant(f"Noted, {number}.")])
+    for message in small_talk(40):
+        engine.ingest(session, [message])
+    engine.compact(session, force=True)
+    engine.ingest(session, [user("Which lantern of the harbour hangs where its keeper saw it?")])
+    small = engine.assemble(session, 8_000)
+    engine.ingest(session, [user("Which lantern of the harbour hangs where the keeper saw it?")])
+    large = engine.assemble(session, 32_000)
+    tokens = [engine.counter.message(user(blocks(one)[0])) for one in (small, large)]
+    assert tokens[0] <= 750 < tokens[1] <= 1_600
+    assert not any("afternoon" in block for one in (small, large) for block in blocks(one))

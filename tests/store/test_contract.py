@@ -242,6 +242,24 @@ def test_hidden_messages_cost_no_context(store: Store) -> None:
     assert current(store).raw_tokens == 20
 
 
+def test_stretches_that_overlap_give_each_message_once_in_order(store: Store) -> None:
+    first = fill(store, 12)
+    other = fill(store, 5, Session("agent:main:other", "run-1"))
+    with store.write() as writer:
+        [gone] = [head for head in writer.heads(first.conversation_id, limit=12) if head.seq == 4]
+        writer.hide(first.conversation_id, [gone.message_id], 2)
+    here, there = first.conversation_id, other.conversation_id
+    with store.read() as reader:
+        assert reader.rows_within([]) == []
+        rows = reader.rows_within(
+            [(there, 4, 9), (here, 5, 6), (here, 2, 5), (here, 9, 10), (here, 3, 3), (99, 1, 5)]
+        )
+    assert [(row.conversation_id, row.position) for row in rows] == [
+        *((here, seq) for seq in (2, 3, 5, 6, 9, 10)),
+        *((there, seq) for seq in (4, 5)),
+    ]
+
+
 def test_hidden_messages_that_are_shown_again_cost_what_they_did(store: Store) -> None:
     conversation = fill(store, 3)
     before = current(store)

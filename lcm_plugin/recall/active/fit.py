@@ -4,40 +4,44 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 
 from lcm_plugin.messages.blocks import is_instruction
 from lcm_plugin.recall.active.asked import without_questions
 from lcm_plugin.recall.match import cut_around, window
 from lcm_plugin.recall.query import CJK_RUN, WORD, ParsedQuery, fold
 from lcm_plugin.recall.rank import Ranked
-from lcm_plugin.recall.textsearch import Found
 from lcm_plugin.recall.tools import is_recall_tool
 from lcm_plugin.store.search import SearchRow
 from lcm_plugin.summarize.directives import is_directive
 
-NEW_WORDS, LOOKED_AT = 2, 1_000
+NEW_WORDS, FIRST_WORDS, LOOKED_AT = 2, 100, 1_000
 # A sentence is said again with another value when so many of its words come back, and at most so many do not.
 SAME_WORDS, OTHER_WORDS = 5, 3
 QUESTION_MARKS = ("?", "？")
 _SENTENCE = re.compile(r"[^.!?？\n]+")
 
 
-def shares_held(ranked: Sequence[Ranked], found: Found, asks: bool) -> list[float]:
-    """The share of the request's words, by weight, that each row and the rows beside it hold.
+class Shares:
+    """The share of the request's words, by weight, that a row and the rows beside it hold."""
 
-    For a question, a row beside it may be one that is no passage itself: the same question, asked before.
-    """
-    total = sum(found.weights) or 1.0
-    beside_it = found.rows if asks else ranked
-    placed = {(one.row.conversation_id, one.row.position): one.matches.spans for one in beside_it}
-    shares = []
-    for one in ranked:
+    def __init__(self, weights: Sequence[float], beside: Iterable[Ranked]) -> None:
+        self._weights = weights
+        self._total = sum(weights) or 1.0
+        self._placed = {(one.row.conversation_id, one.row.position): one for one in beside}
+
+    def of(self, one: Ranked, counts: Callable[[Ranked], bool] | None = None) -> float:
+        """0 to 1; of the rows beside it only those that count."""
         here, at = one.row.conversation_id, one.row.position
-        beside = [spans for step in (-1, 0, 1) if (spans := placed.get((here, at + step))) is not None]
-        held = (weight for index, weight in enumerate(found.weights) if any(spans[index] for spans in beside))
-        shares.append(sum(held) / total)
-    return shares
+        beside = (self._placed.get((here, at + step)) for step in (-1, 0, 1))
+        spans = [
+            near.matches.spans
+            for near in beside
+            if near is not None and (near is one or counts is None or counts(near))
+        ]
+        held = (weight for index, weight in enumerate(self._weights) if any(each[index] for each in spans))
+        return sum(held) / self._total
 
 
 def names_it(query: ParsedQuery, one: Ranked) -> bool:
@@ -65,8 +69,15 @@ def asks_the_same(one: Ranked, query: ParsedQuery) -> bool:
 
 def _says_more(text: str, query: ParsedQuery) -> bool:
     asked = {*query.words, *"".join(unit.text for unit in query.units if unit.kind == "cjk")}
+    # Nearly always the first words tell.
+    if len(text) > FIRST_WORDS and _has_new(text[: text.rfind(" ", 0, FIRST_WORDS) + 1], asked):
+        return True
+    return _has_new(text[:LOOKED_AT], asked)
+
+
+def _has_new(text: str, asked: set[str]) -> bool:
     new = set[str]()
-    for word in _words(text[:LOOKED_AT]):
+    for word in _words(text):
         if word not in asked:
             new.add(word)
             # One number that was not asked with can be the whole answer.
@@ -79,31 +90,45 @@ class Later:
     """What newer messages say, to find out whether an older one is said again in them with another value."""
 
     def __init__(self, newer: Sequence[Ranked]) -> None:
-        texts = [(place_of(one), cut_around(one.row.text, one.matches, LOOKED_AT)) for one in newer]
-        self._words = [(place, words) for place, text in texts for words in _sentences(text)]
-        # A question names what it asks for, and gives it no other value.
-        self._stated = [
-            (place, words) for place, text in texts for words in _sentences(without_questions(text))
-        ]
+        self._newer = newer
+        self._newest = max(map(place_of, newer), default=(0, 0))
 
     def says_again(self, old: Ranked) -> bool:
         """Whether one of them has the sentence that a message was found by, but for a value."""
-        sentence, is_question = _sentence_found(old)
-        among = self._words if is_question else self._stated
-        newer = [words for place, words in among if place > place_of(old)]
-        if not newer:
+        place = place_of(old)
+        if place >= self._newest:
             return False
+        sentence, is_question = _sentence_found(old)
         said = list(_words(sentence))
+        if len(set(said)) < SAME_WORDS:
+            return False
+        newer = (words for at, words in (self._words if is_question else self._stated) if at > place)
         changed = [other for words in newer if (other := _other_value(said, words)) is not None]
         if not changed:
             return False
         asked = set(_words(" ".join(old.row.text[start:end] for start, end in old.matches.sorted_spans)))
         return any(map(asked.isdisjoint, changed))
 
+    @cached_property
+    def _texts(self) -> list[tuple[tuple[int, int], str]]:
+        return [(place_of(one), cut_around(one.row.text, one.matches, LOOKED_AT)) for one in self._newer]
+
+    @cached_property
+    def _words(self) -> list[tuple[tuple[int, int], set[str]]]:
+        return [(place, words) for place, text in self._texts for words in _sentences(text)]
+
+    @cached_property
+    def _stated(self) -> list[tuple[tuple[int, int], set[str]]]:
+        # A question names what it asks for, and gives it no other value.
+        return [
+            (place, words) for place, text in self._texts for words in _sentences(without_questions(text))
+        ]
+
 
 def _sentences(text: str) -> list[set[str]]:
-    """The words of each sentence: those of a whole message would make another thing's number pass for a value."""
-    return [set(_words(sentence)) for sentence in _SENTENCE.findall(text)]
+    """The words of each sentence with enough of them: of a whole message another thing's number would pass for a value."""
+    sentences = (set(_words(sentence)) for sentence in _SENTENCE.findall(text))
+    return [words for words in sentences if len(words) >= SAME_WORDS]
 
 
 def place_of(one: Ranked) -> tuple[int, int]:
@@ -116,6 +141,8 @@ def _other_value(said: Sequence[str], words: set[str]) -> set[str] | None:
 
     None when they lack more. A sentence that differs in two places is about something else of the same kind.
     """
+    if len(words.intersection(said)) < SAME_WORDS:
+        return None
     places = [place for place, word in enumerate(said) if word not in words]
     other = {said[place] for place in places}
     same = len(set(said)) - len(other)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from lcm_plugin.assembly.recalled import InView, Quote
@@ -13,48 +13,87 @@ from lcm_plugin.recall.rank import Ranked
 
 # Of the best messages outside the view, so many are looked at for how much of the request they hold.
 BEST = 3
-MOST_LINES = 40
+MOST_LINES = 60
 # How many messages in view, the best ones, are looked at for what they say again.
 MOST_LATER = 8
 
 
-def outside_of(
-    ranked: Iterable[Ranked], view: InView, query: ParsedQuery
-) -> tuple[float, list[Ranked], list[Ranked]]:
-    """The best answer's score, those that the view does not hold, as many as could be shown, and those to show with them.
+class Outside:
+    """Messages that fit and are not in view, best first, and those to show with them (``again``).
+
+    Not among them is what was said again later with another value, which the view holds: read behind it, the old value
+    would pass for the newest. Whether a message is such a one is found out when it is asked for.
+    """
+
+    def __init__(self, rows: Sequence[Ranked], later: Later, best: float) -> None:
+        self.best_answer = best
+        self.rows = rows
+        self.again: list[Ranked] = []
+        self._later = later
+        self._held: dict[int, bool] = {}
+
+    def __iter__(self) -> Iterator[Ranked]:
+        return filter(self.holds, self.rows)
+
+    def holds(self, one: Ranked) -> bool:
+        """Whether a row is not said again later; what is shown again is not asked that."""
+        known = self._held.get(one.row.row_id)
+        if known is None:
+            known = self._held[one.row.row_id] = not self._later.says_again(one)
+        return known
+
+    def show_again(self, rows: Sequence[Ranked]) -> None:
+        """Shows rows of the view with them."""
+        self.again = list(rows)
+        self._held |= dict.fromkeys((one.row.row_id for one in rows), True)
+
+    @property
+    def best(self) -> float:
+        """The highest score of them."""
+        return next((one.score for one in sorted(self.rows, key=by_score) if self.holds(one)), 0.0)
+
+
+def by_score(one: Ranked) -> float:
+    """An order of messages, best first."""
+    return -one.score
+
+
+def outside_of(ranked: Iterable[Ranked], view: InView, query: ParsedQuery) -> Outside:
+    """The messages that the view does not hold, as many as could be shown, with the best answer's score.
 
     The best ones are shown again where they stand as quotes beside earlier requests only: those follow the order of the
     requests, so that an old value may stand behind the one that replaced it. Where the view says how its quotes stand,
     only those are shown again that lack a word of the request, or behind which an older one stands; and with an older
     one that is shown now, those that it would stand behind.
-    Not among them is what was said again later with another value, which the view holds: read behind it, the old value
-    would pass for the newest. Where that cannot be told, as with a value of many words, the newer one that stands in the
-    view is shown again behind the older: it holds every word of the request that the older holds.
+    Where it cannot be told that an older one was said again with another value, as with a value of many words, the newer
+    one that stands in the view is shown again behind the older: it holds every word of the request that the older holds.
     """
     rest, matcher = iter(ranked), Matcher(query)
     leading = list(islice(rest, BEST))
-    outside, inside = list[Ranked](), list[Ranked]()
+    rows, inside = list[Ranked](), list[Ranked]()
     for one in leading:
         shown = view.holds(one.row.ref, one.row.text) or _is_quoted(one, view.quotes, matcher, leading)
-        (inside if shown else outside).append(one)
+        (inside if shown else rows).append(one)
+    leading_in, leading_out = inside[:], rows[:]
     for one in rest:
-        if len(outside) == MOST_LINES:
+        if len(rows) == MOST_LINES:
             break
         quoted = one.row.ref in view.quoted_before or one.row.ref in view.quotes
-        (inside if quoted or view.holds(one.row.ref, one.row.text) else outside).append(one)
-    later = Later(inside[:MOST_LATER])
-    outside = [one for one in outside if not later.says_again(one)]
+        (inside if quoted or view.holds(one.row.ref, one.row.text) else rows).append(one)
     # A part of what was quoted can be read already: what cannot be read at all goes before it.
-    outside.sort(key=lambda one: -one.score / (2 if one.row.ref in view.quotes else 1))
-    older = [one for one in outside if one in leading and not one.row.hidden]
-    again = [
-        one
-        for one in leading
-        if one in inside and any(_is_read_before(one, old, one.row.ref in view.quotes) for old in older)
-    ]
+    rows.sort(key=lambda one: by_score(one) / (2 if one.row.ref in view.quotes else 1))
     # The request as it was asked before fits best of all, and answers nothing.
     best = next((one.score for one in leading if not asks_the_same(one, query)), 0.0)
-    return best, outside, again
+    outside = Outside(rows, Later(inside[:MOST_LATER]), best)
+    older = [one for one in leading_out if not one.row.hidden and outside.holds(one)] if leading_in else []
+    outside.show_again(
+        [
+            one
+            for one in leading_in
+            if any(_is_read_before(one, old, one.row.ref in view.quotes) for old in older)
+        ]
+    )
+    return outside
 
 
 def _is_read_before(newer: Ranked, old: Ranked, quoted: bool) -> bool:

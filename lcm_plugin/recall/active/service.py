@@ -14,9 +14,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 
 from lcm_plugin.assembly.recalled import InView, Recalled
 from lcm_plugin.assembly.render import Rendered
@@ -28,8 +29,8 @@ from lcm_plugin.messages.blocks import text_of
 from lcm_plugin.messages.markup import recalled_block, recalled_line
 from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.recall.active.asked import asks_enough, read_request
-from lcm_plugin.recall.active.fit import gives_orders, may_be_quoted, names_it, shares_held
-from lcm_plugin.recall.active.outside import BEST, outside_of
+from lcm_plugin.recall.active.fit import Shares, gives_orders, may_be_quoted, names_it
+from lcm_plugin.recall.active.outside import BEST, Outside, by_score, outside_of
 from lcm_plugin.recall.match import Matcher, cut_around
 from lcm_plugin.recall.query import parse_query
 from lcm_plugin.recall.rank import Ranked
@@ -43,16 +44,21 @@ from lcm_plugin.store.records import Conversation, message_ref
 from lcm_plugin.store.search import Filter, SearchRow
 from lcm_plugin.types import Message, Session
 
-SHARE_OF_ROOM = 10
+# Quotes take a twentieth of the room; where that is less than so many tokens, up to so many and a tenth.
+SHARE_OF_ROOM, SHARE_OF_SMALL_ROOM, SMALL_TOKENS = 20, 10, 750
 PASSAGE_CHARS = 600
 LEAST_TOKENS = 100
 MOST_LAG = 500
 LAGS = "the search index lags behind"
-EFFORT = Effort(pool=80, expanded=6, proposed=1_000, seconds=0.5, pages=False)
+EFFORT = Effort(pool=80, expanded=20, proposed=1_000, seconds=0.5, pages=False)
 CANDIDATES, LEAST_LINE = 60, 20
+# More characters than these a token does not hold in any language.
+CHARS_OF_TOKEN = 8
 # What a line costs less when its day stands above.
 DAY_TOKENS = 8
 MOST_WEAKENED = 1
+# What scores less than this share of the best is not worth its tokens: it says little about what is asked.
+LEAST_OF_BEST = 0.1
 _TURNS = 256
 _TURNS_EACH = 4
 
@@ -61,15 +67,17 @@ _TURNS_EACH = 4
 class Bounds:
     """How sure recall must be that anything fits, and of each message.
 
-    ``beside_view``: how the best one outside the view must score beside the best of all.
+    ``beside_view``: how the best one outside the view must score beside the best of all. ``most``: the share of the
+    tokens that quotes may take.
     """
 
     sure: float
     each: float
     beside_view: float
+    most: float
 
 
-QUESTION, STATEMENT = Bounds(0.15, 0.002, 0.4), Bounds(0.6, 0.3, 1.0)
+QUESTION, STATEMENT = Bounds(0.15, 0.002, 0.4, 1.0), Bounds(0.6, 0.3, 1.0, 0.5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +223,8 @@ class ActiveRecall:
         view: InView,
     ) -> tuple[Decision, Recalled | None]:
         started = time.perf_counter()
-        budget = min(self._config.recall_tokens, view.room // SHARE_OF_ROOM, view.free)
+        share = max(view.room // SHARE_OF_ROOM, min(SMALL_TOKENS, view.room // SHARE_OF_SMALL_ROOM))
+        budget = min(self._config.recall_tokens, share, view.free)
         recalled = None
         try:
             decision, rows = self._choose(reader, reach, asked, newest, view, budget)
@@ -282,22 +291,24 @@ class ActiveRecall:
             and may_be_quoted(one.row, query)
             and not (one.row.tool_name and keeps_plan(plans, one.row.tool_name))
         )
-        best, outside, again = outside_of(ranked, view, query)
-        if not outside:
+        outside = outside_of(ranked, view, query)
+        first = list(islice(outside, BEST))
+        if not first:
             return nothing("nothing outside the view fits")
-        asks = read.of_the_past or names_it(query, outside[0])
-        held = shares_held(outside, found, asks)
-        sure = max(held[:BEST])
+        asks = read.of_the_past or names_it(query, first[0])
+        # For a question, a row beside may be one that is no passage itself: the same question, asked before.
+        shares = Shares(found.weights, found.rows if asks else [*outside.rows, *outside.again])
+        counts = None if asks else outside.holds
+        sure = max(shares.of(one, counts) for one in first)
         bounds = QUESTION if asks else STATEMENT
         if sure < bounds.sure:
             return nothing("nothing fits well enough", sure)
-        if max(one.score for one in outside) < bounds.beside_view * best:
+        if outside.best < bounds.beside_view * outside.best_answer:
             return nothing("the view answers it", sure)
-        if again:
-            outside = sorted([*outside, *again], key=lambda one: -one.score)
-            held = shares_held(outside, found, asks)
-        passages = _shown(outside, held, bounds.each)
-        return Decision(question, passages, budget, sure), {one.row.row_id: one.row for one in outside}
+        budget = int(budget * bounds.most)
+        chosen = _chosen(outside, bounds.each, lambda one: shares.of(one, counts))
+        passages, shown = _as_many_as_fit(chosen, budget)
+        return Decision(question, passages, budget, sure), {one.row.row_id: one.row for one in shown}
 
     def _quoted(
         self, reader: Reader, decision: Decision, rows: Mapping[int, SearchRow] | None = None
@@ -358,17 +369,45 @@ class ActiveRecall:
                 known.shown_at = [*known.shown_at[-_TURNS_EACH:], shown_at]
 
 
-def _shown(ranked: Sequence[Ranked], held: Sequence[float], least: float) -> tuple[Passage, ...]:
-    """The messages that may be shown, each text once, those that give orders behind the others."""
+def _chosen(
+    outside: Outside, least: float, share_of: Callable[[Ranked], float]
+) -> Iterator[tuple[Ranked, float]]:
+    """The messages that may be shown, with how sure recall is of them, each text once, those that give orders last."""
+    rows = sorted([*outside.rows, *outside.again], key=by_score) if outside.again else outside.rows
+    best = None
     texts: set[str] = set()
-    kept: list[tuple[bool, Passage]] = []
-    for one, share in zip(ranked, held, strict=True):
-        sure = share * one.score / ranked[0].score
-        if one.row.hidden or one.row.text in texts or sure < least:
+    orders: list[tuple[Ranked, float]] = []
+    for one in rows:
+        if one.row.text in texts or (best and one.score < LEAST_OF_BEST * best):
+            continue
+        if not outside.holds(one):
+            continue
+        best = best or one.score
+        if one.row.hidden:
+            continue
+        sure = share_of(one) * one.score / best
+        if sure < least:
             continue
         texts.add(one.row.text)
-        kept.append((gives_orders(one.row), Passage(one.row.row_id, sure)))
-    return tuple(passage for _, passage in sorted(kept, key=lambda pair: pair[0]))
+        if gives_orders(one.row):
+            orders.append((one, sure))
+        else:
+            yield one, sure
+    yield from orders
+
+
+def _as_many_as_fit(
+    chosen: Iterable[tuple[Ranked, float]], budget: int
+) -> tuple[tuple[Passage, ...], list[Ranked]]:
+    """As many as the budget can hold by a low estimate, so that no more than these are looked at."""
+    passages, rows, tokens = list[Passage](), list[Ranked](), 0
+    for one, sure in chosen:
+        passages.append(Passage(one.row.row_id, sure))
+        rows.append(one)
+        tokens += min(len(one.row.text), PASSAGE_CHARS) // CHARS_OF_TOKEN
+        if tokens > budget:
+            break
+    return tuple(passages), rows
 
 
 def _may_hold_more(conversation: Conversation, scope: Scope) -> bool:

@@ -117,18 +117,14 @@ class SearchQueries(IndexQueries):
         yield from self._scan_table(kind, rows, lower, (rows.up_to_id or _END) + 1)
 
     def rows_within(self, stretches: Sequence[Stretch]) -> list[SearchRow]:
-        rows: dict[int, SearchRow] = {}
-        for stretch in sorted(stretches):
-            here, first, last = stretch
-            found = self.all(
-                f"SELECT {self.search_columns('message')} FROM messages m WHERE m.conversation_id = :here "
-                "AND m.seq BETWEEN :first AND :last AND NOT m.hidden ORDER BY m.seq",
-                here=here,
-                first=first,
-                last=last,
-            )
-            rows |= {row[0]: search_row("message", row) for row in found}
-        return sorted(rows.values(), key=lambda row: (row.conversation_id, row.position))
+        found = self.all(
+            f"SELECT {self.search_columns('message')} FROM json_each(:stretches) stretch CROSS JOIN messages m "
+            "ON m.conversation_id = json_extract(stretch.value, '$[0]') AND m.seq BETWEEN "
+            "json_extract(stretch.value, '$[1]') AND json_extract(stretch.value, '$[2]') WHERE NOT m.hidden",
+            stretches=json.dumps(_merged(stretches)),
+        )
+        rows = [search_row("message", row) for row in found]
+        return sorted(rows, key=lambda row: (row.conversation_id, row.position))
 
     def _join(self, kind: RowKind, rows: Filter) -> tuple[str, str, list[Any]]:
         """The join to the rows, only where the filter needs it, and the filter's conditions."""
@@ -212,6 +208,17 @@ class SqliteSearch(IndexChanges, SearchQueries):
 
 
 _END = 1 << 62
+
+
+def _merged(stretches: Sequence[Stretch]) -> list[Stretch]:
+    """The same messages in stretches that do not overlap."""
+    merged: list[Stretch] = []
+    for here, first, last in sorted(stretches):
+        if merged and merged[-1][0] == here and first <= merged[-1][2] + 1:
+            merged[-1] = (here, merged[-1][1], max(last, merged[-1][2]))
+        else:
+            merged.append((here, first, last))
+    return merged
 
 
 def match_expression(query: WordQuery) -> str:
