@@ -620,3 +620,22 @@ def test_quotes_take_a_twentieth_of_a_large_room_and_leave_out_what_fits_far_les
     tokens = [engine.counter.message(user(blocks(one)[0])) for one in (small, large)]
     assert tokens[0] <= 750 < tokens[1] <= 1_600
     assert not any("afternoon" in block for one in (small, large) for block in blocks(one))
+
+
+def test_a_statement_gets_half_of_the_tokens_that_a_question_gets(
+    open_engine: Callable[..., Engine], session: Session
+) -> None:
+    engine = open_engine(**SETTINGS)
+    engine.ingest(session, [user("Hello there."), assistant("Good morning!")])
+    for number in range(40):
+        note = f"Lantern {number} of the harbour hangs in row {number}, where the keeper of number {number} saw it last."
+        engine.ingest(session, [user(note), assistant(f"Noted, {number}.")])
+    for message in small_talk(40):
+        engine.ingest(session, [message])
+    engine.compact(session, force=True)
+    engine.ingest(session, [user("The lantern of the harbour hangs where the keeper saw it.")])
+    said = engine.assemble(session, 8_000)
+    engine.ingest(session, [user("Which lantern of the harbour hangs where its keeper saw it?")])
+    asked = engine.assemble(session, 8_000)
+    tokens = [engine.counter.message(user(blocks(one)[0])) for one in (said, asked)]
+    assert tokens[0] <= 375 < tokens[1] <= 750
