@@ -176,9 +176,15 @@ def places(state: Any) -> dict[str, Place]:
 
 
 def _of_sub_agents(log: Path) -> list[Path]:
-    """Claude Code keeps the logs of a session's sub-agents in a folder of its name."""
+    """The logs of a session's sub-agents, which lie in a folder of its name.
+
+    Claude Code's log is called as that folder is, Gemini CLI's ends with the first eight characters of it.
+    """
     folder = log.with_suffix("") / "subagents"
-    return sorted(folder.glob("agent-*.jsonl")) if folder.is_dir() else []
+    if folder.is_dir():
+        return sorted(folder.glob("agent-*.jsonl"))
+    short = log.stem.rpartition("-")[2] if log.stem.startswith("session-") else ""
+    return sorted(log.parent.glob(f"{short}*/*.jsonl")) if short else []
 
 
 def _holds_answer(log: Path, begin: int, last: str) -> bool:

@@ -9,7 +9,8 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from lcm_plugin.config.file import load_config
 from lcm_plugin.config.model import LcmConfig
 from lcm_plugin.engine import Engine
 from lcm_plugin.errors import StoreUnavailable
+from lcm_plugin.hosts.agents import gemini_state
 from lcm_plugin.hosts.agents.install import KITS, plugin_folder
 from lcm_plugin.hosts.agents.names import Agent, Extent
 from lcm_plugin.hosts.agents.plugin_files import MARKETPLACE, OPENCODE_PLUGIN, PLUGIN, plugin_settings
@@ -85,17 +87,9 @@ def gemini_config() -> LcmConfig:
 
 def gemini_findings() -> Iterator[Finding]:
     """What stands between Gemini CLI and lcm; last whether its newest turn is stored."""
-    folder = Path("~/.gemini").expanduser()
     yield from _written(Agent.GEMINI)
-    if not (folder / "extensions" / PLUGIN / "gemini-extension.json").exists():
-        text = f"Gemini CLI has no extension {PLUGIN}"
-        yield Finding("gemini.not_installed", Severity.ERROR, text, repair="lcm install gemini")
-    for name in (folder / "settings.json", Path(".gemini/settings.json")):
-        hooks = _read(name).get("hooksConfig")
-        if isinstance(hooks, dict) and (hooks.get("enabled") is False or PLUGIN in hooks.get("disabled", ())):
-            text = f"{name} switches the hooks off: no turn is stored"
-            yield Finding("gemini.hooks_off", Severity.ERROR, text, repair="take it out of hooksConfig")
-    yield from _last_turn(Agent.GEMINI, folder / "tmp")
+    yield from gemini_state.obstacles(_printed, sys.platform)
+    yield from _last_turn(Agent.GEMINI, gemini_state.folder() / "tmp")
 
 
 def opencode_config() -> LcmConfig:
@@ -354,21 +348,29 @@ def _stored_of(agent: Agent, records: Iterable[Record]) -> tuple[int, int]:
 
 def _asked(command: list[str]) -> Any:
     """What a program prints, as JSON; nothing where it fails."""
-    found = shutil.which(command[0])
-    if found is None:
-        return {}
-    ended = subprocess.run(
-        [found, *command[1:]],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        encoding="utf-8",
-        timeout=_SECONDS,
-        check=False,
-    )
     try:
-        return json.loads(ended.stdout)
+        return json.loads(_printed(command))
     except ValueError:
         return {}
+
+
+def _printed(command: Sequence[str]) -> str:
+    """What a program prints; nothing where it is not there or takes too long."""
+    found = shutil.which(command[0])
+    if found is None:
+        return ""
+    try:
+        ended = subprocess.run(
+            [found, *command[1:]],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return ""
+    return ended.stdout
 
 
 def _read(path: Path) -> dict[str, Any]:

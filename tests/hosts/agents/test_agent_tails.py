@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -153,3 +154,25 @@ def test_what_a_fork_goes_on_from_is_stored_in_its_own_session_whichever_log_is_
             for key, _, rows, _ in stored(engine)
         }
     assert said == {CODEX_KEY: ["first", "one"], "agent:codex:fork": ["second", "two"]}
+
+
+def test_the_chats_of_sub_agents_of_gemini_cli_are_stored_with_their_sessions(tmp_path: Path) -> None:
+    """Each lies in a folder that is called as its session is, whose first letters end the session's own file."""
+    chats = {
+        "session-2026-11-30T07-22-16cbabdf.jsonl": ("16cbabdf-0230", "main", "Send somebody."),
+        "16cbabdf-0230/f8955859.jsonl": ("f8955859", "subagent", "Look round."),
+        "77777777-0230/a1111111.jsonl": ("a1111111", "subagent", "Another session's."),
+    }
+    for name, (session, kind, text) in chats.items():
+        path = tmp_path / "chats" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lines = [
+            {"sessionId": session, "projectHash": "0", "kind": kind},
+            {"id": f"{session}-1", "timestamp": "2026-11-30T07:22:48Z", "type": "user", "content": text},
+        ]
+        path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    with Engine.open(LcmConfig(database=str(tmp_path / "lcm.db"))) as engine:
+        capture = Capture(engine, "gemini-cli")
+        assert capture.store([tmp_path / "chats" / "session-2026-11-30T07-22-16cbabdf.jsonl"]) == 2
+        kept = {row.session_key for row in engine.library.conversations()}
+    assert kept == {"agent:gemini-cli:16cbabdf-0230", "agent:gemini-cli:f8955859"}

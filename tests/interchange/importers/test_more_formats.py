@@ -79,6 +79,22 @@ def test_a_chat_of_gemini_cli(imported: Imported, tmp_path: Path) -> None:
     assert "remember this" not in str(words(imported.active(key)))
 
 
+def test_a_sub_agents_chat_of_gemini_cli_names_its_session_and_its_order_stands_alone(
+    imported: Imported, tmp_path: Path
+) -> None:
+    log = Log(tmp_path / "chats" / "g1" / "s1.jsonl")
+    log.add({"sessionId": "s1", "projectHash": "h", "kind": "subagent"})
+    loaded = "\n<loaded_context>\nUse metric units.\n</loaded_context>"
+    log.add({"id": "m1", "type": "user", "content": [{"text": loaded}, {"text": "sound the harbour"}]})
+    log.add({"id": "m2", "type": "gemini", "content": "Nine fathoms."})
+    (report,) = imported.bring_all(log.path)
+    assert (report.conversations[0].kind, report.conversations[0].parent) == (
+        "sub-agent",
+        "agent:gemini-cli:g1",
+    )
+    assert imported.context("agent:gemini-cli:s1") == ["sound the harbour", "Nine fathoms."]
+
+
 def test_a_turn_of_gemini_cli_that_is_taken_back_twice_stays_taken_back(
     imported: Imported, tmp_path: Path
 ) -> None:

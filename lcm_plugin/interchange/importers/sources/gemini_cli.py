@@ -30,7 +30,7 @@ from lcm_plugin.interchange.importers.sources.gemini_content import (
     parts_of,
     response_text,
     text_of_parts,
-    without_hooks,
+    without_additions,
 )
 from lcm_plugin.messages.identity import told_time
 
@@ -160,7 +160,11 @@ def _read(path: Path, lines: Iterable[Line], log: LineFile | None) -> Iterator[R
     about = {**rest_of(chat.about, "messages", "memoryScratchpad"), **({"cwd": folder} if folder else {})}
     title = str(chat.about.get("summary") or "")
     project = folder or (path.parents[1].name if path.parent.name == "chats" else "")
-    yield SourceConversation(name, title=title, project=project, started_at=started, about=about)
+    # A sub-agent's chat lies in a folder that is called as its session is.
+    parent = path.parent.name if chat.about.get("kind") == "subagent" and path.parent.name != "chats" else ""
+    yield SourceConversation(
+        name, title=title, project=project, started_at=started, parent=parent, about=about
+    )
     yield from _records(chat, (one for one in chat.order if one not in chat.branch_of), log)
     for first, members in chat.branches.items():
         if members:
@@ -209,7 +213,7 @@ def _entries(name: str, message: Mapping[str, Any], *, hidden: bool) -> Iterator
         yield aside(name, "retry" if kind == "error" else "agent", message, at)
         return
     if kind == "user":
-        content, added = without_hooks(message.get("content"))
+        content, added = without_additions(message.get("content"))
         about = rest_of(message, "id", "timestamp", "type", "content") | ({"hooks": added} if added else {})
         blocks = [_user_block(part) for part in parts_of(content) if "functionResponse" not in part]
         unseen = hidden or text_of_parts(content).startswith("<session_context>")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 _HOOK_CONTEXT = re.compile(r"\s*<hook_context>.*?</hook_context>", re.DOTALL)
+_LOADED_CONTEXT = re.compile(r"\s*<loaded_context>.*</loaded_context>\s*", re.DOTALL)
 
 
 def parts_of(content: Any) -> list[Mapping[str, Any]]:
@@ -28,11 +29,14 @@ def text_of_parts(content: Any) -> str:
     return "".join(str(part.get("text") or "") for part in parts_of(content) if not part.get("thought"))
 
 
-def without_hooks(content: Any) -> tuple[Any, list[str]]:
-    """A user's content without what hooks added to it, and that."""
+def without_additions(content: Any) -> tuple[Any, list[str]]:
+    """A user's content without what hooks, and the agent before a sub-agent's order, added to it; and that."""
     added: list[str] = []
 
     def stripped(text: str) -> str:
+        if _LOADED_CONTEXT.fullmatch(text):
+            added.append(text.strip())
+            return ""
         if "<hook_context>" not in text:
             return text
         added.extend(match.strip() for match in _HOOK_CONTEXT.findall(text))

@@ -6,6 +6,8 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+from real_agents import Agent
+
 from lcm_plugin import Engine, LcmConfig
 from lcm_plugin.messages.blocks import calls_of, text_of
 from lcm_plugin.messages.parts import rebuild
@@ -67,3 +69,13 @@ def twice(rows: list[Row]) -> list[str]:
     """Texts of prompts and answers that are stored more than once among rows."""
     counts = Counter(row.said for row in rows if row.role in ("user", "assistant") and "[[say" in row.said)
     return [text for text, count in counts.items() if count > 1]
+
+
+def added_by_an_import(agent: Agent, logs: Path) -> list[Row]:
+    """The rows that an import of an agent's own logs stores beside what its hooks stored."""
+    before = rows_of(agent.database)
+    agent.lcm("import", str(logs), "--apply")
+    after = rows_of(agent.database)
+    for row in before:
+        after.remove(row)
+    return after

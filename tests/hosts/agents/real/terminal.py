@@ -23,6 +23,7 @@ _ROWS, _COLUMNS = 50, 120
 # A busy machine is no fault of an agent.
 _SECONDS = 300
 _LEAVING_SECONDS = 10
+_AGAIN_SECONDS = 0.5
 
 
 class _Screen(pyte.Screen):
@@ -64,6 +65,22 @@ class Terminal:
         self.press(line)
         self.wait(re.escape(line))
         self.press(ENTER)
+
+    def submit(self, line: str, pattern: str) -> None:
+        """Types a line, and ends it until a pattern shows: an end that comes at once may be part of the line."""
+        self.press(line)
+        self.wait(re.escape(line))
+        deadline = time.monotonic() + _SECONDS
+        while not self._shows(pattern, _AGAIN_SECONDS):
+            assert time.monotonic() < deadline, f"the screen never shows {pattern}"
+            self.press(ENTER)
+
+    def _shows(self, pattern: str, seconds: float) -> bool:
+        """Whether a pattern stands on the screen within some seconds."""
+        with self._changed:
+            return self._changed.wait_for(
+                lambda: bool(re.search(pattern, "\n".join(self._screen.display))), seconds
+            )
 
     def close(self) -> None:
         """Ends with the program, whose end of the terminal is closed."""

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from real_agents import ClaudeCode
-from stored import rows_of, said_in, talk_of, twice
+from stored import added_by_an_import, rows_of, said_in, talk_of, twice
 from terminal import CLEAR, ENTER, UP, terminal
 
 BOTH = '[[call Bash {"command":"echo one","description":"x"}]] [[call Bash {"command":"echo two","description":"y"}]]'
@@ -109,6 +109,15 @@ def test_a_fork_holds_what_it_copied_once(claude: ClaudeCode) -> None:
     keys = {row.key for row in rows_of(claude.database) if row.said == "The other way."}
     assert keys
     assert keys != {claude.key(session)}
+
+
+def test_an_import_of_what_its_hooks_stored_adds_nothing(claude: ClaudeCode) -> None:
+    session = claude.say(f"Run both. {BOTH} [[say Both ran.]]")
+    claude.say("What did the second one say? [[say It said two.]]", session)
+    assert added_by_an_import(claude, claude.home / ".claude/projects") == []
+    claude.say("And the first? [[say It said one.]]", session)
+    assert said_in(claude.database, claude.key(session))[-1] == ("assistant", "It said one.")
+    assert twice(rows_of(claude.database)) == []
 
 
 def test_a_server_that_is_killed_costs_no_turn_and_the_rest_is_read_by_the_next(claude: ClaudeCode) -> None:

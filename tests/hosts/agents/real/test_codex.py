@@ -7,7 +7,7 @@ import re
 
 from open_talks import codex_talk
 from real_agents import Codex
-from stored import rows_of, said_in, talk_of, twice
+from stored import added_by_an_import, rows_of, said_in, talk_of, twice
 from terminal import CLEAR, ENTER, ESCAPE, terminal
 
 BOTH = '[[call exec_command {"cmd":"echo one"}]] [[call exec_command {"cmd":"echo two"}]]'
@@ -61,6 +61,15 @@ def test_what_another_session_said_is_in_view_before_the_model_answers(codex: Co
     assert all("<recalled>" not in row.whole for row in rows_of(codex.database))
 
 
+def test_an_import_of_what_its_hooks_stored_adds_nothing(codex: Codex) -> None:
+    session = codex.say(f"Run both. {BOTH} [[say Both ran.]]")
+    codex.say("What did the second one say? [[say It said two.]]", session)
+    assert added_by_an_import(codex, codex.home / ".codex/sessions") == []
+    codex.say("And the first? [[say It said one.]]", session)
+    assert said_in(codex.database, codex.key(session))[-1] == ("assistant", "It said one.")
+    assert twice(rows_of(codex.database)) == []
+
+
 def test_a_server_that_is_killed_costs_no_turn_and_the_rest_is_read_by_the_next(codex: Codex) -> None:
     arguments = ["exec", "--dangerously-bypass-hook-trust", "--skip-git-repo-check"]
     running = codex.start(*arguments, 'Wait. [[call exec_command {"cmd":"sleep 4"}]] [[say It was killed.]]')
@@ -84,6 +93,22 @@ def test_the_doctor_proves_the_last_turn_and_names_hooks_that_nobody_trusts(code
     assert "ERROR codex.untrusted: 5 hooks not trusted" in said
     codex.lcm("install", "codex", "--uninstall")
     assert "codex.not_installed" in codex.lcm("doctor", "--host", "codex", check=False)
+
+
+def test_the_doctor_names_trusted_hooks_that_are_switched_off(codex: Codex) -> None:
+    with codex_talk(codex) as talk:
+        talk.say("The gate code is HERON-4417. [[say Noted.]]")
+    said = codex.lcm("doctor", "--host", "codex", check=False)
+    assert "codex.last_turn: the last turn is stored: all 2 messages" in said
+    assert "ERROR" not in said
+    place = codex.home / ".codex" / "config.toml"
+    kept = place.read_text()
+    place.write_text(kept.replace("trusted_hash", "enabled = false\ntrusted_hash", 1))
+    assert "ERROR codex.hooks_off: hooks switched off: " in codex.lcm(
+        "doctor", "--host", "codex", check=False
+    )
+    place.write_text(f"{kept}\n[features]\nhooks = false\n")
+    assert "ERROR codex.hooks_off" in codex.lcm("doctor", "--host", "codex", check=False)
 
 
 def test_a_turn_that_is_taken_back_is_archived_and_a_fork_begins_with_what_came_before(codex: Codex) -> None:

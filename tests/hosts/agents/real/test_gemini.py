@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import uuid
+from itertools import pairwise
+from typing import Any
 
+from fake_models import Answer
 from real_agents import Gemini
-from stored import rows_of, said_in, talk_of, twice
+from stored import added_by_an_import, rows_of, said_in, talk_of, twice
+from terminal import CLEAR, ENTER, UP, terminal
 
 BOTH = '[[call run_shell_command {"command":"echo one"}]] [[call run_shell_command {"command":"echo two"}]]'
 
@@ -29,6 +34,72 @@ def test_calls_made_at_once_are_stored_with_their_results(gemini: Gemini) -> Non
     assert [name for row in talk for name in row.calls] == ["run_shell_command", "run_shell_command"]
     assert talk[-1].said == "Both ran."
     assert twice(rows_of(gemini.database)) == []
+
+
+def test_a_sub_agents_talk_is_a_session_of_its_own(gemini: Gemini) -> None:
+    order = {"agent_name": "generalist", "prompt": "Look round."}
+    found = {"result": {"response": "All is quiet."}}
+    gemini.models.script = {
+        "Send somebody.": Answer("Sent.", [("invoke_agent", order)]),
+        "Look round.": Answer("All is quiet.", [("complete_task", found)]),
+    }
+    session = gemini.say("Send somebody.")
+    rows = rows_of(gemini.database)
+    [sub] = {row.key for row in rows if row.key != gemini.key(session)}
+    # What the agent puts before an order is no talk.
+    assert said_in(gemini.database, sub)[0] == ("user", "Look round.")
+    assert [name for row in talk_of(gemini.database, sub) for name in row.calls] == ["complete_task"]
+    assert "Look round." not in [text for _, text in said_in(gemini.database, gemini.key(session))]
+    assert any(gemini.key(session) in row.whole for row in rows if row.key == sub)
+    assert all("<recalled>" not in one.text for one in gemini.models.talk("Look round."))
+
+
+def test_each_request_extends_the_one_before(gemini: Gemini) -> None:
+    gemini.say("The gate code of the north pumping station is HERON-4417. [[say Noted.]]")
+    session = gemini.say("What is the gate code of the north pumping station? [[say Quoted.]]")
+    gemini.say("Which station was the gate code for? [[say The north one.]]", session)
+    # A session that is resumed has the results of its calls twice, with and without lcm.
+    gemini.say(f"Run both. {BOTH} [[say Both ran.]]", session)
+    requests = [one.turns for one in gemini.models.talk("What is the gate code of the north")]
+    assert len(requests) >= 4
+    assert "HERON-4417" in json.dumps(requests[0])
+    for before, after in pairwise(requests):
+        assert plain(after[: len(before)]) == plain(before)
+
+
+def test_small_talk_gets_no_quotes(gemini: Gemini) -> None:
+    gemini.say("The gate code of the north pumping station is HERON-4417. [[say Noted.]]")
+    session = gemini.say("Hi there! [[say Hello.]]")
+    gemini.say("Thank you, that is great. [[say Good.]]", session)
+    assert all("&lt;recalled&gt;" not in one.text for one in gemini.models.requests)
+
+
+def test_what_a_person_rewinds_in_a_terminal_is_taken_back(gemini: Gemini) -> None:
+    with terminal(gemini, "-y") as screen:
+
+        def turn(prompt: str, answer: str) -> None:
+            screen.submit(prompt, rf"(?s)✦ {answer}.*\? for shortcuts.*Type your message")
+
+        screen.wait(r"(?s)1 MCP server.*Type your message")
+        turn("Begin. [[say Begun.]]", "Begun.")
+        turn("Go left. [[say Left.]]", "Left.")
+        screen.submit("/rewind", "● Stay at current position")
+        screen.press(UP)
+        screen.wait(r"● Go left\.")
+        screen.press(ENTER)
+        screen.wait("● 1. Rewind conversation")
+        screen.press(ENTER)
+        screen.wait(r"\* Go left\.")
+        screen.press(CLEAR)
+        screen.wait("Type your message")
+        turn("Go right. [[say Right.]]", "Right.")
+    talk = [(row.said, row.gone) for row in rows_of(gemini.database) if not row.hidden and row.said]
+    assert talk == [
+        *(("Begin. [[say Begun.]]", False), ("Begun.", False)),
+        *(("Go left. [[say Left.]]", True), ("Left.", True)),
+        *(("Go right. [[say Right.]]", False), ("Right.", False)),
+    ]
+    assert "Go left." not in gemini.models.talk("Go right.")[-1].text
 
 
 def test_what_another_session_said_is_in_view_and_does_not_come_back_as_history(gemini: Gemini) -> None:
@@ -69,6 +140,15 @@ def test_after_a_compression_a_resume_pack_stands_in_the_context(gemini: Gemini)
     assert all("lcm-resume" not in row.whole for row in rows_of(gemini.database))
 
 
+def test_an_import_of_what_its_hooks_stored_adds_nothing(gemini: Gemini) -> None:
+    session = gemini.say(f"Run both. {BOTH} [[say Both ran.]]")
+    gemini.say("What did the second one say? [[say It said two.]]", session)
+    assert added_by_an_import(gemini, gemini.home / ".gemini/tmp") == []
+    gemini.say("And the first? [[say It said one.]]", session)
+    assert said_in(gemini.database, gemini.key(session))[-1] == ("assistant", "It said one.")
+    assert twice(rows_of(gemini.database)) == []
+
+
 def test_a_server_that_is_killed_costs_no_turn(gemini: Gemini) -> None:
     call = '[[call run_shell_command {"command":"sleep 4"}]]'
     session = str(uuid.uuid4())
@@ -98,3 +178,12 @@ def test_two_at_once_store_each_their_own(gemini: Gemini) -> None:
             ("user", f"I am number {number}. [[say You are {number}.]]"),
             ("assistant", f"You are {number}."),
         ]
+
+
+def plain(value: Any) -> Any:
+    """Contents without the marks that Gemini CLI gives the calls of the turn that runs."""
+    if isinstance(value, list):
+        return [plain(one) for one in value]
+    if isinstance(value, dict):
+        return {key: plain(one) for key, one in value.items() if key != "thoughtSignature"}
+    return value
