@@ -1,4 +1,4 @@
-"""Counting tokens as tiktoken counts them, which is here only to compare with."""
+"""Counting tokens as tiktoken counts them."""
 
 from __future__ import annotations
 
@@ -116,6 +116,20 @@ def test_what_was_given_back_is_loaded_again_for_the_next_text() -> None:
     assert not counts.has_table
     assert counts.of(WORDS) == exact(WORDS)
     assert counts.is_ready
+
+
+def test_in_bulk_tiktoken_counts_until_its_tables_are_given_back() -> None:
+    counts = TokenCounts()
+    assert counts.of(WORDS) == exact(WORDS)
+    counts.use_tables()
+    counts.get_ready()
+    assert counts.has_tables
+    assert counts.is_ready
+    assert [counts.of(WORDS), counts.of("half \ud83d of one")] == [exact(WORDS), exact("half ? of one")]
+    counts.release()
+    assert not counts.has_tables
+    assert counts.of(WORDS) == exact(WORDS)
+    assert not counts.has_tables
 
 
 def test_counting_loads_no_tiktoken_and_plain_text_no_regex() -> None:

@@ -59,6 +59,10 @@ class _Wishes:
     keep_records: bool
 
 
+_BULK = 4_000_000
+"""Bytes of histories that take longer to count by merging than tiktoken's tables take to load."""
+
+
 @dataclass(slots=True)
 class _Outcome:
     """The reports of a run, and the files of folders that no format knows."""
@@ -142,8 +146,17 @@ def _run(files: Sequence[Path], wishes: _Wishes, engine: Engine | None) -> _Outc
     if others:
         with working("finding files"):
             sources, outcome.unknown = find_sources(others, wishes.format_name, own)
+        _count_fast(sources)
         outcome.reports = _foreign(sources, wishes, engine)
     return outcome
+
+
+def _count_fast(sources: Sequence[SourceFile]) -> None:
+    """Lets tiktoken count when there is so much that its tables pay."""
+    from lcm_plugin.messages.merging import COUNTS
+
+    if sum(source.path.stat().st_size for source in sources) > _BULK:
+        COUNTS.use_tables()
 
 
 def _foreign(sources: Sequence[SourceFile], wishes: _Wishes, engine: Engine | None) -> list[FileReport]:

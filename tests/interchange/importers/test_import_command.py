@@ -14,6 +14,7 @@ from peer_databases import claw_database
 from session_logs import ClaudeLog, CodexLog
 
 from lcm_plugin import Engine, LcmConfig, Session
+from lcm_plugin.messages.merging import COUNTS
 
 FIXTURES = Path(__file__).with_name("fixtures")
 BOOK = FIXTURES / "openai.jsonl"
@@ -40,6 +41,22 @@ def test_apply_stores_and_a_dry_run_then_knows_it(tmp_path: Path) -> None:
     assert (again["files"][0]["new"], again["files"][0]["known"]) == (0, 6)
     found = run_here("grep", "table", "--in", "agent:openai:openai", "-d", database)
     assert "Book a" in found.stdout
+
+
+def test_only_an_import_of_megabytes_counts_with_tables(tmp_path: Path) -> None:
+    COUNTS.release()
+    rows = [{"role": "user", "content": f"The harbour opens at {hour}."} for hour in range(24)]
+    small, large = tmp_path / "small.jsonl", tmp_path / "large.jsonl"
+    small.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    large.write_text(json.dumps({"role": "user", "content": "x " * 2_100_000}) + "\n")
+    stored = {}
+    for path, with_tables in ((small, False), (large, True)):
+        done = run_here("import", path, "--apply", "-d", tmp_path / "lcm.db", "--json")
+        assert done.returncode == 0, done.stderr
+        assert COUNTS.has_tables == with_tables
+        stored[path.name] = json.loads(done.stdout)["files"][0]["new"]
+    COUNTS.release()
+    assert stored == {"small.jsonl": 24, "large.jsonl": 1}
 
 
 def test_broken_lines_are_refused_unless_they_are_to_be_skipped(tmp_path: Path) -> None:
