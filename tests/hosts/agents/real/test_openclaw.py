@@ -1,4 +1,14 @@
-"""OpenClaw with lcm in its context engine slot: turns are committed there, and contexts come from there."""
+"""OpenClaw with lcm in its context engine slot: turns are committed there, and contexts come from there.
+
+What a session can meet, and the test that has it:
+
+- two turns, parallel calls, a resume: ``turns_are_committed_once``; an import after it: ``what_was_stored_live``
+- a sub-agent: ``a_sub_agents_talk``; the request before as a prefix: ``each_request_extends``
+- a compaction that usage forces: ``a_compaction_that_usage_forces``
+- a fork, a rewind and a reset, as its Control UI does them: ``a_fork_a_rewind_and_a_reset``
+- the process killed: ``a_process_that_is_killed``; two at once: ``two_at_once``; ``/lcm``: ``lcm_and_its_doctor``
+- the passage in view after a compaction, no injection stored: ``facts_planted_in_openclaw``
+"""
 
 from __future__ import annotations
 

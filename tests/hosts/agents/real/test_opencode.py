@@ -1,4 +1,15 @@
-"""opencode with lcm: every turn is stored once, its contexts come from there, and nothing of ours is stored."""
+"""opencode with lcm: every turn is stored once, its contexts come from there, and nothing of ours is stored.
+
+What a session can meet, and the test that has it:
+
+- two turns, parallel calls, an import after it, ``/lcm``, uninstalling: ``turns_with_calls_made_at_once``
+- a sub-agent: ``a_sub_agents_talk``
+- the passage in view, the request before as a prefix, no injection stored: ``what_another_session_said``
+- a compaction that usage forces, a resume, a fork: ``the_hosts_compaction_takes_nothing_out``
+- a rewind in a terminal: ``what_a_person_undoes``
+- the process killed: ``a_process_that_is_killed``; two at once: ``two_at_once``
+- planted facts after a compaction: ``facts_planted_in_opencode``
+"""
 
 from __future__ import annotations
 
