@@ -370,7 +370,8 @@ def _printed(command: Sequence[str]) -> str:
         )
     except subprocess.TimeoutExpired:
         return ""
-    return ended.stdout
+    # Gemini CLI prints its list of servers where others print errors.
+    return ended.stdout or ended.stderr
 
 
 def _read(path: Path) -> dict[str, Any]:

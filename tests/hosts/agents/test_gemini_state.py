@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lcm_plugin.hosts.agents.doctor import gemini_findings
 from lcm_plugin.hosts.agents.gemini_state import obstacles
 
 SERVED = "✓ lcm (from lcm): python -P (stdio) - Connected\n"
@@ -102,3 +104,18 @@ def test_a_gemini_cli_that_does_not_answer_in_time_is_no_obstacle(home: Path) ->
     (home / ".gemini/extensions/lcm").mkdir(parents=True)
     (home / ".gemini/extensions/lcm/gemini-extension.json").touch()
     assert said("") == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the program here is a shell script")
+@pytest.mark.parametrize(("shown", "codes"), [("Connected", set()), ("Disabled", {"gemini.server"})])
+def test_a_list_of_servers_that_is_printed_among_errors_is_read(
+    home: Path, shown: str, codes: set[str]
+) -> None:
+    listed = '[{"name": "lcm", "isActive": true}]'
+    (home / "bin" / "gemini").write_text(
+        f"#!/bin/sh\ncase $1 in mcp) echo '✓ lcm (from lcm): python -P (stdio) - {shown}' >&2;; *) echo '{listed}';; esac\n"
+    )
+    assert {finding.code for finding in gemini_findings()} & {
+        "gemini.server",
+        "gemini.not_installed",
+    } == codes
