@@ -127,24 +127,70 @@ def test_a_chat_of_gemini_cli_that_grows_ends_as_the_whole_one(imported: Importe
     ]
 
 
+@pytest.mark.parametrize("has_context", [False, True])
 def test_a_compression_of_gemini_cli_is_a_summary_of_what_it_replaced(
-    imported: Imported, tmp_path: Path
+    imported: Imported, tmp_path: Path, has_context: bool
 ) -> None:
     log = Log(tmp_path / "session-2.jsonl")
     log.add({"sessionId": "g2", "projectHash": "h"})
+    told = [{"id": "c1", "type": "user", "content": [{"text": "<session_context>\nA day."}]}] * has_context
+    for context in told:
+        log.add({"$set": {"messages": [context]}})
     first = log.add({"id": "m1", "type": "user", "content": [{"text": LONG}]})
     log.add({"id": "m2", "type": "gemini", "content": LONG})
     kept = log.add({"id": "m3", "type": "user", "content": [{"text": "go on"}]})
     summary = {"id": "s1", "type": "user", "content": [{"text": "<state_snapshot>tides</state_snapshot>"}]}
     got = {"id": "s2", "type": "gemini", "content": [{"text": "Got it. Thanks for the additional context!"}]}
-    log.add({"$set": {"messages": [{**first, "content": "masked"}, kept]}})
-    log.add({"$set": {"messages": [summary, got, kept]}})
+    log.add({"$set": {"messages": [*told, {**first, "content": "masked"}, kept]}})
+    log.add({"$set": {"messages": [*told, summary, got, kept]}})
     log.add({"id": "m4", "type": "gemini", "content": "Done."})
     imported.bring_all(log.path)
     summary_id, *rest = imported.context("agent:gemini-cli:g2")
     assert summary_id.startswith("sum_")
     assert rest == ["go on", "Done."]
     assert words(imported.active("agent:gemini-cli:g2"))[0] == LONG.strip()
+
+
+def test_what_gemini_cli_keeps_of_a_resumed_chat_is_stored_once_though_it_gets_new_ids(
+    imported: Imported, tmp_path: Path
+) -> None:
+    """A start empties the list and fills it again; a compression names what it keeps anew, words or not."""
+    log = Log(tmp_path / "session-4.jsonl")
+    log.add({"sessionId": "g4", "projectHash": "h"})
+    context = {"id": "c1", "type": "user", "content": [{"text": "<session_context>\nA day."}]}
+    log.add({"$set": {"messages": [context]}})
+    said = [(LONG, LONG), ("go on", "Done."), ("go on", "Done, too.")]
+    told = [
+        message
+        for number, (asked, answered) in enumerate(said)
+        for message in (
+            {"id": f"u{number}", "type": "user", "content": [{"text": asked}]},
+            {"id": f"g{number}", "type": "gemini", "content": answered},
+        )
+    ]
+    for message in told:
+        log.add(message)
+    log.add({"$set": {"messages": [context]}})
+    log.add({"$set": {"messages": [context, *told]}})
+    summary = {"id": "s1", "type": "user", "content": [{"text": "<state_snapshot>tides</state_snapshot>"}]}
+    kept = [{**message, "id": f"new-{message['id']}"} for message in told[4:]]
+    log.add({"$set": {"messages": [context, summary, *kept]}})
+    log.add({"$set": {"messages": [context]}})
+    log.add({"$set": {"messages": [context, summary, *kept]}})
+    log.add({"id": "u3", "type": "user", "content": [{"text": "and now?"}]})
+    imported.bring_all(log.path)
+    assert [text.strip() for text in words(imported.active("agent:gemini-cli:g4"))] == [
+        *(text.strip() for pair in said for text in pair),
+        "and now?",
+    ]
+    summary_id, *rest = imported.context("agent:gemini-cli:g4")
+    assert summary_id.startswith("sum_")
+    assert rest == ["go on", "Done, too.", "and now?"]
+    rewound = Log(tmp_path / "session-5.jsonl")
+    rewound.path.write_text(log.path.read_text().replace('"g4"', '"g5"'))
+    rewound.add({"$rewindTo": "new-u2"})
+    imported.bring_all(rewound.path)
+    assert words(imported.active("agent:gemini-cli:g5"))[-1] == "Done."
 
 
 def test_the_single_object_of_older_versions_of_gemini_cli(imported: Imported, tmp_path: Path) -> None:

@@ -36,6 +36,8 @@ from lcm_plugin.messages.identity import told_time
 
 NAME = "gemini-cli"
 _SNAPSHOT = "<state_snapshot>"
+_CONTEXT = "<session_context>"
+"""What a chat begins with, and keeps through a compression."""
 _TALK = frozenset({"user", "gemini"})
 
 
@@ -60,7 +62,7 @@ class _Message:
 @dataclass(slots=True)
 class _Chat:
     """What the lines of a file add up to. ``order`` holds the ids of messages as they came, ``branches`` those that were
-    taken back, by the first of them.
+    taken back, by the first of them, ``first_names`` the first ids of messages that have others now.
     """
 
     about: dict[str, Any] = field(default_factory=dict)
@@ -70,26 +72,27 @@ class _Chat:
     branches: dict[str, dict[str, None]] = field(default_factory=dict)
     branch_of: dict[str, str] = field(default_factory=dict)
     replaced: dict[str, str] = field(default_factory=dict)
+    first_names: dict[str, str] = field(default_factory=dict)
     beside: set[str] = field(default_factory=set)
     repeats: int = 0
 
     def put(self, message: Mapping[str, Any], offset: int = -1) -> None:
         """Takes a message, or its newer form. ``offset`` is that of its line, -1 when it has none of its own."""
-        name = str(message["id"])
-        if name not in self.current:
-            self.current[name] = None
-            if branch := self.branch_of.pop(name, ""):
-                del self.branches[branch][name]
-        else:
+        name = self._name_of(message)
+        if name in self.current:
             self.repeats += 1
+        self._bring_back(name)
         if (known := self.messages.get(name)) is None:
             self.order.append(name)
         place = len(self.order) - 1 if known is None else known.place
         held = message if offset < 0 else offset
-        self.messages[name] = _Message(held, hash(_said(message)), message.get("type") in _TALK, place)
+        kind, words = _said(message)
+        is_talk = kind in _TALK and not words.startswith(_CONTEXT)
+        self.messages[name] = _Message(held, hash((kind, words)), is_talk, place)
 
     def rewind(self, name: str) -> None:
         """Takes back a message and all after it; all when it is not there."""
+        name = self.first_names.get(name, name)
         taken: list[str] = []
         for one in reversed(self.current):
             taken.append(one)
@@ -105,13 +108,16 @@ class _Chat:
     def replace(self, messages: list[Any]) -> None:
         """Takes a new list. A message in it that is known stays as it was: later forms hide results."""
         told = [one for one in messages if isinstance(one, dict) and isinstance(one.get("id"), str)]
-        names = {str(one["id"]) for one in told}
-        said = {self.messages[name].said for name in self.current}
-        gone = [name for name in self.current if name not in names and self.messages[name].is_talk]
+        self._recognise(told)
+        names = {self._name_of(one) for one in told}
+        gone = {name for name in self.current if name not in names and self.messages[name].is_talk}
         replaced = self._last_before(names)
         for message in told:
-            name, (kind, words) = str(message["id"]), _said(message)
-            if name in self.messages or not words or hash((kind, words)) in said:
+            name, (kind, words) = self._name_of(message), _said(message)
+            if name in self.messages:
+                self._bring_back(name)
+                continue
+            if not words:
                 continue
             if replaced and _SNAPSHOT in words:
                 self.replaced[name] = replaced
@@ -119,6 +125,34 @@ class _Chat:
                 self.beside.add(name)
             self.put(message)
         self.current = {name: None for name in self.current if name not in gone}
+
+    def _recognise(self, told: list[dict[str, Any]]) -> None:
+        """Finds those that have another id here than before: a compression gives all that it keeps new ones.
+
+        It keeps the end, so that of equal ones the last is meant.
+        """
+        by_words: dict[int, list[str]] = {}
+        for name in self.current:
+            by_words.setdefault(self.messages[name].said, []).append(name)
+        for message in reversed(told):
+            kind, words = _said(message)
+            same = by_words.get(hash((kind, words)))
+            if (known := self._name_of(message)) in self.messages:
+                if same and known in same:
+                    same.remove(known)
+            elif words and same:
+                self.first_names[known] = same.pop()
+
+    def _name_of(self, message: Mapping[str, Any]) -> str:
+        """The id that a message had first."""
+        name = str(message["id"])
+        return self.first_names.get(name, name)
+
+    def _bring_back(self, name: str) -> None:
+        """Takes a known message into the list again, which a start of Gemini CLI empties and fills."""
+        self.current.setdefault(name)
+        if branch := self.branch_of.pop(name, ""):
+            del self.branches[branch][name]
 
     def _last_before(self, names: set[str]) -> str:
         """The last of the talk before the first of some messages that are talk; empty when that is the first."""
@@ -216,7 +250,7 @@ def _entries(name: str, message: Mapping[str, Any], *, hidden: bool) -> Iterator
         content, added = without_additions(message.get("content"))
         about = rest_of(message, "id", "timestamp", "type", "content") | ({"hooks": added} if added else {})
         blocks = [_user_block(part) for part in parts_of(content) if "functionResponse" not in part]
-        unseen = hidden or text_of_parts(content).startswith("<session_context>")
+        unseen = hidden or text_of_parts(content).startswith(_CONTEXT)
         yield Entry(name, {"role": "user", "content": blocks}, at, unseen, extras=_extras(about))
         return
     shown: dict[str, Any] = {"role": "assistant", "content": text_of_parts(message.get("content"))}

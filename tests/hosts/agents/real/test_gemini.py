@@ -180,6 +180,35 @@ def test_two_at_once_store_each_their_own(gemini: Gemini) -> None:
         ]
 
 
+def test_the_doctor_names_what_is_switched_off_or_not_trusted(gemini: Gemini) -> None:
+    def doctor() -> str:
+        return gemini.lcm("doctor", "--host", "gemini", check=False)
+
+    session = gemini.say("The gate code is HERON-4417. [[say Noted.]]")
+    said = doctor()
+    assert "gemini.last_turn: the last turn is stored: all 2 messages" in said
+    assert "ERROR" not in said
+    assert "WARNING gemini." not in said
+    place = gemini.home / ".gemini/settings.json"
+    kept = place.read_text()
+    settings = json.loads(kept)
+    settings["security"]["folderTrust"]["enabled"] = True
+    place.write_text(json.dumps(settings))
+    assert "WARNING gemini.server: Gemini CLI does not run lcm's server in this folder (disabled)" in doctor()
+    place.write_text(
+        kept.replace('"hooksConfig": {"enabled": true}', '"hooksConfig": {"disabled": ["lcm"]} // x')
+    )
+    gemini.say("Nobody stores this. [[say Right.]]", session)
+    said = doctor()
+    assert "ERROR gemini.hooks_off" in said
+    assert "ERROR gemini.last_turn" in said
+    place.write_text(kept)
+    gemini.run("extensions", "disable", "lcm")
+    assert "ERROR gemini.switched_off" in doctor()
+    gemini.lcm("install", "gemini", "--uninstall")
+    assert "ERROR gemini.not_installed" in doctor()
+
+
 def plain(value: Any) -> Any:
     """Contents without the marks that Gemini CLI gives the calls of the turn that runs."""
     if isinstance(value, list):

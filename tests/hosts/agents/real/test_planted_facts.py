@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from effort import FULL, canaries
 from fake_models import Answer
 from open_talks import claude_talk, codex_talk
-from real_agents import Agent, ClaudeCode, Codex
+from real_agents import Agent, ClaudeCode, Codex, Gemini
 from stored import rows_of
 
 from lcm_plugin.evaluation.canaries.asking import counts, look, missed
@@ -85,20 +85,30 @@ def _plants(exchange: Exchange, wanted: list[Canary]) -> bool:
     return any(words in text for one in wanted for words in (one.right, one.wrong) if words)
 
 
-def hold(host: Asked, agent: Agent, used: int, *, long: bool = False) -> None:
-    """Plants, has the agent compact, asks for everything; ``long``: for thirty facts where CI is set."""
+def hold(host: Asked, agent: Agent, used: int, going_on: str = "", *, long: bool = False) -> None:
+    """Plants, has the agent compact, asks for everything; ``long``: for thirty facts where CI is set.
+
+    ``going_on`` is a turn in which it compacts, else it does so after the last one that plants. What changed is asked for
+    first then: the host keeps the end of the talk, where both values stand, and a search would show the older one again.
+    """
     plan = plan_of(30 if canaries()[0] == 30 or (long and FULL) else 6)
     first = len(agent.models.requests)
     for exchange in plan.planting[:-1]:
         host.say(exchange)
+    if going_on:
+        host.say(plan.planting[-1])
     agent.models.use_once = used
-    host.say(plan.planting[-1])
+    if going_on:
+        host.talk.say(going_on)
+    else:
+        host.say(plan.planting[-1])
     # Codex compacts in the middle of a turn that calls tools.
     planted = [one for one in agent.models.requests[first:] if one.body.get("tools")]
     longest = max(len(request.turns) for request in planted)
     host.talk.say("Go on. [[say Going on.]]")
     assert len(agent.models.talk("Go on.")[-1].turns) < longest
-    sightings = [look(host, one, 1) for one in plan.canaries]
+    asked = sorted(plan.canaries, key=lambda one: one.kind != "changed") if going_on else plan.canaries
+    sightings = [look(host, one, 1) for one in asked]
     print(f"canaries: {counts(sightings)}")
     assert missed(sightings) == []
     assert [one.canary.question for one in sightings if not one.one_call] == []
@@ -113,3 +123,20 @@ def test_facts_planted_in_claude_code_are_in_view_after_a_compaction(claude: Cla
 def test_facts_planted_in_codex_are_in_view_after_a_compaction(codex: Codex) -> None:
     with codex_talk(codex) as talk:
         hold(Asked(codex, talk, ("exec_command", "cmd"), "lcm_grep"), codex, 900_000)
+
+
+class GeminiTalk:
+    """Gemini CLI has none that stays open and runs its hooks: every turn is a process that goes on from the last."""
+
+    def __init__(self, gemini: Gemini) -> None:
+        self._gemini, self._session = gemini, ""
+
+    def say(self, prompt: str) -> None:
+        self._session = self._gemini.say(prompt, self._session)
+
+
+def test_facts_planted_in_gemini_cli_are_in_view_after_a_compression(gemini: Gemini) -> None:
+    host = Asked(gemini, GeminiTalk(gemini), ("run_shell_command", "command"), "mcp_lcm_lcm_grep")
+    # A process that goes on from another does not know what that one used: it compresses before its own next request.
+    call = '[[call run_shell_command {"command":"echo on"}]]'
+    hold(host, gemini, 900_000, f"Look once more. {call} [[say Looked.]]")
