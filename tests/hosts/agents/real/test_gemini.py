@@ -195,13 +195,9 @@ def test_the_doctor_names_what_is_switched_off_or_not_trusted(gemini: Gemini) ->
     settings["security"]["folderTrust"]["enabled"] = True
     place.write_text(json.dumps(settings))
     assert "WARNING gemini.server: Gemini CLI does not run lcm's server in this folder (disabled)" in doctor()
-    place.write_text(
-        kept.replace('"hooksConfig": {"enabled": true}', '"hooksConfig": {"disabled": ["lcm"]} // x')
-    )
-    gemini.say("Nobody stores this. [[say Right.]]", session)
-    said = doctor()
-    assert "ERROR gemini.hooks_off" in said
-    assert "ERROR gemini.last_turn" in said
+    place.write_text(json.dumps(json.loads(kept) | {"hooksConfig": {"disabled": ["lcm"]}}))
+    gemini.say("No hook runs. [[say Right.]]", session)
+    assert "ERROR gemini.hooks_off" in doctor()
     place.write_text(kept)
     gemini.run("extensions", "disable", "lcm")
     assert "ERROR gemini.switched_off" in doctor()
