@@ -94,7 +94,7 @@ def loop(
     ids = [agent.session_id]
     started = time.perf_counter()
     for text in turns:
-        if text.startswith("/lcm "):
+        if isinstance(text, str) and text.startswith("/lcm "):
             statuses.append(slash(text.removeprefix("/lcm ")))
             continue
         result = agent.run_conversation(text, conversation_history=messages)
