@@ -72,10 +72,13 @@ def twice(rows: list[Row]) -> list[str]:
 
 
 def added_by_an_import(agent: Agent, logs: Path) -> list[Row]:
-    """The rows that an import of an agent's own logs stores beside what its hooks stored."""
+    """The talk that an import of an agent's own logs stores beside what its hooks stored.
+
+    Records beside the talk may be new: Claude Code writes some behind its last hook.
+    """
     before = rows_of(agent.database)
     agent.lcm("import", str(logs), "--apply")
     after = rows_of(agent.database)
     for row in before:
         after.remove(row)
-    return after
+    return [row for row in after if not row.hidden]
