@@ -63,7 +63,8 @@ def _made(message: Message) -> dict[str, Any]:
             "timestamp": at,
         }
     if message["role"] == "tool":
-        named = {"toolCallId": message.get("tool_call_id"), "toolName": message.get("name") or "tool"}
+        name = beside.get("toolName") or message.get("name") or "tool"
+        named = {"toolCallId": message.get("tool_call_id"), "toolName": name}
         return {"isError": False, **beside, "role": "toolResult", **named, "content": text, "timestamp": at}
     return {**beside, "role": "user", "content": text, "timestamp": at}
 

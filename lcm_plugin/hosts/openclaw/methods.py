@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lcm_plugin.hosts.openclaw.history import follow, reply_at_the_end
 from lcm_plugin.hosts.openclaw.messages import plan, to_core
 from lcm_plugin.hosts.stdio.lines import Method
 from lcm_plugin.hosts.stdio.methods import OfSession
+from lcm_plugin.interchange.importers.sources.openclaw_store import is_own_copy
 from lcm_plugin.plugin import LcmPlugin
 from lcm_plugin.store.session_keys import is_single_run
-from lcm_plugin.types import Context, Turn
+from lcm_plugin.types import Context, Message, Turn
 
 _ASSUMED_BUDGET = 128_000
+# Percent of the budget: the order that OpenClaw gives with its copy needs room too.
+_SHARE_OF_COPY = 75
 
 
 class AssembleParams(OfSession):
@@ -62,6 +65,8 @@ class OpenclawMethods:
         """The context: places in the host's list, and messages that stand for what does not fit."""
         given = AssembleParams.model_validate(params)
         history = [to_core(one) for one in given.messages]
+        if is_own_copy(given.session.key):
+            return self._newest(history, given.budget or _ASSUMED_BUDGET)
         # What is committed may come back in another form, and is not to be stored again.
         is_known = follow(self._plugin.engine, given.session, history)
         if not history:
@@ -86,6 +91,19 @@ class OpenclawMethods:
             tokens += self._plugin.engine.count_tokens(quotes)
         return {"plan": planned, "tokens": tokens}
 
+    def _newest(self, history: Sequence[Message], budget: int) -> dict[str, Any]:
+        """The newest messages of a copy that OpenClaw made for work of its own: its talk is stored where it was held."""
+        free, begin = budget * _SHARE_OF_COPY // 100, len(history)
+        costs = [self._plugin.engine.count_tokens(one) for one in history]
+        used = 0
+        for place in range(len(history) - 1, -1, -1):
+            used += costs[place]
+            if used > free:
+                break
+            # A context begins with a request; a result never stands without its call.
+            begin = place if history[place]["role"] == "user" else begin
+        return {"plan": list(range(begin, len(history))), "tokens": sum(costs[begin:])}
+
     def _quotes(self, given: AssembleParams, context: Context) -> str:
         """What was said earlier and fits the prompt, which follows it; nothing for a sub-agent's order."""
         if not given.prompt.strip() or is_single_run(given.session.key):
@@ -95,6 +113,8 @@ class OpenclawMethods:
 
     def _commit(self, params: Mapping[str, Any]) -> dict[str, Any]:
         given = CommitParams.model_validate(params)
+        if is_own_copy(given.session.key):
+            return {"status": "committed"}
         turn = [to_core(one) for one in given.messages]
         report = self._plugin.engine.ingest(given.session, turn, "append")
         self._plugin.after_turn(Turn(given.session, (), mode="append"))

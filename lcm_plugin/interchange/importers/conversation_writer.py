@@ -7,7 +7,7 @@ are stored in one transaction with them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
@@ -17,6 +17,7 @@ from lcm_plugin.ingest.rows import PreparedRow, append_rows
 from lcm_plugin.interchange.importers.branches import abandoned_before, bring_back
 from lcm_plugin.interchange.importers.entry_rows import EntryRows, head_entry
 from lcm_plugin.interchange.importers.forks import ancestors
+from lcm_plugin.interchange.importers.kin import Kin, kin_of
 from lcm_plugin.interchange.importers.records import (
     ActiveContext,
     ConversationRecord,
@@ -43,7 +44,7 @@ class ConversationWriter:
     source that names none.
 
     ``abandoned`` are a branch's messages that an earlier run stored in the live conversation. A session that a
-    plugin in the host records itself is gone on with where that has its beginning; else what it has is left out.
+    plugin in the host records itself is gone on with where that has its beginning; what it has is left out.
     """
 
     def __init__(
@@ -73,8 +74,11 @@ class ConversationWriter:
         self._has_abandoned = False
         self._live: list[MessageHead] = []
         self._ancestors: list[int] = []
+        self._format = format_name
+        self._kin = Kin(None, (), {})
         self._conversation: Conversation | None = None
-        self._recorded: Conversation | None = None
+        # Whether the session's first message is one that a plugin in the host stored.
+        self._begins_recorded = False
         self._created = False
         self._stack = ExitStack()
         self._writer: Writer | None = None
@@ -83,12 +87,10 @@ class ConversationWriter:
         if self._source.whole:
             self._writer = self._stack.enter_context(self._engine.store.write())
         with self._reading() as reader:
-            self._conversation = reader.conversation_holding(self._report.key, self._head.host_id)
-            if self._conversation is not None and not self._source.branch:
-                self._has_abandoned = bool(abandoned_before(reader, self._conversation.conversation_id))
+            self._kin = kin_of(reader, self._format, self._source, self._report)
+            if self._kin.own is not None:
+                self._write_to(reader, self._kin.own)
             self._ancestors = ancestors(reader, self._report.forked_from, self._report.key)
-            if self._conversation is None and self._source.live:
-                self._recorded = reader.find_conversation(Session(self._report.key))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
@@ -128,34 +130,66 @@ class ConversationWriter:
         with self._reading() as reader:
             self._go_on_with_recorded(reader, entries)
             fresh = self._unknown(reader, entries)
+            beside = self._place_beside_talk(reader, entries, fresh)
         prepared = self._prepare(fresh)
         if not prepared:
             return
         with self._writing() as writer:
-            conversation = self._open(writer)
+            conversation = writer.conversation(beside) if beside is not None else None
+            conversation = conversation or self._open(writer)
             # Another import of the same file may have been faster.
             ids = [str(item.row.host_id) for _, item in prepared]
             known = writer.known_host_ids([conversation.conversation_id], ids)
             new = [item for item in prepared if item[1].row.host_id not in known]
-            self._append(writer, new)
+            self._append(writer, new, conversation)
             for _, item in prepared:
                 if item.row.host_id in known:
                     self._report.add_known(hidden=item.row.hidden)
 
-    def _go_on_with_recorded(self, reader: Reader, entries: list[Entry]) -> None:
-        """The conversation that the host's plugin records is this one when it has the session's first message."""
-        recorded = self._recorded
-        first = next((entry.host_id for entry in entries if not entry.hidden), None)
-        if self._conversation is not None or recorded is None or first is None:
-            return
-        if reader.known_host_ids([recorded.conversation_id], [first]):
-            self._conversation = recorded
+    def _write_to(self, reader: Reader, conversation: Conversation) -> None:
+        self._conversation = conversation
+        if not self._source.branch:
+            self._has_abandoned = bool(abandoned_before(reader, conversation.conversation_id))
 
-    @property
-    def _is_recorded(self) -> bool:
-        """Whether the rows go to the conversation that the host's plugin records."""
-        here, recorded = self._conversation, self._recorded
-        return here is not None and recorded is not None and here.conversation_id == recorded.conversation_id
+    def _go_on_with_recorded(self, reader: Reader, entries: list[Entry]) -> None:
+        """Goes on where the host's plugin recorded the newest of some entries, if it recorded the session's first one.
+
+        What is not the live session does not go into the conversation that is active.
+        """
+        if self._source.branch:
+            return
+        stored = self._kin.recorded(reader, [name for entry in entries for name in entry.host_ids])
+        shown = [entry for entry in entries if not entry.hidden]
+        if self._conversation is None and not self._begins_recorded and shown:
+            self._begins_recorded = shown[0].is_in(stored.keys())
+        places = [at for at, entry in enumerate(shown) if entry.is_in(stored.keys())]
+        if not places:
+            return
+        found = self._kin.others[next(stored[name] for name in shown[places[-1]].host_ids if name in stored)]
+        if found.active and not self._source.live:
+            return
+        if self._begins_recorded or self._went_on_elsewhere(reader, found, shown[: places[-1]], stored):
+            self._write_to(reader, found)
+
+    def _went_on_elsewhere(
+        self, reader: Reader, found: Conversation, before: list[Entry], stored: Mapping[str, int]
+    ) -> bool:
+        """Whether what an import wrote has ended, and the plugin's own has all that follows, but for the newest."""
+        own = self._kin.own
+        if own is None or own.active or own != self._conversation or not found.active:
+            return False
+        ids = [name for entry in before for name in entry.host_ids]
+        known = reader.known_host_ids(self._kin.held, ids) | stored.keys()
+        return all(entry.is_in(known) for entry in before)
+
+    def _place_beside_talk(self, reader: Reader, entries: list[Entry], fresh: list[Entry]) -> int | None:
+        """Where the talk is stored of which only records beside it are new; they need no conversation of their own."""
+        if self._conversation is not None or not all(entry.hidden for entry in fresh):
+            return None
+        ids = [name for entry in entries if not entry.hidden for name in entry.host_ids]
+        imported = [one for one in (self._main, *self._kin.held) if one is not None]
+        found = next((one for one in imported if reader.known_host_ids([one], ids)), None)
+        return found if found is not None else next(iter(self._kin.recorded(reader, ids).values()), None)
 
     def _add_compaction(self, compaction: ImportedCompaction) -> None:
         """Puts a compaction's summary in the place of the messages that it replaced and that are raw here."""
@@ -164,7 +198,7 @@ class ConversationWriter:
         with self._reading() as reader:
             if not self._unknown(reader, [entry]):
                 return
-            if self._is_recorded:
+            if self.conversation_id in self._kin.others:
                 # Its context is made here, and by its own summaries.
                 self._batch.append(replace(entry, hidden=True))
                 return
@@ -252,8 +286,7 @@ class ConversationWriter:
         if self._ancestors:
             copies = [name for entry in entries if entry.inherited for name in entry.host_ids]
             known |= reader.known_host_ids(self._ancestors, copies)
-        if self._recorded is not None and not self._is_recorded:
-            known |= reader.known_host_ids([self._recorded.conversation_id], ids)
+        known |= reader.known_host_ids(self._kin.held, ids) | self._kin.recorded(reader, ids).keys()
         for entry in entries:
             if entry.is_in(known):
                 self._report.add_known(hidden=entry.hidden or Contents.of(entry.message).blank)
@@ -311,10 +344,12 @@ class ConversationWriter:
             )
         return writer.open_archived(session, _EARLIER, at)
 
-    def _append(self, writer: Writer, prepared: list[tuple[Message, PreparedRow]]) -> None:
+    def _append(
+        self, writer: Writer, prepared: list[tuple[Message, PreparedRow]], to: Conversation | None = None
+    ) -> None:
         if not prepared:
             return
-        append_rows(writer, self._open(writer), [item for _, item in prepared], self._at)
+        append_rows(writer, to or self._open(writer), [item for _, item in prepared], self._at)
         for message, item in prepared:
             self._report.add(Contents.of(message), hidden=item.row.hidden)
             self._report.tokens += item.row.item_tokens

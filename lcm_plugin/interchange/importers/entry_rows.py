@@ -21,6 +21,8 @@ from lcm_plugin.types import Message
 _KNOWN_CALLS = 512
 # In the head of a fork's conversation: the keys of the sessions that it begins as.
 FORKED_FROM = "forked_from_session_keys"
+# The stored id of a head begins so.
+HEAD = "assistant:import:"
 
 
 class EntryRows:

@@ -171,7 +171,7 @@ def load(
     done = 0
     default_at = source.path.stat().st_mtime_ns // 1_000_000
     for conversation, records in _conversations(source.records(), report, keep_records):
-        name, one = conversation.name, report.begin(conversation, keys)
+        name, one = f"{conversation.name}@{conversation.since}", report.begin(conversation, keys)
         access = engine.sessions.access_of_key(one.key)
         if access is not Access.FULL:
             one.note(f"{one.key} is {access}: nothing of it is stored")

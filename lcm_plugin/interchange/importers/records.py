@@ -26,8 +26,10 @@ class SourceConversation:
 
     ``name`` is the source's own id of the session and ``key`` the session key, where the source has one.
     ``parent`` is the session that a sub-agent worked for, as name or key. ``forked_from`` names the session that it
-    began as a copy of, or all that begin as it does where the source does not say which is the copy. Only one
-    conversation of a key is ``live``. ``whole`` asks for one transaction, since summaries with their sources follow.
+    began as a copy of, or all that begin as it does where the source does not say which is the copy. ``formerly`` are
+    the names of earlier forms of this session, of which it holds all. ``since`` is the record behind which a person had
+    the same session begin anew. Only one conversation of a key is ``live``.
+    ``whole`` asks for one transaction, since summaries with their sources follow.
     ``project`` is the folder or repository that it is about, ``version`` that of the tool.
     """
 
@@ -41,6 +43,8 @@ class SourceConversation:
     started_at: int | None = None
     parent: str = ""
     forked_from: tuple[str, ...] = ()
+    formerly: tuple[str, ...] = ()
+    since: str = ""
     live: bool = True
     whole: bool = False
     about: Mapping[str, Any] = field(default_factory=dict)
@@ -55,7 +59,8 @@ class SourceConversation:
     @property
     def source_id(self) -> str:
         """The id of this conversation in its source, the same in every run."""
-        return self.name + (f"/{self.sub}" if self.sub else "") + (f"#{self.branch}" if self.branch else "")
+        parts = (("/", self.sub), ("@", self.since), ("#", self.branch))
+        return self.name + "".join(f"{mark}{part}" for mark, part in parts if part)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Set
 
 from lcm_plugin.engine import Engine
-from lcm_plugin.interchange.importers.entry_rows import head_entry
 from lcm_plugin.interchange.importers.forks import ancestors
+from lcm_plugin.interchange.importers.kin import Kin, kin_of
 from lcm_plugin.interchange.importers.records import (
     Entry,
     ImportedCompaction,
@@ -15,8 +15,7 @@ from lcm_plugin.interchange.importers.records import (
     SummaryNode,
 )
 from lcm_plugin.interchange.importers.report import Contents, ConversationReport
-from lcm_plugin.store.protocol import Reader
-from lcm_plugin.types import Message
+from lcm_plugin.types import Message, Session
 
 _BATCH = 500
 _RECORD = Contents(blank=True)
@@ -44,13 +43,16 @@ class Survey:
         self._taken: list[Entry | ImportedCompaction] = []
         self._own: set[int] = set()
         self._members: list[int] = []
+        self._kin = Kin(None, (), {})
         self._ancestors: list[int] = []
         self._inherited = not imported_before.isdisjoint(report.forked_from)
         report.seen_at(source.started_at)
         if engine is not None:
-            head = head_entry(format_name, source, report).host_id
             with engine.store.read() as reader:
-                self._members = _members(reader, report, head, source)
+                self._kin = kin_of(reader, format_name, source, report)
+                # The conversation that a branch left is the one that is active.
+                left = reader.find_conversation(Session(report.key)) if source.branch else None
+                self._members = [*self._kin.held, *([left.conversation_id] if left else [])]
                 self._ancestors = ancestors(reader, report.forked_from, report.key)
 
     def take(self, record: Record) -> None:
@@ -65,7 +67,8 @@ class Survey:
     def close(self) -> None:
         """Looks up which of the records since the last time are stored already, and counts all of them."""
         entries = [one.entry if isinstance(one, ImportedCompaction) else one for one in self._taken]
-        known = self._known([name for entry in entries for name in entry.host_ids], self._members)
+        names = [name for entry in entries for name in entry.host_ids]
+        known = self._known(names, self._members) | self._recorded(names)
         self._own |= {hash(one) for one in known}
         copies = [name for entry in entries if entry.inherited for name in entry.host_ids]
         known |= set(copies) if self._inherited else self._known(copies, self._ancestors)
@@ -92,10 +95,8 @@ class Survey:
         with self._engine.store.read() as reader:
             return reader.known_host_ids(conversations, ids)
 
-
-def _members(reader: Reader, report: ConversationReport, head: str, source: SourceConversation) -> list[int]:
-    own = reader.conversation_holding(report.key, head)
-    found = [own.conversation_id] if own else []
-    if source.branch or (own is None and source.live):
-        found += [row.conversation_id for row in reader.lane(report.key) if row.active]
-    return found
+    def _recorded(self, ids: list[str]) -> set[str]:
+        if self._engine is None or not ids:
+            return set()
+        with self._engine.store.read() as reader:
+            return set(self._kin.recorded(reader, ids))

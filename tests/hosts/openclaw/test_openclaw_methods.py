@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -98,6 +99,50 @@ def test_history_from_before_the_plugin_is_stored_with_the_first_context(
     assert commit(openclaw, 2) == "committed"
     assert assemble(openclaw, [*turn(1), *turn(2)]) == list(range(8))
     assert len(plugin.engine.messages(Session(KEY))) == 8
+
+
+def test_a_copy_that_openclaw_makes_for_its_own_work_is_not_stored_and_bounded(
+    plugin: LcmPlugin, openclaw: OpenclawMethods
+) -> None:
+    copy = {
+        "key": "agent:main:internal-session-effects:run-1-ab12",
+        "id": "internal-session-effects-run-1-ab12",
+    }
+    history = [message for number in range(40) for message in turn(number, 30)]
+    given = {"session": copy, "messages": history, "budget": 4_000, "prompt": "Keep what matters."}
+    shown = openclaw.all()["openclaw.assemble"](given)
+    assert shown["plan"] == list(range(shown["plan"][0], 160))
+    assert history[shown["plan"][0]]["role"] == "user"
+    assert 0 < shown["tokens"] <= 4_000
+    committed = openclaw.all()["openclaw.commit"]({"session": copy, "key": "t", "messages": turn(41)})
+    assert committed == {"status": "committed"}
+    assert openclaw.all()["openclaw.compact"]({"session": copy})["ok"] is True
+    assert list(plugin.engine.library.conversations()) == []
+
+
+def test_what_a_search_showed_through_tool_call_is_no_history(
+    plugin: LcmPlugin, openclaw: OpenclawMethods
+) -> None:
+    commit(openclaw, 1)
+    asked, called, found, said = turn(2)
+    called["content"] = [{"type": "toolCall", "id": "call_2", "name": "tool_call", "arguments": {"id": "x"}}]
+    about = {"id": "openclaw:lcm:lcm_grep", "name": "lcm_grep", "source": "openclaw"}
+    text = json.dumps({"tool": about, "result": "the heron sleeps by pump nine"})
+    found |= {
+        "toolName": "tool_call",
+        "details": {"tool": about},
+        "content": [{"type": "text", "text": text}],
+    }
+    given = {"session": SESSION, "key": "t", "messages": [asked, called, found, said]}
+    assert openclaw.all()["openclaw.commit"](given) == {"status": "committed"}
+    assert plugin.engine.call_tool(Session(KEY), "lcm_grep", {"pattern": "heron"})["hits"] == []
+    own = plugin.engine.call_tool(Session(KEY), "lcm_grep", {"pattern": "heron", "tool_name": "lcm_grep"})
+    assert len(own["hits"]) == 1
+    # The host's own message goes out as it was, and one made of it under the name of the call.
+    assert assemble(openclaw, [*turn(1), asked, called, found, said]) == list(range(8))
+    [made] = plan([to_core(found)], [])
+    assert isinstance(made, dict)
+    assert made["toolName"] == "tool_call"
 
 
 @pytest.mark.long

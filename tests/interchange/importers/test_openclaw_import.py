@@ -13,8 +13,10 @@ import zstandard
 from imported_store import Imported, asides, words
 
 from lcm_plugin import Session
+from lcm_plugin.hosts.openclaw.methods import OpenclawMethods
 from lcm_plugin.interchange.importers.sources import openclaw
 from lcm_plugin.messages.parts import rebuild
+from lcm_plugin.plugin import LcmPlugin
 
 KEY = "agent:openclaw:b7300bff"
 FixtureFile = Callable[[str], Path]
@@ -106,6 +108,135 @@ def entry(name: str, parent: str | None, text: str, role: str = "user") -> dict[
         "timestamp": "2026-09-01T00:00:00Z",
         "message": message,
     }
+
+
+def write_database(
+    path: Path,
+    windows: list[tuple[str, str]],
+    nodes: list[tuple[str | None, ...]],
+    talks: dict[str, list[dict[str, Any]]],
+) -> Path:
+    """An agent's database: sessions with their keys, what each key stands for now and was forked from, and the events."""
+    path.unlink(missing_ok=True)
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE session_windows (session_id, session_key, created_at)")
+        db.execute(
+            "CREATE TABLE session_nodes (session_key, current_session_id, fork_source_session_key, "
+            "fork_source_session_id, fork_source_entry_id)"
+        )
+        db.execute("CREATE TABLE transcript_events (session_id, seq, event_json TEXT, event_zstd BLOB)")
+        rows = [(name, key, at) for at, (name, key) in enumerate(windows)]
+        db.executemany("INSERT INTO session_windows VALUES (?, ?, ?)", rows)
+        db.executemany("INSERT INTO session_nodes VALUES (?, ?, ?, ?, ?)", nodes)
+        for name, events in talks.items():
+            header = {"type": "session", "version": 4, "id": name, "timestamp": "2026-09-01T00:00:00Z"}
+            told = [(name, seq, json.dumps(event)) for seq, event in enumerate([header, *events])]
+            db.executemany("INSERT INTO transcript_events VALUES (?, ?, ?, NULL)", told)
+    db.close()
+    return path
+
+
+def said_at(name: str, parent: str | None, text: str, at: int, role: str = "user") -> dict[str, Any]:
+    """A message with what OpenClaw calls it, which its plugin stores it under too."""
+    told = entry(name, parent, text, role)
+    told["message"] |= {"timestamp": at, "idempotencyKey": f"run-{at}:{role}"}
+    return told
+
+
+ANNA = [said_at("a", None, "Call it Anna.", 1), said_at("b", "a", "Anna it is.", 2, "assistant")]
+BERTA = [said_at("c", "b", "Call it Berta.", 3), said_at("d", "c", "Berta it is.", 4, "assistant")]
+BACK = [{"type": "leaf", "id": "x", "parentId": "d", "targetId": "b"}]
+CLARA = [said_at("e", "b", "Call it Clara.", 5), said_at("f", "e", "Clara it is.", 6, "assistant")]
+RESET = [{"type": "reset", "id": "r", "parentId": "f", "reason": "reset"}]
+NEW = [said_at("g", "r", "What is new?", 7), said_at("h", "g", "Nothing.", 8, "assistant")]
+DORIS = [said_at("i", "b", "Call it Doris.", 9), said_at("j", "i", "Doris it is.", 10, "assistant")]
+MAIN, FORK = "agent:main:main", "agent:main:dashboard:1"
+OWN_COPY = "agent:main:internal-session-effects:run-1"
+
+
+def rewound_and_reset(path: Path) -> Path:
+    """A rewind writes the session anew, with all that was said; a reset goes on in it; a fork copies its beginning."""
+    windows = [("s1", MAIN), ("f1", FORK), ("s2", MAIN), ("i1", OWN_COPY)]
+    nodes = [
+        (MAIN, "s2", None, None, None),
+        (FORK, "f1", MAIN, "s1", "c"),
+        (OWN_COPY, "i1", None, None, None),
+    ]
+    talks = {
+        "s1": [*ANNA, *BERTA],
+        "f1": [*ANNA, *DORIS],
+        "s2": [*ANNA, *BERTA, *BACK, *CLARA, *RESET, *NEW],
+        "i1": [*ANNA, *BERTA],
+    }
+    return write_database(path, windows, nodes, talks)
+
+
+def texts(*parts: list[dict[str, Any]]) -> list[str]:
+    return [one["message"]["content"][0]["text"] for part in parts for one in part]
+
+
+def test_a_session_that_was_rewound_reset_and_forked_is_imported_once(
+    imported: Imported, tmp_path: Path
+) -> None:
+    path = rewound_and_reset(tmp_path / "openclaw-agent.sqlite")
+    (report,) = imported.bring_all(path)
+    assert imported.context(MAIN) == texts(NEW)
+    assert imported.archived(MAIN) == [texts(ANNA, CLARA), texts(BERTA)]
+    assert words(imported.active(FORK)) == texts(DORIS)
+    assert imported.lane(OWN_COPY) == []
+    assert dict(report.repeats) == {"copy from before a rewind": 5, "copy that OpenClaw made for itself": 5}
+    assert imported.bring(path).total("new") == 0
+
+
+def test_what_was_imported_before_a_rewind_and_before_a_reset_is_gone_on_with(
+    imported: Imported, tmp_path: Path
+) -> None:
+    path = tmp_path / "openclaw-agent.sqlite"
+    node = [(MAIN, "s1", None, None, None)]
+    imported.bring_all(write_database(path, [("s1", MAIN)], node, {"s1": [*ANNA, *BERTA]}))
+    talks = {"s1": [*ANNA, *BERTA], "s2": [*ANNA, *BERTA, *BACK, *CLARA]}
+    windows, rewound = [("s1", MAIN), ("s2", MAIN)], [(MAIN, "s2", None, None, None)]
+    imported.bring_all(write_database(path, windows, rewound, talks))
+    assert imported.context(MAIN) == texts(ANNA, CLARA)
+    assert words(imported.active(MAIN)) == texts(ANNA, BERTA, CLARA)
+    imported.bring_all(rewound_and_reset(path))
+    assert imported.context(MAIN) == texts(NEW)
+    assert imported.archived(MAIN) == [texts(ANNA, BERTA, CLARA)]
+    assert imported.bring(path).total("new") == 0
+
+
+@pytest.mark.parametrize("imported_first", [False, True])
+def test_what_the_plugin_stored_of_a_rewound_and_reset_session_is_not_imported_again(
+    imported: Imported, tmp_path: Path, imported_first: bool
+) -> None:
+    path = tmp_path / "openclaw-agent.sqlite"
+    node = [(MAIN, "s1", None, None, None)]
+    if imported_first:
+        imported.bring_all(write_database(path, [("s1", MAIN)], node, {"s1": [*ANNA, *BERTA]}))
+    live = LcmPlugin(imported.engine.config)
+    host = OpenclawMethods(live).all()
+
+    def turn(run: str, key: str, before: list[dict[str, Any]], new: list[dict[str, Any]]) -> None:
+        session = {"key": key, "id": run}
+        history = [one["message"] for one in before]
+        host["openclaw.assemble"]({"session": session, "messages": history})
+        messages = [one["message"] for one in new]
+        host["openclaw.commit"]({"session": session, "key": new[0]["id"], "messages": messages})
+
+    if not imported_first:
+        turn("s1", MAIN, [], ANNA)
+        turn("s1", MAIN, ANNA, BERTA)
+    turn("f1", FORK, ANNA, DORIS)
+    turn("s2", MAIN, ANNA, CLARA)
+    turn("s2", MAIN, [], NEW)
+    live.close()
+    assert words(imported.active(MAIN)) == texts(NEW)
+    (report,) = imported.bring_all(rewound_and_reset(path))
+    assert report.total("messages") == 0
+    assert imported.context(MAIN) == texts(NEW)
+    assert imported.archived(MAIN) == [texts(ANNA, BERTA, CLARA)]
+    assert words(imported.active(FORK)) == texts(ANNA, DORIS)
+    assert imported.bring(path).total("new") == 0
 
 
 def agent_database(path: Path) -> Path:

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from lcm_plugin.interchange.importers.json_files import Line, LineFile, decode_object
-from lcm_plugin.interchange.importers.packed import unpacked_bytes
+from lcm_plugin.interchange.importers.json_files import LineFile
 from lcm_plugin.interchange.importers.records import (
     Entry,
     ImportedCompaction,
@@ -29,6 +29,13 @@ from lcm_plugin.interchange.importers.records import (
     fault_of,
     rest_of,
 )
+from lcm_plugin.interchange.importers.sources.openclaw_store import (
+    About,
+    Events,
+    entry_ids,
+    links_of,
+    stored_sessions,
+)
 from lcm_plugin.interchange.importers.sources.tree import Tree
 from lcm_plugin.messages.blocks import awaits_answer
 from lcm_plugin.messages.identity import told_time
@@ -39,11 +46,6 @@ NAME = "openclaw"
 _PART_TYPES = {"compaction": "compaction", "branch_summary": "compaction", "leaf": "snapshot"}
 _MAX_INDEX_BYTES = 64 * 1024 * 1024
 _ENVELOPE = ("type", "id", "parentId", "message")
-_WINDOW = ("session_id", "session_key", "created_at", "display_name", "spawned_by")
-_NODE = (
-    *("session_key", "current_session_id", "display_name", "label"),
-    *("fork_source_session_key", "fork_source_entry_id"),
-)
 _ROLES = frozenset({"user", "assistant", "system", "developer", "tool"})
 Extras = tuple[tuple[str, Mapping[str, Any]], ...]
 
@@ -58,28 +60,6 @@ def recognises_database(database: ForeignDatabase) -> bool:
     return database.has("transcript_events", "session_id", "seq", "event_json")
 
 
-class Events(Protocol):
-    """The events of a session, in order, and one of them by its place."""
-
-    def __iter__(self) -> Iterator[Line]: ...
-
-    def at(self, offset: int) -> dict[str, Any]:
-        """The event at an offset that iterating gave."""
-
-
-@dataclass(frozen=True, slots=True)
-class _About:
-    """What stands beside a session's events. ``copied_until`` is the last entry that a fork copied."""
-
-    key: str = ""
-    title: str = ""
-    parent: str = ""
-    forked_from: str = ""
-    copied_until: str = ""
-    copied: frozenset[str] = frozenset()
-    live: bool = True
-
-
 def read(path: Path) -> Iterator[Record]:
     """The records of a file or a database: of each session the live branch, then the abandoned ones."""
     if not is_sqlite(path):
@@ -87,82 +67,31 @@ def read(path: Path) -> Iterator[Record]:
             yield from _session(lines, path.stem, partial(_beside, path))
         return
     with ForeignDatabase(path) as database:
-        windows = list(database.rows("session_windows", _WINDOW, order=("created_at",)))
-        nodes = {
-            row["session_key"]: row for row in database.rows("session_nodes", _NODE, order=("session_key",))
-        }
-        known = {row["session_id"] for row in windows}
-        first = database.rows("transcript_events", ("session_id",), order=("session_id",), where={"seq": 0})
-        windows += [{"session_id": row["session_id"]} for row in first if row["session_id"] not in known]
-        for window in windows:
-            about = _about_window(window, nodes.get(window.get("session_key"), {}))
-            events = StoredEvents(database, str(window["session_id"]))
-            yield from _session(events, events.session, partial(_told, about))
+        for events, about in stored_sessions(database):
+            if isinstance(about, About):
+                yield from _session(events, events.session, partial(_told, about))
+            else:
+                yield from (Repeat(about) for _ in events)
 
 
-class StoredEvents:
-    """The events of a session in a database; larger ones are compressed there."""
-
-    def __init__(self, database: ForeignDatabase, session: str) -> None:
-        self._database = database
-        self.session = session
-
-    def __iter__(self) -> Iterator[Line]:
-        for number, row in enumerate(self._rows({}), 1):
-            value, error = decode_object(self._text(row))
-            yield Line(number, row["seq"], value, error)
-
-    def at(self, offset: int) -> dict[str, Any]:
-        """The event with a ``seq``."""
-        return next((decode_object(self._text(row))[0] for row in self._rows({"seq": offset})), {})
-
-    def _rows(self, where: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        columns = ("seq", "event_json", "event_zstd")
-        here = {"session_id": self.session, **where}
-        return self._database.rows("transcript_events", columns, order=("seq",), where=here)
-
-    def _text(self, row: Mapping[str, Any]) -> bytes:
-        if row["event_json"] is not None:
-            return str(row["event_json"]).encode("utf-8", "surrogatepass")
-        packed = row["event_zstd"]
-        return unpacked_bytes(packed, self._database.path) if isinstance(packed, bytes) else b""
-
-
-def _about_window(window: Mapping[str, Any], node: Mapping[str, Any]) -> _About:
-    current = node.get("current_session_id")
-    return _About(
-        key=str(window.get("session_key") or ""),
-        title=str(window.get("display_name") or node.get("display_name") or node.get("label") or ""),
-        parent=str(window.get("spawned_by") or ""),
-        forked_from=str(node.get("fork_source_session_key") or ""),
-        copied_until=str(node.get("fork_source_entry_id") or ""),
-        live=current in (None, window["session_id"]),
-    )
-
-
-def _told(about: _About, header: Mapping[str, Any], name: str) -> _About:
+def _told(about: About, header: Mapping[str, Any], name: str) -> About:
     return about
 
 
-def _beside(path: Path, header: Mapping[str, Any], name: str) -> _About:
+def _beside(path: Path, header: Mapping[str, Any], name: str) -> About:
     """What the list of sessions and the header of a file say; a fork copies entries under their ids."""
     origin = Path(str(header.get("parentSession") or header.get("branchedFrom") or ""))
     file = origin if origin.is_absolute() and origin.is_file() else path.with_name(f"{origin.stem}.jsonl")
-    copied = frozenset(_entry_ids(file)) if origin.name and file.is_file() else frozenset[str]()
-    return _About(_key_of(path, name), forked_from=origin.stem, copied=copied)
+    copied = frozenset[str]()
+    if origin.name and file.is_file():
+        with LineFile(file) as lines:
+            copied = frozenset(entry_ids(lines))
+    return About(_key_of(path, name), forked_from=origin.stem, copied=copied)
 
 
-def _entry_ids(path: Path) -> Iterator[str]:
-    with LineFile(path) as lines:
-        for line in lines:
-            if not line.error and line.value.get("type") != "session":
-                yield _links(line.value, line.number, None)[0]
-
-
-def _session(
-    lines: Events, stem: str, beside: Callable[[Mapping[str, Any], str], _About]
-) -> Iterator[Record]:
+def _session(lines: Events, stem: str, beside: Callable[[Mapping[str, Any], str], About]) -> Iterator[Record]:
     tree, speaks, header = Tree(), set[int](), dict[str, Any]()
+    resets: dict[int, str] = {}
     loose: list[tuple[int, int]] = []
     leaf: str | None = None
     previous: str | None = None
@@ -173,13 +102,15 @@ def _session(
         if line.value.get("type") == "session" and not header:
             header = line.value
             continue
-        record_id, parent = _links(line.value, line.number, previous)
+        record_id, parent = links_of(line.value, line.number, previous)
         if tree.add(record_id, parent, line.offset, line.number):
             previous = leaf = record_id
             if line.value.get("type") == "leaf" and isinstance(line.value.get("targetId"), str):
                 leaf = str(line.value["targetId"])
             if line.value.get("type") in ("message", "custom_message", "branch_summary"):
                 speaks.add(len(tree.ids) - 1)
+            elif line.value.get("type") == "reset":
+                resets[len(tree.ids) - 1] = str(line.value.get("firstKeptEntryId") or record_id)
         elif lines.at(tree.offsets[tree.index[record_id]]) == line.value:
             yield Repeat("line seen before")
         else:
@@ -191,7 +122,7 @@ def _session(
     shown, branches = tree.split(live, set(range(len(tree.ids))), speaks)
     until = tree.index.get(about.copied_until, -1)
     copied = set(range(until + 1)) | {tree.index[one] for one in about.copied if one in tree.index}
-    yield SourceConversation(
+    main = SourceConversation(
         name,
         key=about.key,
         title=about.title,
@@ -199,26 +130,25 @@ def _session(
         project=str(header.get("cwd") or ""),
         parent=about.parent,
         forked_from=(about.forked_from,) if about.forked_from else (),
-        live=about.live,
+        formerly=about.formerly,
         about=rest_of(header, "type", "id", "timestamp"),
     )
     names: dict[str, str] = {}
-    yield from _records(lines, tree, shown, copied, names)
+    # A reset may keep the newest entries, which begin the new conversation then.
+    begins = sorted({0} | {tree.index.get(kept, at) for at, kept in resets.items() if at in live})
+    for begin, end in pairwise([*begins, len(tree.ids)]):
+        since = tree.ids[begin] if begin else ""
+        yield replace(main, since=since, live=about.live and end == len(tree.ids))
+        yield from _records(lines, tree, [at for at in shown if begin <= at < end], copied, names)
     for number, offset in loose:
         record = lines.at(offset)
         yield aside(content_id(number, record), "agent", record, told_time(record), f"line {number}")
     for members in branches:
-        yield tree.branch_of(members[0], name, key=about.key)
+        left = max((begin for begin in begins if begin < members[0]), default=0)
+        since = tree.ids[left] if left else ""
+        branch = tree.branch_of(members[0], name, key=about.key)
+        yield replace(branch, since=since, formerly=about.formerly)
         yield from _records(lines, tree, members, copied, names)
-
-
-def _links(record: Mapping[str, Any], number: int, previous: str | None) -> tuple[str, str | None]:
-    """A record's id and its parent's; first versions have none and form one line."""
-    own = record.get("id")
-    if isinstance(own, str) and own:
-        parent = record.get("parentId")
-        return own, parent if isinstance(parent, str) else None
-    return content_id(number, record), previous
 
 
 def _records(
@@ -318,9 +248,14 @@ def from_openclaw(message: Mapping[str, Any]) -> tuple[Message, Extras, str | No
             "tool_call_id": str(message.get("toolCallId") or message.get("tool_call_id") or ""),
             "content": _content(message.get("content")),
         }
-        if name := message.get("toolName") or message.get("tool_name"):
-            shown["name"] = name
-        used: tuple[str, ...] = ("role", "toolCallId", "tool_call_id", "toolName", "tool_name", "content")
+        used: tuple[str, ...] = ("role", "toolCallId", "tool_call_id", "content")
+        name = message.get("toolName") or message.get("tool_name")
+        if real := _called_through(message):
+            # The name of the call stays beside it.
+            shown["name"] = real
+        else:
+            shown |= {"name": name} if name else {}
+            used = (*used, "toolName", "tool_name")
     elif role == "bashExecution" and "command" in message:
         shown = {"role": "user", "content": _shell(message)}
         used = ("role", "command", "output")
@@ -333,6 +268,14 @@ def from_openclaw(message: Mapping[str, Any]) -> tuple[Message, Extras, str | No
                 used = (*used, key)
     about = rest_of(message, *used)
     return shown, (("agent", about),) if about else (), sender
+
+
+def _called_through(message: Mapping[str, Any]) -> str:
+    """The tool that a model called through OpenClaw's ``tool_call``, by what is noted beside its result."""
+    details = message.get("details")
+    tool = details.get("tool") if isinstance(details, Mapping) else None
+    name = tool.get("name") if isinstance(tool, Mapping) else None
+    return name if message.get("toolName") == "tool_call" and isinstance(name, str) else ""
 
 
 def _content(content: Any) -> Any:
