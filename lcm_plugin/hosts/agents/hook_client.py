@@ -1,8 +1,9 @@
 """A hook of a host that starts a process for each: ``python -I -S hook_client.py FOLDER PARENT LOG [--database …]``.
 
 It hands what the host says to the server of the same session (`hook_socket`), and prints the answer. Where no server
-answers, the hook runs as a process of its own (`command`). Without its packages Python starts in 20 ms, so that nothing
-here may import one. It never fails: a hook that ends with an error may block the turn.
+is, the hook runs as a process of its own (`command`). A server that hangs is noted beside its socket, so that the hooks
+behind the first one do not wait for it again. Without its packages Python starts in 20 ms, so that nothing here may
+import one. It never fails: a hook that ends with an error may block the turn.
 """
 
 import os
@@ -11,7 +12,11 @@ import sys
 # The module over it takes longer to import than all the rest.
 from _socket import AF_UNIX, SHUT_WR, SOCK_STREAM, socket
 
-_SECONDS = 6.0
+# A server that lives says at once that it has the call; its answer is due in the time that it gives itself.
+_ALIVE_SECONDS, _SECONDS = 0.3, 6.0
+_ALIVE_AGAIN_SECONDS, _AGAIN_SECONDS = 0.05, 0.3
+_NOTE = "late-"
+_TIMEOUT_VARIABLE = "PLUGIN_TIMEOUT_OF_LCM_MS"
 _CHUNK = 1 << 16
 _NOTHING = b"{}\n"
 _MODULE = "lcm_plugin.hosts.agents.command"
@@ -52,7 +57,9 @@ def _age(name: str) -> float:
 
 def _asked(name: str, said: bytes) -> bytes | None:
     connection = socket(AF_UNIX, SOCK_STREAM)
-    connection.settimeout(_SECONDS)
+    noted = os.path.exists(_NOTE + name)
+    alive, whole = (_ALIVE_AGAIN_SECONDS, _AGAIN_SECONDS) if noted else (_alive_seconds(), _SECONDS)
+    connection.settimeout(alive)
     try:
         connection.connect(name)
         connection.sendall(said)
@@ -60,14 +67,43 @@ def _asked(name: str, said: bytes) -> bytes | None:
         parts = []
         while part := connection.recv(_CHUNK):
             parts.append(part)
+            connection.settimeout(whole)
     except TimeoutError:
+        _note(name)
         return _NOTHING
     except OSError:
         return None
     finally:
         connection.close()
-    answer = b"".join(parts)
-    return answer if answer.endswith(b"\n") else None
+    answer = b"".join(parts).lstrip()
+    if not answer.endswith(b"\n"):
+        return None
+    if noted:
+        _forget(name)
+    return answer
+
+
+def _alive_seconds() -> float:
+    try:
+        return max(_ALIVE_SECONDS, float(os.environ.get(_TIMEOUT_VARIABLE) or 0) / 1_000)
+    except ValueError:
+        return _ALIVE_SECONDS
+
+
+def _note(name: str) -> None:
+    """Notes that the server of a socket did not answer in time."""
+    try:
+        os.close(os.open(_NOTE + name, os.O_CREAT | os.O_WRONLY, 0o600))
+    except OSError:
+        return
+
+
+def _forget(name: str) -> None:
+    try:
+        os.unlink(_NOTE + name)
+    except OSError:
+        # Another hook did.
+        return
 
 
 def _of_process(arguments: list[str], said: bytes) -> bytes:

@@ -1,8 +1,8 @@
 """The socket on which a session's server answers hooks that are processes (`hook_client`).
 
 It lies in a folder that only this user can enter, named after the process that started the server, which is the one that
-starts the hooks: each finds its own session's server among several. It is there before the server can answer, since a
-hook can wait for what is not there.
+starts the hooks: each finds its own session's server among several. It is there before the server can answer, and says
+to each hook at once that it lives: one that hears nothing goes on without an answer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from typing import Any
 
 from lcm_plugin.private_files import make_private_folder
 
-Answering = Callable[[dict[str, Any]], dict[str, Any]]
+Answering = Callable[[dict[str, Any], float], dict[str, Any]]
+"""Answers what a host says, which waited for so many seconds."""
 _LONGEST_PATH = 100
 """Bytes; a socket's path may have a little more on every system."""
 _OPEN_FILES = Path("/proc/self/fd")
@@ -29,6 +30,10 @@ _SECONDS = 5.0
 _NEW_SECONDS = 10.0
 _CHUNK = 1 << 16
 _MOST_BYTES = 1 << 26
+_ALIVE = b" "
+"""Before the answer, in whose JSON it means nothing."""
+_NOTE = "late-"
+"""Before a socket's name: the file in which a hook notes that its server hangs."""
 _CREDENTIALS = struct.Struct("3i")
 
 
@@ -44,7 +49,9 @@ class HookSocket:
             raise PermissionError(f"{folder} is not private to this user")
         _remove_dead(folder)
         self._path = folder / f"{os.getppid()}-{os.getpid()}"
-        self._path.unlink(missing_ok=True)
+        self._ready = threading.Event()
+        self._answering: Answering | None = None
+        self._remove()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             with _short(self._path) as name:
@@ -54,36 +61,51 @@ class HookSocket:
         except OSError:
             self._socket.close()
             raise
+        threading.Thread(target=self._accept, name="lcm-hooks", daemon=True).start()
 
     def answer_with(self, answering: Answering) -> None:
         """Answers what waits and what comes, each hook in a thread of its own. ``answering`` does not raise."""
-        threading.Thread(target=self._accept, args=(answering,), name="lcm-hooks", daemon=True).start()
+        self._answering = answering
+        self._ready.set()
 
     def close(self) -> None:
         """Takes the socket away; a hook that comes later finds none."""
-        self._path.unlink(missing_ok=True)
+        self._remove()
         with suppress(OSError):
             # Wakes the thread that waits for a connection.
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
+        # Who waits for an answer gets none.
+        self._ready.set()
 
-    def _accept(self, answering: Answering) -> None:
+    def _remove(self) -> None:
+        self._path.unlink(missing_ok=True)
+        self._path.with_name(_NOTE + self._path.name).unlink(missing_ok=True)
+
+    def _accept(self) -> None:
         while True:
             try:
                 connection, _ = self._socket.accept()
             except OSError:
                 return
-            threading.Thread(target=_answer, args=(connection, answering), daemon=True).start()
+            threading.Thread(
+                target=self._answer, args=(connection,), name=f"lcm-hook-{connection.fileno()}", daemon=True
+            ).start()
 
-
-def _answer(connection: socket.socket, answering: Answering) -> None:
-    with connection, suppress(OSError, ValueError):
-        connection.settimeout(_SECONDS)
-        if not _is_own(connection):
-            return
-        said = json.loads(_received(connection))
-        if isinstance(said, dict):
-            connection.sendall(json.dumps(answering(said)).encode() + b"\n")
+    def _answer(self, connection: socket.socket) -> None:
+        with connection, suppress(OSError, ValueError):
+            began = time.monotonic()
+            connection.settimeout(_SECONDS)
+            if not _is_own(connection):
+                return
+            # What a hook that has left says is stored all the same.
+            with suppress(OSError):
+                connection.sendall(_ALIVE)
+            said = json.loads(_received(connection))
+            self._ready.wait()
+            if isinstance(said, dict) and self._answering is not None:
+                answer = self._answering(said, time.monotonic() - began)
+                connection.sendall(json.dumps(answer).encode() + b"\n")
 
 
 def _is_own(connection: socket.socket) -> bool:
@@ -106,8 +128,12 @@ def _received(connection: socket.socket) -> bytes:
 
 
 def _remove_dead(folder: Path) -> None:
-    """Removes the sockets that killed servers left; one that is new may only not listen yet."""
+    """Removes the sockets that killed servers left, and notes about them; one that is new may only not listen yet."""
     for path in folder.iterdir():
+        if path.name.startswith(_NOTE):
+            if not path.with_name(path.name.removeprefix(_NOTE)).exists():
+                path.unlink(missing_ok=True)
+            continue
         with (
             suppress(OSError),
             socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as trial,

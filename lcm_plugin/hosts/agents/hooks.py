@@ -49,8 +49,8 @@ class Hooks:
         self._work = ThreadPoolExecutor(1, "lcm-hook")
         self._work.submit(self._warm_up)
 
-    def answer(self, call: HookCall) -> dict[str, Any]:
-        """What the host reads as the hook's output; empty for nothing to add."""
+    def answer(self, call: HookCall, waited: float = 0.0) -> dict[str, Any]:
+        """What the host reads as the hook's output; empty for nothing to add. The hook ``waited`` so many seconds."""
         if self._closed:
             return {}
         if call.session:
@@ -67,7 +67,8 @@ class Hooks:
         if call.event in _STORING:
             return {}
         try:
-            text = work.result(max(self._allowed(call), WORTH_WAITING_SECONDS if packs else 0.0))
+            allowed = max(self._allowed(call), WORTH_WAITING_SECONDS if packs else 0.0)
+            text = work.result(max(0.0, allowed - waited))
         except Late:
             return {}
         self._passages.delivered(call.session, text)

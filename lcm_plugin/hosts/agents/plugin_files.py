@@ -108,18 +108,17 @@ def gemini_files(database: str | None, environment: Mapping[str, str]) -> dict[s
     return {
         f"{PLUGIN}/gemini-extension.json": _json(about | {"mcpServers": server}),
         f"{PLUGIN}/hooks/hooks.json": _json(
-            {"hooks": {event: [_gemini_hook(database)] for event in GEMINI_HOOKS}}
+            {"hooks": {event: [_gemini_hook(database, environment)] for event in GEMINI_HOOKS}}
         ),
         f"{PLUGIN}/skills/lcm/SKILL.md": skill("gemini"),
     }
 
 
-def _gemini_hook(database: str | None) -> dict[str, Any]:
+def _gemini_hook(database: str | None, environment: Mapping[str, str]) -> dict[str, Any]:
     line = hook_line("gemini-cli", database, windows=os.name == "nt")
-    return {
-        "matcher": "*",
-        "hooks": [{"name": PLUGIN, "type": "command", "command": line, "timeout": 10_000}],
-    }
+    hook = {"name": PLUGIN, "type": "command", "command": line, "timeout": 10_000}
+    # Where no server runs it opens the database by these, as the server does.
+    return {"matcher": "*", "hooks": [hook | ({"env": dict(environment)} if environment else {})]}
 
 
 def hook_line(log: str, database: str | None, *, windows: bool) -> str:

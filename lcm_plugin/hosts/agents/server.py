@@ -72,15 +72,15 @@ class AgentSession(FreshLocks):
             return self._history.call(name, arguments)
         return self._hooked(HookCall.of(arguments))
 
-    def _of_process(self, said: Mapping[str, Any]) -> dict[str, Any]:
+    def _of_process(self, said: Mapping[str, Any], waited: float) -> dict[str, Any]:
         self.rest.stir_from_thread()
-        return self._hooked(HookCall.of_host(said))
+        return self._hooked(HookCall.of_host(said), waited)
 
-    def _hooked(self, call: HookCall) -> dict[str, Any]:
+    def _hooked(self, call: HookCall, waited: float = 0.0) -> dict[str, Any]:
         if call.session and not call.agent:
             # A search leaves out the turn that asks for it.
             self._history.reader = Session(f"agent:{self._host}:{call.session}", call.session)
-        return self._hooks.answer(call) if self._hooks is not None else {}
+        return self._hooks.answer(call, waited) if self._hooks is not None else {}
 
     def close(self) -> None:
         """Stores what waits, and closes the database."""

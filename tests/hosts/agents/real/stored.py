@@ -71,14 +71,16 @@ def twice(rows: list[Row]) -> list[str]:
     return [text for text, count in counts.items() if count > 1]
 
 
-def added_by_an_import(agent: Agent, logs: Path) -> list[Row]:
-    """The talk that an import of an agent's own logs stores beside what its hooks stored.
+def doubled_by_an_import(agent: Agent, logs: Path) -> list[Row]:
+    """The talk that an import of an agent's own logs stores once more than its hooks did.
 
-    Records beside the talk may be new: Claude Code writes some behind its last hook.
+    What is new in it is no double: on a busy machine an agent ends before its last hook has stored the turn, and Claude
+    Code writes records behind it.
     """
     before = rows_of(agent.database)
     agent.lcm("import", str(logs), "--apply")
     after = rows_of(agent.database)
     for row in before:
         after.remove(row)
-    return [row for row in after if not row.hidden]
+    known = {(row.key, row.role, row.said, *row.calls) for row in before}
+    return [row for row in after if not row.hidden and (row.key, row.role, row.said, *row.calls) in known]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import uuid
 from itertools import pairwise
 from typing import Any
 
+import pytest
 from real_agents import ClaudeCode
-from stored import added_by_an_import, rows_of, said_in, talk_of, twice
+from stored import doubled_by_an_import, rows_of, said_in, talk_of, twice
 from terminal import CLEAR, ENTER, UP, terminal
 
 BOTH = '[[call Bash {"command":"echo one","description":"x"}]] [[call Bash {"command":"echo two","description":"y"}]]'
@@ -66,6 +68,8 @@ def test_after_a_compaction_a_resume_pack_stands_in_the_context(claude: ClaudeCo
     assert "Never touch the file pump.cfg." in request.text
     assert "Now write the report." in request.text
     assert all("lcm-resume" not in row.whole for row in rows_of(claude.database))
+    # What a hook says before a compaction is an order to the model that summarises.
+    assert all("Additional Instructions:" not in one.text for one in claude.models.requests)
     said = [text for _, text in said_in(claude.database, claude.key(session))]
     assert [text for text in said if text.startswith("Never touch")] == [said[0]]
 
@@ -95,13 +99,6 @@ def test_each_request_extends_the_one_before(claude: ClaudeCode) -> None:
             assert plain(other) == plain(one)
 
 
-def test_small_talk_gets_no_quotes(claude: ClaudeCode) -> None:
-    claude.say("The gate code of the north pumping station is HERON-4417. [[say Noted.]]")
-    session = claude.say("Hi there! [[say Hello.]]")
-    claude.say("Thank you, that is great. [[say Good.]]", session)
-    assert all("<recalled>" not in one.text for one in claude.models.requests)
-
-
 def test_a_fork_holds_what_it_copied_once(claude: ClaudeCode) -> None:
     session = claude.say("The gate code is HERON-4417. [[say Noted.]]")
     claude.say("Try it the other way. [[say The other way.]]", session, "--fork-session")
@@ -114,18 +111,22 @@ def test_a_fork_holds_what_it_copied_once(claude: ClaudeCode) -> None:
 def test_an_import_of_what_its_hooks_stored_adds_nothing(claude: ClaudeCode) -> None:
     session = claude.say(f"Run both. {BOTH} [[say Both ran.]]")
     claude.say("What did the second one say? [[say It said two.]]", session)
-    assert added_by_an_import(claude, claude.home / ".claude/projects") == []
+    assert doubled_by_an_import(claude, claude.home / ".claude/projects") == []
     claude.say("And the first? [[say It said one.]]", session)
     assert said_in(claude.database, claude.key(session))[-1] == ("assistant", "It said one.")
     assert twice(rows_of(claude.database)) == []
 
 
-def test_a_server_that_is_killed_costs_no_turn_and_the_rest_is_read_by_the_next(claude: ClaudeCode) -> None:
+@pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_server_that_is_killed_or_hangs_costs_no_turn_and_the_rest_is_read_by_the_next(
+    claude: ClaudeCode, by: signal.Signals
+) -> None:
     session = str(uuid.uuid4())
     call = '[[call Bash {"command":"sleep 4","description":"x"}]]'
     running = claude.start(*claude.turn(f"Wait. {call} [[say It was killed.]]", session, new=True))
-    claude.kill_server()
+    claude.kill_server(by)
     output = running.communicate(timeout=300)[0]
+    claude.end_servers()
     assert running.returncode == 0, output
     claude.say("Go on. [[say Going on.]]", session)
     assert said_in(claude.database, claude.key(session))[-3:] == [

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 
+import pytest
 from open_talks import codex_talk
 from real_agents import Codex
-from stored import added_by_an_import, rows_of, said_in, talk_of, twice
+from stored import doubled_by_an_import, rows_of, said_in, talk_of, twice
 from terminal import CLEAR, ENTER, ESCAPE, terminal
 
 BOTH = '[[call exec_command {"cmd":"echo one"}]] [[call exec_command {"cmd":"echo two"}]]'
@@ -64,17 +66,21 @@ def test_what_another_session_said_is_in_view_before_the_model_answers(codex: Co
 def test_an_import_of_what_its_hooks_stored_adds_nothing(codex: Codex) -> None:
     session = codex.say(f"Run both. {BOTH} [[say Both ran.]]")
     codex.say("What did the second one say? [[say It said two.]]", session)
-    assert added_by_an_import(codex, codex.home / ".codex/sessions") == []
+    assert doubled_by_an_import(codex, codex.home / ".codex/sessions") == []
     codex.say("And the first? [[say It said one.]]", session)
     assert said_in(codex.database, codex.key(session))[-1] == ("assistant", "It said one.")
     assert twice(rows_of(codex.database)) == []
 
 
-def test_a_server_that_is_killed_costs_no_turn_and_the_rest_is_read_by_the_next(codex: Codex) -> None:
+@pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_server_that_is_killed_or_hangs_costs_no_turn_and_the_rest_is_read_by_the_next(
+    codex: Codex, by: signal.Signals
+) -> None:
     arguments = ["exec", "--dangerously-bypass-hook-trust", "--skip-git-repo-check"]
     running = codex.start(*arguments, 'Wait. [[call exec_command {"cmd":"sleep 4"}]] [[say It was killed.]]')
-    codex.kill_server()
+    codex.kill_server(by)
     output = running.communicate(timeout=300)[0]
+    codex.end_servers()
     assert running.returncode == 0, output
     session = output.split("session id:")[1].split()[0]
     codex.say("Go on. [[say Going on.]]", session)

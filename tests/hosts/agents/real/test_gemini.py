@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import signal
 import uuid
 from itertools import pairwise
 from typing import Any
 
 from fake_models import Answer
 from real_agents import Gemini
-from stored import added_by_an_import, rows_of, said_in, talk_of, twice
+from stored import doubled_by_an_import, rows_of, said_in, talk_of, twice
 from terminal import CLEAR, ENTER, UP, terminal
 
 BOTH = '[[call run_shell_command {"command":"echo one"}]] [[call run_shell_command {"command":"echo two"}]]'
@@ -65,13 +66,6 @@ def test_each_request_extends_the_one_before(gemini: Gemini) -> None:
     assert "HERON-4417" in json.dumps(requests[0])
     for before, after in pairwise(requests):
         assert plain(after[: len(before)]) == plain(before)
-
-
-def test_small_talk_gets_no_quotes(gemini: Gemini) -> None:
-    gemini.say("The gate code of the north pumping station is HERON-4417. [[say Noted.]]")
-    session = gemini.say("Hi there! [[say Hello.]]")
-    gemini.say("Thank you, that is great. [[say Good.]]", session)
-    assert all("&lt;recalled&gt;" not in one.text for one in gemini.models.requests)
 
 
 def test_what_a_person_rewinds_in_a_terminal_is_taken_back(gemini: Gemini) -> None:
@@ -143,7 +137,7 @@ def test_after_a_compression_a_resume_pack_stands_in_the_context(gemini: Gemini)
 def test_an_import_of_what_its_hooks_stored_adds_nothing(gemini: Gemini) -> None:
     session = gemini.say(f"Run both. {BOTH} [[say Both ran.]]")
     gemini.say("What did the second one say? [[say It said two.]]", session)
-    assert added_by_an_import(gemini, gemini.home / ".gemini/tmp") == []
+    assert doubled_by_an_import(gemini, gemini.home / ".gemini/tmp") == []
     gemini.say("And the first? [[say It said one.]]", session)
     assert said_in(gemini.database, gemini.key(session))[-1] == ("assistant", "It said one.")
     assert twice(rows_of(gemini.database)) == []
@@ -163,6 +157,26 @@ def test_a_server_that_is_killed_costs_no_turn(gemini: Gemini) -> None:
         "Going on.",
     ]
     assert twice(rows_of(gemini.database)) == []
+
+
+def test_a_server_that_hangs_costs_the_end_of_a_turn_300_ms(gemini: Gemini) -> None:
+    place = gemini.home / ".gemini/extensions/lcm/hooks/hooks.json"
+    hooks, times = json.loads(place.read_text()), gemini.home / "times"
+    for event, [defined] in hooks["hooks"].items():
+        [hook] = defined["hooks"]
+        now = f"date '+{event} %s%3N' >> {times}"
+        hook["command"] = f'{now}; trap "{now}" EXIT; {hook["command"]}'
+    place.write_text(json.dumps(hooks))
+    call = '[[call run_shell_command {"command":"sleep 4"}]]'
+    running = gemini.start("-y", "--session-id", str(uuid.uuid4()), "-p", f"Wait. {call} [[say It hung.]]")
+    gemini.kill_server(signal.SIGSTOP)
+    output = running.communicate(timeout=300)[0]
+    assert running.returncode == 0, output
+    assert "It hung." in output
+    marks = [line.split() for line in times.read_text().splitlines()]
+    [(_, began), (_, ended)] = [mark for mark in marks if mark[0] == "AfterAgent"]
+    # A busy machine may add as much again.
+    assert 300 <= int(ended) - int(began) < 1_500
 
 
 def test_two_at_once_store_each_their_own(gemini: Gemini) -> None:

@@ -159,6 +159,7 @@ def test_a_process_that_is_killed_costs_no_turn_and_each_message_is_stored_once(
 
 
 def test_what_was_stored_live_is_not_imported_again(gateway: Gateway) -> None:
+    # In the store are the rewound, reset, forked and compacted sessions of the tests above too.
     session = gateway.session()
     gateway.say(f"Run both of these. {BOTH} [[say Both of these ran.]]", session)
     gateway.say("And thanks for it. [[say With pleasure.]]", session)
@@ -175,6 +176,9 @@ def test_what_was_stored_live_is_not_imported_again(gateway: Gateway) -> None:
     for _ in range(2):
         output = gateway.agent.lcm("import", str(gateway.agent.home / "state"), "--apply")
         assert talk_of(gateway.database, session) == before, output
+        # A fork begins with what it copied, which its own context needs.
+        whole = [row for row in rows_of(gateway.database) if ":dashboard:" not in row.key]
+        assert twice(whole) == [], output
 
 
 def test_two_at_once_store_each_their_own(gateway: Gateway) -> None:
@@ -236,7 +240,6 @@ def test_facts_planted_in_openclaw_are_in_view_after_a_compaction(gateway: Gatew
         AskedInOpenclaw(gateway.agent, talk, ("exec", "command"), ""),
         gateway.agent,
         127_000,
-        asks_first=True,
     )
 
 

@@ -34,7 +34,6 @@ class Asked:
     def __init__(self, agent: Agent, talk: Talk, shell: tuple[str, str], grep: str) -> None:
         self._agent, self.talk, self._shell, self._grep = agent, talk, shell, grep
         self._files = 0
-        self.told: dict[str, str] = {}
 
     def say(self, exchange: Exchange) -> None:
         """A turn whose calls print what the script wants them to."""
@@ -43,8 +42,6 @@ class Asked:
         self.talk.say(exchange.user)
 
     def ask(self, question: str) -> str:
-        if question in self.told:
-            return self.told[question]
         self.talk.say(question)
         return self._agent.models.talk(question)[-1].text
 
@@ -95,12 +92,11 @@ def hold(
     going_on: str = "",
     *,
     long: bool = False,
-    asks_first: bool = False,
 ) -> None:
     """Plants, has the agent compact, asks for everything; ``long``: for thirty facts where CI is set.
 
-    ``going_on`` is a turn in which it compacts, else it does so after the last one that plants. ``asks_first`` asks
-    everything before any search, whose results would show older values behind newer ones, and facts with marks in them.
+    ``going_on`` is a turn in which it compacts, else it does so after the last one that plants.
+    A search follows each question, so that later ones are asked behind what searches and quotes showed before.
     """
     plan = plan_of(30 if canaries()[0] == 30 or (long and FULL) else 6)
     first = len(agent.models.requests)
@@ -118,9 +114,6 @@ def hold(
     longest = max(len(request.turns) for request in planted)
     host.talk.say("Go on. [[say Going on.]]")
     assert len(agent.models.talk("Go on.")[-1].turns) < longest
-    if asks_first:
-        changed_first = sorted(plan.canaries, key=lambda one: one.kind != "changed")
-        host.told = {one.question: host.ask(one.question) for one in changed_first}
     sightings = [look(host, one, 1) for one in plan.canaries]
     print(f"canaries: {counts(sightings)}")
     assert missed(sightings) == []
@@ -152,4 +145,4 @@ def test_facts_planted_in_gemini_cli_are_in_view_after_a_compression(gemini: Gem
     host = Asked(gemini, GeminiTalk(gemini), ("run_shell_command", "command"), "mcp_lcm_lcm_grep")
     # A process that goes on from another does not know what that one used: it compresses before its own next request.
     call = '[[call run_shell_command {"command":"echo on"}]]'
-    hold(host, gemini, 900_000, f"Look once more. {call} [[say Looked.]]", asks_first=True)
+    hold(host, gemini, 900_000, f"Look once more. {call} [[say Looked.]]")
