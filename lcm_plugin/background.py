@@ -93,6 +93,11 @@ class Background(forks.FreshLocks):
             self._threads.append(thread)
             thread.start()
 
+    def is_busy(self, key: Hashable) -> bool:
+        """Whether a key is queued or running."""
+        with self._lock:
+            return key in self._waiting or key in self._running
+
     def wait_idle(self, timeout: float | None = None) -> bool:
         """Waits until nothing is queued or running; False when the time (seconds) is over first."""
         with self._lock:

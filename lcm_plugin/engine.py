@@ -99,7 +99,10 @@ class Engine(ServiceHolder, forks.FreshLocks):
         Raises `StoreUnavailable` when it cannot be used, `SchemaError` when a newer version wrote it.
         """
         config = config or LcmConfig()
-        return cls(config, open_store(config, read_only=read_only, create=create), completer, clock=clock)
+        engine = cls(config, open_store(config, read_only=read_only, create=create), completer, clock=clock)
+        if not read_only:
+            engine._live.idle.opened()
+        return engine
 
     # -- messages
 
@@ -217,8 +220,7 @@ class Engine(ServiceHolder, forks.FreshLocks):
         return self._live.compaction.captures_only(session)
 
     def leave_to_host(self, session: Session, yes: bool = True) -> bool:
-        """The host compacts this session's conversation itself, whatever the settings say; with ``yes`` false it does
-        so no longer.
+        """The host compacts this session's conversation itself, whatever the settings say; no longer, if not ``yes``.
 
         It is kept in the database until `reset_session`. False when nothing is stored of the session yet.
         """
@@ -328,10 +330,8 @@ class Engine(ServiceHolder, forks.FreshLocks):
         return self._live.lifecycle.reset(session)
 
     def end_session(self, session: Session, reason: str) -> Conversation | None:
-        """A run ended: ``deleted`` archives, ``restart``, ``shutdown``, ``idle``, ``rollover`` change nothing.
-
-        What a sub-agent was granted ends with it, for whatever reason.
-        """
+        """A run ended: ``deleted`` archives, ``restart``, ``shutdown``, ``idle``, ``rollover`` change nothing."""
+        # What a sub-agent was granted ends with it, for whatever reason.
         self._live.subagents.end(self.sessions.keyed(session).key)
         return self._live.lifecycle.end(session, reason)
 

@@ -45,7 +45,7 @@ from lcm_plugin.maps.source import Sources
 from lcm_plugin.maps.tools import MapTools
 from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.recall.active.service import ActiveRecall
-from lcm_plugin.recall.catchup import index_all
+from lcm_plugin.recall.catchup import index_all, rows_behind
 from lcm_plugin.recall.semantic.meaning import Semantics
 from lcm_plugin.recall.service import Recall
 from lcm_plugin.recall.tools import PIN_TOOL
@@ -315,8 +315,11 @@ def _idle_work(base: _Base, recall: Recall, recount: Recount, jobs: IntegrityJob
     """What is done between turns; a search that finds the index behind starts it."""
     config = base.config
     own = maps if config.maps else None
-    idle = IdleWork(base.background, recall.catch_up, recount, jobs, own, always=config.semantic_search)
-    recall.index_later = idle.look
+    behind = partial(rows_behind, base.store)
+    idle = IdleWork(
+        base.background, recall.catch_up, behind, recount, jobs, own, always=config.semantic_search
+    )
+    recall.index_later, recall.is_indexing = idle.look, idle.is_indexing
     return idle
 
 

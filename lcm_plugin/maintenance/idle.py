@@ -12,6 +12,8 @@ from lcm_plugin.maintenance.recount import Recount
 from lcm_plugin.maps.service import Maps
 from lcm_plugin.recall.catchup import BACKGROUND_LAG, BULK
 
+_INDEX = "search-index"
+
 CHECK_SECONDS = 60.0
 """The longest integrity check inside a host; the pauses for hooks count. What it found until then is its result."""
 LOOK_SECONDS = 5.0
@@ -21,7 +23,8 @@ LOOK_SECONDS = 5.0
 class IdleWork:
     """Runs on background threads, and pauses while a hook is running.
 
-    ``catch_up`` indexes what is pending until what it is given says stop. ``maps`` is None where hosts make none.
+    ``catch_up`` indexes what is pending until what it is given says stop, ``rows_behind`` says how much that is.
+    ``maps`` is None where hosts make none.
     With ``always`` each turn leaves work behind, so that each looks for it.
     """
 
@@ -29,6 +32,7 @@ class IdleWork:
         self,
         background: Background,
         catch_up: Callable[[Callable[[], bool]], None],
+        rows_behind: Callable[[], int],
         recount: Recount,
         jobs: IntegrityJobs,
         maps: Maps | None,
@@ -37,6 +41,7 @@ class IdleWork:
     ) -> None:
         self._background = background
         self._catch_up = catch_up
+        self._rows_behind = rows_behind
         self._recount = recount
         self._jobs = jobs
         self._maps = maps
@@ -52,6 +57,15 @@ class IdleWork:
                 return
         self.look()
 
+    def opened(self) -> None:
+        """Goes on with what another process stored and did not index, if that is a bulk."""
+        if self._rows_behind() >= BULK:
+            self.look()
+
+    def is_indexing(self) -> bool:
+        """Whether the index is being filled, or about to be."""
+        return self._background.is_busy(_INDEX)
+
     def arrived(self, rows: int) -> None:
         """Notes rows that were stored; a bulk of them is indexed whether a turn follows or not."""
         with self._lock:
@@ -66,11 +80,11 @@ class IdleWork:
             self._next_look = time.monotonic() + LOOK_SECONDS
             if self._arrived >= BACKGROUND_LAG:
                 self._arrived = 0
-        self._background.submit("search-index", self._run)
+        self._background.submit(_INDEX, self._run)
 
     def start_index(self) -> None:
         """Starts the index and the counts alone: a worker does checks and maps in a thread of its own."""
-        self._background.submit("search-index", lambda: self.finish(self._should_stop))
+        self._background.submit(_INDEX, lambda: self.finish(self._should_stop))
 
     def finish(self, stop: Callable[[], bool]) -> None:
         """Does in this thread what is not bounded in time: the index and the counts."""

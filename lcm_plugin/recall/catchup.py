@@ -14,21 +14,26 @@ from lcm_plugin.store.search import IndexUnusable
 BATCH = 500
 SECONDS = 0.3
 BACKGROUND_BATCH, BACKGROUND_LAG = 100, 100
-# So many rows of a bulk ingest start the work in the background, where no turn does.
+# So many rows of a bulk ingest start the work in the background, where no turn does; a search leaves as many to it.
 BULK = 1_000
+
+
+def rows_behind(store: Store) -> int:
+    """How many rows no index holds yet; 0 where rows are indexed as they are stored."""
+    if not store.indexes_late:
+        return 0
+    with store.read() as reader:
+        state = reader.index_state()
+    return state.message_lag + state.summary_lag if state.available else 0
 
 
 def index_in_background(store: Store, events: EventBus, stop: Callable[[], bool]) -> int:
     """Indexes what is pending once enough has gathered, in batches that keep no turn waiting."""
-    if not store.indexes_late:
-        return 0
     try:
-        with store.read() as reader:
-            state = reader.index_state()
+        if rows_behind(store) < BACKGROUND_LAG:
+            return 0
     except ServerAway as error:
         events.emit("search.index_waits", level=logging.DEBUG, reason=str(error))
-        return 0
-    if state.message_lag + state.summary_lag < BACKGROUND_LAG:
         return 0
     return index_all(store, events, batch=BACKGROUND_BATCH, stop=stop)
 
@@ -47,13 +52,9 @@ def index_all(
     what is not indexed can be scanned. An index that cannot be written is thrown away, so that the next
     call builds it again.
     """
-    if not store.indexes_late:
-        return 0
     deadline = None if seconds is None else time.monotonic() + seconds
     done = 0
-    with store.read() as reader:
-        state = reader.index_state()
-    if not state.available or not (state.message_lag or state.summary_lag):
+    if not rows_behind(store):
         return 0
     while not stop() and (deadline is None or time.monotonic() < deadline):
         try:

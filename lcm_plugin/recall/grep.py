@@ -27,7 +27,7 @@ from lcm_plugin.recall.results import (
 )
 from lcm_plugin.recall.scope import LeftOut, Scope, not_found, parse_refs, unanswered_request
 from lcm_plugin.recall.semantic.meaning import Semantics
-from lcm_plugin.recall.textsearch import THOROUGH, Effort, TextSearch
+from lcm_plugin.recall.textsearch import THOROUGH, Effort, Patience, TextSearch
 from lcm_plugin.recall.times import NO_TIMES, AskedTimes, format_instant, named_periods, parse_time
 from lcm_plugin.recall.tools import LARGEST, GrepArguments
 from lcm_plugin.recall.weaker import resolve
@@ -97,6 +97,7 @@ class Grep:
     with_others: bool = False
     semantics: Semantics | None = None
     effort: Effort = THOROUGH
+    patience: Patience = field(default_factory=Patience)
     notices: list[str] = field(default_factory=list)
     index_failed: bool = False
     left_out: LeftOut = field(init=False)
@@ -142,8 +143,7 @@ class Grep:
                 outcomes[kind] = self._words(query, kind, bounded, start, wanted)
         hits = [(kind, ranked) for kind in sorted(outcomes) for ranked in outcomes[kind].rows]
         files = self._moved_texts(regex or query, rows, len(hits)) if cursor is None else FilesFound()
-        if files.hits:
-            self.best_share = 1.0
+        self.best_share = 1.0 if files.hits else self.best_share
         total = sum(outcome.total for outcome in outcomes.values()) + len(files.hits)
         exact = all(outcome.exact for outcome in outcomes.values()) and not files.not_searched
 
@@ -322,7 +322,15 @@ class Grep:
 
     def _attempt(self, query: ParsedQuery, kind: RowKind, rows: Filter, start: int, wanted: int) -> _Outcome:
         search = TextSearch(
-            self.reader, kind, query, rows, self.semantics, self.times, self.left_out, self.effort
+            self.reader,
+            kind,
+            query,
+            rows,
+            self.semantics,
+            self.times,
+            self.left_out,
+            self.effort,
+            self.patience,
         )
         sort = self.arguments.sort
         if sort == "recency":
@@ -350,8 +358,8 @@ class Grep:
         when = format_instant(last.at, self.clock.zone)
         plural = "messages" if kind == "message" else "summaries"
         self._note(
-            f"{lag:,} {plural} are still being indexed; of them those since {last.ref} ({when}) were searched, "
-            "the older ones will be found in a moment"
+            f"{lag:,} {plural} are not indexed yet; of them those since {last.ref} ({when}) were searched, the "
+            "older ones will be found once a running host or `lcm worker` has indexed them"
         )
 
     def _note(self, text: str) -> None:

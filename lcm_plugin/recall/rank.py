@@ -24,10 +24,11 @@ import math
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from heapq import heapify, heappop, heappush
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush, nlargest
 from itertools import accumulate, pairwise
+from typing import NamedTuple
 
 from lcm_plugin.recall.match import Matches
 from lcm_plugin.recall.query import MAX_CHARS, WORD, ParsedQuery, fold, is_function_word
@@ -74,16 +75,14 @@ Around = Callable[[Sequence[Stretch]], Iterable[SearchRow]]
 Closeness = Callable[[Sequence[int]], Mapping[int, float]]
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A row and where the query's units stand in it."""
 
     row: SearchRow
     matches: Matches
 
 
-@dataclass(frozen=True, slots=True)
-class Ranked:
+class Ranked(NamedTuple):
     """A candidate and its score. ``nearby``: it holds none of the words, only its neighbours do."""
 
     row: SearchRow
@@ -113,11 +112,13 @@ def rank(
     find: Callable[[SearchRow], Matches],
     closeness: Closeness | None = None,
     expanded: int = EXPANDED,
+    wanted: int | None = None,
 ) -> list[Ranked]:
     """Candidates best first; a question also gets the turns round the ``expanded`` best ones.
 
     ``around`` gives the messages of some stretches of conversations, ``find`` the matches in a row,
     ``closeness`` how near rows come to what the query means, 0 to 1, as far as it is known; None without vectors.
+    Of the turns round hits only those are read that may come among the first ``wanted``; None for all.
     """
     if not candidates:
         return []
@@ -126,34 +127,54 @@ def rank(
         ranked = [Ranked(c.row, c.matches, scorer.own(c)) for c in candidates]
         return sorted(ranked, key=_best_first)
     own = {c.row.row_id: (c, scorer.own(c)) for c in candidates}
+    placed = _placed(own.values())
+    ranked = scorer.in_context(own.values(), placed) if closeness is None else []
+    added: dict[int, tuple[Candidate, float]] = {}
     if query.is_question:
         best = sorted(own.values(), key=lambda pair: -pair[1])[:expanded]
-        for row in around([_stretch(candidate.row) for candidate, _ in best]):
+        near = [_stretch(candidate.row) for candidate, _ in best]
+        if wanted is not None and closeness is None:
+            known = {(c.row.conversation_id, c.row.position) for c in candidates}
+            near = _worth_reading(near, known, placed, _least_of(ranked, wanted) / scorer.most)
+        for row in around(near):
             if row.row_id not in own:
-                added = Candidate(row, find(row))
-                own[row.row_id] = (added, scorer.own(added))
+                one = Candidate(row, find(row))
+                added[row.row_id] = (one, scorer.own(one))
     if closeness is not None:
-        own = _with_meaning(scorer, own, closeness)
-    placed = _Placed((c.row.conversation_id, c.row.position, score) for c, score in own.values())
-    ranked = [
-        Ranked(
-            c.row,
-            c.matches,
-            _in_context(c.row, score, placed) * scorer.shape(c),
-            nearby=not c.matches,
-        )
-        for c, score in own.values()
-    ]
-    return sorted((one for one in ranked if one.score > 0), key=_best_first)
+        own = _with_meaning(scorer, own | added, closeness)
+        ranked = scorer.in_context(own.values(), _placed(own.values()))
+    elif any(score for _, score in added.values()):
+        own |= added
+        ranked = scorer.in_context(own.values(), _placed(own.values()))
+    else:
+        ranked += scorer.in_context(added.values(), placed)
+    return sorted(ranked, key=_best_first)
 
 
-def spread(ranked: Sequence[Ranked]) -> list[Ranked]:
-    """The same rows, where one right beside a better one gives way a little: that one is shown with its neighbours."""
+def _least_of(ranked: Iterable[Ranked], wanted: int) -> float:
+    """What a row must have at least to come among the first ``wanted``, also after `spread`."""
+    best = nlargest(wanted, (one.score for one in ranked))
+    return best[-1] * BESIDE_BETTER**2 if len(best) == wanted else 0.0
+
+
+def _worth_reading(
+    stretches: Iterable[Stretch], known: Set[tuple[int, int]], placed: _Placed, least: float
+) -> list[Stretch]:
+    """The places in some stretches, without the known ones, whose neighbours alone give them at least so much."""
+    places = {(here, at) for here, first, last in stretches for at in range(first, last + 1)} - known
+    return [(here, at, at) for here, at in sorted(places) if placed.around(here, at) >= least]
+
+
+def spread(ranked: Sequence[Ranked], wanted: int) -> list[Ranked]:
+    """The same rows, where one right beside a better one gives way a little: that one is shown with its neighbours.
+
+    The order of the first ``wanted`` is right; the others follow as they come.
+    """
     waiting = [(-one.score, place) for place, one in enumerate(ranked)]
     heapify(waiting)
     taken: set[tuple[int, int]] = set()
     kept: list[Ranked] = []
-    while waiting:
+    while waiting and len(kept) < wanted:
         score, place = heappop(waiting)
         one = ranked[place]
         here, at = one.row.conversation_id, one.row.position
@@ -163,8 +184,8 @@ def spread(ranked: Sequence[Ranked]) -> list[Ranked]:
             heappush(waiting, (now, place))
             continue
         taken.add((here, at))
-        kept.append(replace(one, score=-now) if better else one)
-    return kept
+        kept.append(one._replace(score=-now) if better else one)
+    return kept + [ranked[place] for _, place in sorted(waiting)]
 
 
 def by_recency_too(ranked: Sequence[Ranked]) -> list[Ranked]:
@@ -210,8 +231,29 @@ class _Scorer:
         """About what a row of usual length has that holds every word once."""
         return self._idf_sum
 
+    @property
+    def most(self) -> float:
+        """The largest factor that a row without any of the words can have."""
+        speaks = SPEAKER if self._named is not None else 1.0
+        return (
+            speaks
+            * max(1.0, self._user_factor)
+            * (THEN if self._times.spans else 1.0)
+            * WANTED ** len(self._wanted)
+        )
+
+    def in_context(self, scored: Iterable[tuple[Candidate, float]], placed: _Placed) -> list[Ranked]:
+        """Rows with their final scores, those that have any."""
+        return [
+            Ranked(c.row, c.matches, score * self.shape(c), not c.matches)
+            for c, own in scored
+            if (score := own + _share(c.row) * placed.around(c.row.conversation_id, c.row.position)) > 0
+        ]
+
     def own(self, candidate: Candidate) -> float:
         """BM25 with coverage and closeness, of the row alone."""
+        if not candidate.matches:
+            return 0.0
         length = K1 * (1 - B + B * candidate.row.tokens / self._average)
         score = covered = 0.0
         for idf, spans in zip(self._idf, candidate.matches.spans, strict=True):
@@ -233,7 +275,7 @@ class _Scorer:
     def shape(self, candidate: Candidate) -> float:
         """The factor that a row's speaker and kind give."""
         row, factor = candidate.row, 1.0
-        if any(candidate.matches.spans[index] for index in self._identifiers):
+        if self._identifiers and any(candidate.matches.spans[index] for index in self._identifiers):
             factor *= IDENTIFIER
         if self._named is not None and speaker_of(row) == self._named:
             factor *= SPEAKER
@@ -241,7 +283,7 @@ class _Scorer:
             factor *= 1 - (1 - QUESTION) * _share(row)
         if row.role == "user":
             factor *= self._user_factor
-        if self._times.are_of(row.text, row.at, row.until):
+        if self._times.spans and self._times.are_of(row.text, row.at, row.until):
             factor *= THEN
         for pattern in self._wanted:
             if pattern.search(row.text.lower()):
@@ -343,6 +385,10 @@ class _Placed:
                 near += weight * scores[at + step]
         return near
 
+    def around(self, here: int, at: int) -> float:
+        """What stands round a place gives it, when it leans on that."""
+        return self.near(here, at) + SURROUNDINGS * self.mean(here, at)
+
     def mean(self, here: int, at: int) -> float:
         """The mean score of the rows within `SURROUNDINGS_REACH`, this one included."""
         positions, sums = self._positions.get(here, []), self._sums.get(here, [0.0])
@@ -351,10 +397,8 @@ class _Placed:
         return (sums[end] - sums[first]) / (2 * SURROUNDINGS_REACH + 1)
 
 
-def _in_context(row: SearchRow, own: float, placed: _Placed) -> float:
-    """A row's score with its share of its neighbours' scores."""
-    here, at = row.conversation_id, row.position
-    return own + _share(row) * (placed.near(here, at) + SURROUNDINGS * placed.mean(here, at))
+def _placed(scored: Iterable[tuple[Candidate, float]]) -> _Placed:
+    return _Placed((c.row.conversation_id, c.row.position, score) for c, score in scored)
 
 
 def _share(row: SearchRow) -> float:

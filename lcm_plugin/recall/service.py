@@ -13,7 +13,15 @@ from lcm_plugin.errors import InputError, LcmError, error_code
 from lcm_plugin.events import EventBus, log_failure, logger
 from lcm_plugin.files.externalise import PayloadStore
 from lcm_plugin.messages.convert import safe_repr
-from lcm_plugin.recall.catchup import BACKGROUND_BATCH, SECONDS, index_all, index_in_background, reset_index
+from lcm_plugin.recall.catchup import (
+    BACKGROUND_BATCH,
+    BULK,
+    SECONDS,
+    index_all,
+    index_in_background,
+    reset_index,
+    rows_behind,
+)
 from lcm_plugin.recall.delegation.delegate import Delegate, Delegations
 from lcm_plugin.recall.describe import Describer
 from lcm_plugin.recall.expand import Expander
@@ -24,7 +32,7 @@ from lcm_plugin.recall.mapsearch import is_map
 from lcm_plugin.recall.results import is_of_others
 from lcm_plugin.recall.scope import Grant, Scope, scope_of
 from lcm_plugin.recall.semantic.meaning import Semantics
-from lcm_plugin.recall.textsearch import THOROUGH, Effort
+from lcm_plugin.recall.textsearch import THOROUGH, Effort, Patience
 from lcm_plugin.recall.tools import (
     TOOL_NAMES,
     DescribeArguments,
@@ -76,6 +84,7 @@ class Recall:
         self._granted = granted
         # Goes on in the background with what a search had no time to index.
         self.index_later: Callable[[], object] = lambda: None
+        self.is_indexing: Callable[[], bool] = lambda: False
         self._more: dict[str, Tool] = {}
         self._describe_map: DescribeMap | None = None
         self._delegations = Delegations()
@@ -185,12 +194,15 @@ class Recall:
         return answer
 
     def _index(self) -> None:
-        """Indexes what is pending as far as a search can wait for it; the background does the rest."""
-        if index_all(self._store, self._events, SECONDS, batch=BACKGROUND_BATCH):
-            with self._store.read() as reader:
-                state = reader.index_state()
-            if state.message_lag + state.summary_lag:
-                self.index_later()
+        """Indexes what is pending where that takes no longer than a search can wait; else the background does it."""
+        behind = rows_behind(self._store)
+        if not behind or (behind >= BULK and self.is_indexing()):
+            return
+        # Of a bulk one batch, which shows whether this process can write at all.
+        seconds = SECONDS if behind < BULK else 0.001
+        done = index_all(self._store, self._events, seconds, batch=BACKGROUND_BATCH)
+        if 0 < done < behind:
+            self.index_later()
 
     def _search(
         self,
@@ -214,6 +226,7 @@ class Recall:
             granted_tokens=grant.token_cap if grant else None,
             semantics=self.semantics,
             effort=effort,
+            patience=Patience(),
         )
         scope = self.scope(reader, session, asked.all_conversations, asked.conversation_id, grant)
         grep, goes_on = search(scope), is_of_others(asked.cursor)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import accumulate
 
 from lcm_plugin.recall.match import Matcher, Matches
@@ -39,16 +40,19 @@ from lcm_plugin.store.search import (
     Substring,
     WordQuery,
 )
+from lcm_plugin.store.transaction import read_ahead
 
 # Of so many times the rows that the index may weigh, a word is frequent: found in at least that share.
 COUNTED, FREQUENT = 1.2, 0.2
 MAX_POOL, UNINDEXED_POOL = 3_000, 500
+# Rows that hold the one thing looked for differ by how often they do and how long they are, which the index weighs, too.
+POOL_OF_ONE = 100
 # How many rows are proposed by their meaning alone.
 NEAREST = 50
 COUNT_CAP = 1_000
 SCAN_SECONDS = 5.0
-# How long what no index holds yet is read.
-UNINDEXED_SECONDS = 0.3
+# How long all attempts of one search may read what no index holds yet; each takes half of what is left.
+UNINDEXED_SECONDS = 0.6
 MIN_SUBSTRING = 3
 
 
@@ -67,6 +71,18 @@ class Effort:
     proposed: int | None = None
     seconds: float = SCAN_SECONDS
     pages: bool = True
+
+
+class Patience:
+    """The time for rows that no index holds yet, over all attempts of one search; each takes half of what is left."""
+
+    def __init__(self) -> None:
+        self._until = time.monotonic() + UNINDEXED_SECONDS
+
+    def deadline(self) -> float:
+        """Until when (monotonic seconds) the attempt that begins now may read."""
+        now = time.monotonic()
+        return now + max(0.0, self._until - now) / 2
 
 
 THOROUGH = Effort()
@@ -118,8 +134,10 @@ class TextSearch:
         times: AskedTimes = NO_TIMES,
         left_out: LeftOut = LeftOut(recall_answers=False),  # noqa: B008 - frozen
         effort: Effort = THOROUGH,
+        patience: Patience | None = None,
     ) -> None:
         self._effort = effort
+        self._patience = patience or Patience()
         self._reader = reader
         self._times = times
         self._left_out = left_out
@@ -140,6 +158,9 @@ class TextSearch:
 
     def by_relevance(self, wanted: int, hybrid: bool = False) -> Found:
         """The best rows, at least ``wanted`` when there are as many."""
+        if len(self._query.units) == 1 and not hybrid:
+            self._effort = replace(self._effort, pool=min(self._effort.pool, POOL_OF_ONE))
+        self._read_ahead(wanted)
         gathered = self._gather("relevance", wanted)
         meaning = self._meaning(gathered)
         best = list(gathered.candidates.values())
@@ -149,10 +170,18 @@ class TextSearch:
             corpus = self._corpus(best)
             weights = unit_weights(self._query, corpus)
             closeness = meaning.of if meaning else None
-            expanded = self._effort.expanded
-            ranked = rank(self._query, best, corpus, self._neighbours, self._find, closeness, expanded)
+            ranked = rank(
+                self._query,
+                best,
+                corpus,
+                self._neighbours,
+                self._find,
+                closeness,
+                self._effort.expanded,
+                wanted if self._effort.pages and not hybrid else None,
+            )
         if self._effort.pages and self._query.is_question:
-            ranked = spread(ranked)
+            ranked = spread(ranked, wanted)
         ranked = by_recency_too(ranked) if hybrid else ranked
         # Past the pool the store's own order holds, so that a later page never reorders an earlier one.
         shown = {one.row.row_id for one in ranked}
@@ -167,13 +196,27 @@ class TextSearch:
         newest = sorted(both.values(), key=lambda c: -c.row.row_id)
         return self._found([Ranked(c.row, c.matches, 0.0) for c in newest], gathered)
 
+    def _read_ahead(self, wanted: int) -> None:
+        """Says what the first look and the ranking ask for, so that a server is waited for once."""
+        clauses = [_clause(unit) for unit in self._query.units if unit.kind in ("word", "cjk")]
+        if len(self._query.units) < 2 or self._are_frequent or not self._words.clauses:
+            return
+        target = max(self._effort.pool, wanted + 1)
+        reader, kind, rows = self._reader, self._kind, self._rows
+        shares = partial(reader.document_shares, kind, clauses, rows)
+        read_ahead(
+            reader,
+            partial(reader.find_words, kind, self._words, rows, order="relevance", limit=target),
+            partial(reader.row_count, kind, rows),
+            *([shares] if self._effort.proposed is None else []),
+            self._known_senders,
+        )
+
     def _gather(self, order: Order, wanted: int) -> _Gathered:
         target = max(self._effort.pool if order == "relevance" else 0, wanted + 1)
         gathered = _Gathered()
         try:
-            unindexed = self._reader.unindexed_rows(self._kind, self._rows)
-            soon = min(self._deadline, time.monotonic() + UNINDEXED_SECONDS)
-            gathered.unread = self._from_rows(gathered, MAX_POOL, unindexed, UNINDEXED_POOL, soon)
+            gathered.unread = self._from_unindexed(gathered)
             self._from_index(gathered, order, target)
             self._from_named_times(gathered, order, target)
             for unit in self._senders:
@@ -231,23 +274,30 @@ class TextSearch:
         gathered.exhausted = False
 
     def _scan(self, gathered: _Gathered, target: int, rows: Iterable[SearchRow]) -> None:
-        stopped = self._from_rows(gathered, target, rows, self._effort.pool, self._deadline)
-        gathered.stopped_at = stopped or gathered.stopped_at
+        stopped, enough = self._from_rows(gathered, target, rows, self._effort.pool, self._deadline)
+        gathered.stopped_at = gathered.stopped_at if enough else stopped or gathered.stopped_at
+
+    def _from_unindexed(self, gathered: _Gathered) -> SearchRow | None:
+        """Takes the newest rows that no index holds yet; returns the one before which others were not read."""
+        rows = iter(self._reader.unindexed_rows(self._kind, self._rows))
+        deadline = min(self._deadline, self._patience.deadline())
+        stopped, enough = self._from_rows(gathered, MAX_POOL, rows, UNINDEXED_POOL, deadline)
+        return stopped if stopped is None or not enough or next(rows, None) else None
 
     def _from_rows(
         self, gathered: _Gathered, target: int, rows: Iterable[SearchRow], pool: int, deadline: float
-    ) -> SearchRow | None:
-        """Takes rows newest first until enough passed the check; returns the last one where the time was over first."""
+    ) -> tuple[SearchRow | None, bool]:
+        """Takes rows newest first until enough passed the check or the time is over.
+
+        Returns the row that it stopped at, and whether that was enough.
+        """
         kept = 0
         for seen, row in enumerate(rows, 1):
             kept += self._keep(gathered, row, kept < pool)
-            if kept >= target:
+            if kept >= target or (seen % 64 == 0 and time.monotonic() > deadline):
                 gathered.exhausted = False
-                return None
-            if seen % 64 == 0 and time.monotonic() > deadline:
-                gathered.exhausted = False
-                return row
-        return None
+                return row, kept >= target
+        return None, False
 
     def _shares(self, clauses: Sequence[Clause], total: int) -> list[float]:
         if self._effort.proposed is None:
@@ -260,6 +310,7 @@ class TextSearch:
         if self._asked.all:
             self._are_frequent = self._count(self._asked) > most
             return self._asked
+        self._count_each([WordQuery((clause,)) for clause in self._asked.clauses])
         counts = {clause: self._count(WordQuery((clause,))) for clause in self._asked.clauses}
         clauses = sorted(filter(counts.__getitem__, counts), key=counts.__getitem__)
         rows = list(accumulate(map(counts.__getitem__, clauses)))
@@ -274,15 +325,19 @@ class TextSearch:
     def _count(self, query: WordQuery) -> int:
         """How many rows hold some words; `_most_counted` where more do, wherever these are."""
         if query not in self._counts:
-            self._counts[query] = 0
-            everywhere = Filter(None, up_to_id=self._rows.up_to_id)
-            most = self._most_counted
-            with suppress(IndexUnusable):
-                found = self._reader.count_words(self._kind, query, everywhere, most)
-                if 0 < found < most and self._rows.conversation_ids is not None:
-                    found = self._reader.count_words(self._kind, query, self._rows, most)
-                self._counts[query] = found
+            self._count_each([query])
         return self._counts[query]
+
+    def _count_each(self, queries: Sequence[WordQuery]) -> None:
+        """Counts for `_count`, all at once."""
+        self._counts |= dict.fromkeys(queries, 0)
+        everywhere = Filter(None, up_to_id=self._rows.up_to_id)
+        most, count = self._most_counted, self._reader.count_each
+        with suppress(IndexUnusable):
+            self._counts |= zip(queries, count(self._kind, queries, everywhere, most), strict=True)
+            if self._rows.conversation_ids is not None:
+                some = [query for query in queries if 0 < self._counts[query] < most]
+                self._counts |= zip(some, count(self._kind, some, self._rows, most), strict=True)
 
     def _find(self, row: SearchRow) -> Matches:
         return self._matcher.find(row.text, row.sender)
@@ -356,7 +411,7 @@ class TextSearch:
         rows = self._rows
         if self._kind != "message" or rows.tool_name is not None:
             return
-        for row in self._reader.rows_within(stretches):
+        for row in self._reader.rows_within(stretches) if stretches else ():
             if self._passes(row):
                 yield row
 

@@ -76,10 +76,11 @@ class _Resolver:
     def resolve(self, query: ParsedQuery) -> Resolved:
         units: list[Unit] = []
         weakened = False
-        for unit in query.units:
-            unit = self._with_inflections(unit)
+        asked = [self._with_inflections(unit) for unit in query.units]
+        counts = self._counts([unit for unit in asked if unit.kind != "exact"])
+        for unit in asked:
             instead: list[Unit] = []
-            if self.left and not self._holds(unit):
+            if self.left and not self._holds(unit, counts):
                 self.left -= 1
                 instead = self._instead(unit)
             weakened |= bool(instead)
@@ -115,15 +116,20 @@ class _Resolver:
 
     # -- what rows hold
 
-    def _holds(self, unit: Unit) -> bool:
+    def _holds(self, unit: Unit, counts: Iterator[int] | None = None) -> bool:
+        """Whether a row holds a unit. When the index was asked before, its answer comes next in ``counts``."""
         if unit.kind == "exact":
             return self._stands(unit)
-        clause = Clause("cjk" if unit.kind == "cjk" else "word", unit.text, unit.forms)
         with suppress(IndexUnusable):
-            if self.reader.count_words(self.kind, WordQuery((clause,)), self.rows, 1):
+            if next(counts or self._counts([unit]), 0):
                 return True
         matcher = Matcher(ParsedQuery((unit,), False, (), False))
         return any(matcher.find(row.text) for row in self._unindexed)
+
+    def _counts(self, units: Iterable[Unit]) -> Iterator[int]:
+        """For each unit 1 when the index has a row with it, else 0."""
+        clauses = (Clause("cjk" if one.kind == "cjk" else "word", one.text, one.forms) for one in units)
+        return self.reader.count_each(self.kind, [WordQuery((one,)) for one in clauses], self.rows, 1)
 
     @property
     def _unindexed(self) -> list[SearchRow]:

@@ -139,8 +139,8 @@ class Reader(
     def oldest_items(self, conversation_id: int, *, after: int = 0, limit: int) -> list[Item]:
         """The oldest ``limit`` context items (after an ordinal), in order."""
 
-    def oldest_raw_items(self, conversation_id: int, *, after: int = 0, limit: int) -> list[Item]:
-        """The oldest ``limit`` raw items after an ordinal, in order; summaries between are skipped."""
+    def oldest_raw_items(self, here: int, *, after: int = 0, limit: int, over: int = -1) -> list[Item]:
+        """The oldest raw items after an ordinal; with ``over``, results of more tokens that are shown and not cleared."""
 
     def summary_items(self, conversation_id: int, *, after: int = 0, limit: int) -> list[Item]:
         """The oldest ``limit`` context items (after an ordinal) that point to summaries, in order."""

@@ -11,7 +11,7 @@ from messages import user
 from lcm_plugin import Engine, Session
 from lcm_plugin.events import EventBus
 from lcm_plugin.recall import service, textsearch
-from lcm_plugin.recall.catchup import BACKGROUND_LAG, BULK, index_all, index_in_background
+from lcm_plugin.recall.catchup import BACKGROUND_BATCH, BACKGROUND_LAG, BULK, index_all, index_in_background
 from lcm_plugin.store.protocol import Store
 
 pytestmark = pytest.mark.both_stores
@@ -58,7 +58,7 @@ def test_a_search_reads_the_newest_of_what_is_not_indexed_yet_and_says_what_is_l
     found = {hit["id"] for hit in answer["hits"]}
     assert {"msg_1", "msg_190", "msg_201"} <= found
     assert len(found) < 100
-    assert any(note.startswith("200 messages are still being indexed") for note in answer["notices"])
+    assert any(note.startswith("200 messages are not indexed yet") for note in answer["notices"])
     assert "at least" in str(answer["total"])
     monkeypatch.undo()
     assert engine.call_tool(session, "lcm_grep", {"pattern": "lamp"})["total"] == 201
@@ -77,6 +77,78 @@ def test_what_a_search_had_no_time_to_index_is_indexed_in_the_background(
     assert engine.call_tool(session, "lcm_grep", {"pattern": "lamp"})["hits"]
     assert engine.wait_idle(60)
     assert lag(engine) == 0
+
+
+@pytest.mark.sqlite_only
+def test_what_another_process_left_is_indexed_once_the_database_is_opened(
+    open_engine: Callable[..., Engine], session: Session
+) -> None:
+    for _ in range(2):
+        with open_engine("left") as engine:
+            engine.ingest(session, [user(f"row {n}") for n in range(BULK // 2)], mode="all")
+            assert engine.wait_idle(60)
+    with open_engine("left") as engine:
+        assert engine.wait_idle(60)
+        assert lag(engine) == 0
+
+
+@pytest.mark.sqlite_only
+def test_a_search_leaves_a_bulk_to_the_background(
+    engine: Engine, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[bool] = []
+    monkeypatch.setattr(engine.background, "submit", lambda key, job: started.append(True))
+    engine.ingest(session, [user(f"row {n} lamp") for n in range(BULK + BACKGROUND_BATCH)])
+    assert started.pop()
+    assert engine.call_tool(session, "lcm_grep", {"pattern": "lamp"})["hits"]
+    # One batch shows that this process may write.
+    assert lag(engine) == BULK
+    assert started.pop()
+    monkeypatch.setattr(engine.background, "is_busy", lambda key: True)
+    assert engine.call_tool(session, "lcm_grep", {"pattern": "lamp"})["hits"]
+    assert lag(engine) == BULK
+    assert not started
+
+
+@pytest.mark.sqlite_only
+def test_a_database_that_cannot_be_written_is_searched_and_starts_no_work(
+    open_engine: Callable[..., Engine], session: Session
+) -> None:
+    with open_engine("kept") as engine:
+        engine.ingest(session, [user(f"row {n} lamp") for n in range(BULK - 1)])
+        threads = threading.active_count()
+        with Engine.open(engine.config, read_only=True) as reader:
+            assert reader.call_tool(session, "lcm_grep", {"pattern": "lamp"})["hits"]
+            assert threading.active_count() == threads
+        assert lag(engine) == BULK - 1
+
+
+@pytest.mark.sqlite_only
+def test_a_search_that_found_enough_of_the_newest_says_that_it_did_not_read_the_others(
+    engine: Engine, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(textsearch, "MAX_POOL", 20)
+    monkeypatch.setattr(service, "index_all", lambda *a, **k: 0)
+    engine.ingest(session, [user(f"row {n} lamp") for n in range(40)])
+    answer = engine.call_tool(session, "lcm_grep", {"pattern": "lamp"})
+    assert any(note.startswith("40 messages are not indexed yet") for note in answer["notices"])
+    monkeypatch.setattr(textsearch, "MAX_POOL", 40)
+    answer = engine.call_tool(session, "lcm_grep", {"pattern": "lamp"})
+    assert not any("not indexed yet" in note for note in answer["notices"])
+
+
+def test_all_attempts_of_a_search_share_the_time_for_what_is_not_indexed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 100.0
+    monkeypatch.setattr(textsearch, "UNINDEXED_SECONDS", 0.8)
+    monkeypatch.setattr(textsearch.time, "monotonic", lambda: now)
+    patience = textsearch.Patience()
+    for most in (0.4, 0.2, 0.1):
+        assert patience.deadline() - now == pytest.approx(most)
+        now = patience.deadline()
+    now += 10
+    assert patience.deadline() == now
 
 
 @pytest.mark.sqlite_only

@@ -16,14 +16,15 @@ from messages import user
 from lcm_plugin import Engine, LcmConfig, Session
 from lcm_plugin.recall.query import parse_query
 from lcm_plugin.recall.textsearch import TextSearch
-from lcm_plugin.store.postgres import known_words
+from lcm_plugin.store.postgres import known_words, search, search_terms
 from lcm_plugin.store.postgres.known_words import LEAST_FREQUENT
-from lcm_plugin.store.postgres.search_terms import MOST_CHOICES, MOST_JOINED, WordSearch, holds
+from lcm_plugin.store.postgres.search_terms import MOST_ACROSS, MOST_CHOICES, MOST_JOINED, WordSearch, holds
 from lcm_plugin.store.postgres.store import PostgresStore
 from lcm_plugin.store.postgres.watchdog import WatchedConnection
 from lcm_plugin.store.search import AllOf, AnyOf, Clause, Filter, Substring, WordQuery
 
 SESSION = Session("agent:main:main")
+HERE = Filter((1,))
 MEGABYTE = 1 << 20
 _INDEXED_CHARS = 250_000
 
@@ -252,6 +253,25 @@ def test_many_words_together_are_found_across_parts_and_soon_planned(postgres_ur
                 assert [one.row_id for one in found] == [2]
             assert reader.count_words("message", query, Filter(None), 9) == 1
     store.close()
-    search = WordSearch("message", query, Filter((1,)), {word: f"'{word}'" for word in words})
+    made = WordSearch("message", query, Filter((1,)), {word: f"'{word}'" for word in words})
     # The planner tries the orders of what it may join, which are without number for twenty tables.
-    assert search.found.count("EXISTS") - search.found.count("OFFSET 0") < MOST_JOINED
+    assert made.found.count("EXISTS") - made.found.count("OFFSET 0") < MOST_JOINED
+
+
+def test_words_that_are_all_frequent_are_looked_for_together_in_the_newest_rows(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search_terms, "NEWEST_ACROSS", 3)
+    words = [f"lamp{number}" for number in range(MOST_ACROSS + 1)]
+    both = WordQuery(tuple(Clause("word", word) for word in words), all=True)
+    store = PostgresStore(postgres_url)
+    with Engine.open(LcmConfig(database=postgres_url)) as engine:
+        engine.ingest(SESSION, [user(" ".join(words)), *[user("a boat")] * 4, user(" ".join(words))])
+        with store.read() as reader:
+            assert list(reader.count_each("message", [WordQuery((one,)) for one in both.clauses], HERE, 9))
+            found = reader.find_words("message", both, HERE, order="recency", limit=9)
+            assert [one.row_id for one in found] == [6, 1]
+            monkeypatch.setattr(search, "MOST_ENTRIES", 0)
+            found = reader.find_words("message", both, HERE, order="recency", limit=9)
+            assert [one.row_id for one in found] == [6]
+    store.close()

@@ -12,7 +12,9 @@ import pytest
 from messages import assistant, call, result, user
 
 from lcm_plugin import Engine, LcmConfig, LcmPlugin, Session, Turn
+from lcm_plugin.recall.catchup import index_all
 from lcm_plugin.store.postgres.watchdog import WatchedConnection
+from lcm_plugin.store.search import Clause, Filter, WordQuery
 from lcm_plugin.store.transaction import read_ahead
 
 pytestmark = pytest.mark.both_stores
@@ -47,6 +49,27 @@ def test_nothing_is_answered_from_before_a_change(engine: Engine, session: Sessi
         read_ahead(writer, lambda: writer.heads(1, limit=9))
         writer.show(1, [writer.newest_items(1, limit=2)[0].message.message_id], 6)  # type: ignore[union-attr]
         assert not writer.heads(1, limit=9)[0].hidden
+
+
+def test_what_a_read_looks_ahead_for_itself_is_asked_with_it(engine: Engine, session: Session) -> None:
+    engine.ingest(session, [user(f"a lamp and lamp {n}") for n in range(4)] + [user("a boat")])
+    index_all(engine.store, engine.events)
+    lamp, boat, tree = (WordQuery((Clause("word", word),)) for word in ("lamp", "boat", "tree"))
+    here = Filter((1,))
+    with engine.store.read() as reader:
+        alone = [reader.count_words("message", query, here, 3) for query in (lamp, boat, tree)]
+        shares = reader.document_shares("message", [*lamp.clauses, *tree.clauses], here)
+        best = reader.find_words("message", lamp, here, order="relevance", limit=9)
+    with engine.store.read() as reader:
+        read_ahead(
+            reader,
+            lambda: reader.find_words("message", lamp, here, order="relevance", limit=9),
+            lambda: reader.document_shares("message", [*lamp.clauses, *tree.clauses], here),
+            lambda: reader.row_count("message", here),
+        )
+        assert reader.find_words("message", lamp, here, order="relevance", limit=9) == best
+        assert reader.document_shares("message", [*lamp.clauses, *tree.clauses], here) == shares
+        assert list(reader.count_each("message", (lamp, boat, tree), here, 3)) == alone == [3, 1, 0]
 
 
 @pytest.mark.sqlite_only

@@ -43,8 +43,10 @@ def test_pragmas(tmp_path: Path, durability: str, synchronous: int) -> None:
     with store.write() as writer:
         values = {
             name: writer.db.execute(f"PRAGMA {name}").fetchone()[0]
-            for name in ("journal_mode", "synchronous", "foreign_keys", "busy_timeout", "journal_size_limit")
+            for name in ("journal_mode", "synchronous", "foreign_keys", "journal_size_limit")
         }
+    with store.read() as view:
+        values["busy_timeout"] = view.db.execute("PRAGMA busy_timeout").fetchone()[0]
     store.close()
     assert values == {
         "journal_mode": "wal",
@@ -191,6 +193,29 @@ def test_a_lock_held_by_another_writer_ends_in_a_clear_error(tmp_path: Path) -> 
     other.execute("ROLLBACK")
     other.close()
     append(store, 1)
+    store.close()
+
+
+def test_a_writer_that_waits_looks_for_the_lock_every_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "lcm.db"
+    store = SqliteStore(path, busy_timeout_ms=60_000)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    pauses: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 50:
+            other.execute("ROLLBACK")
+
+    monkeypatch.setattr("lcm_plugin.store.sqlite.connection.time.sleep", sleep)
+    append(store, 1)
+    # In step, two that wait would always look at the same moment.
+    assert len(pauses) == len(set(pauses)) == 50
+    assert max(pauses) <= 0.002
+    other.close()
     store.close()
 
 

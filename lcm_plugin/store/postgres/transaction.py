@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any
@@ -53,24 +53,38 @@ class PostgresStatements(Transaction):
 
     def ahead(self, *reads: Callable[[], object]) -> None:
         if self._asking is not None:
-            return  # a read that looks ahead itself is being asked for
+            # A read that looks ahead itself is being asked for.
+            self._ask(reads)
+            return
         asked: list[tuple[str, Mapping[str, Any], bool | None]] = []
         self._asking = asked
         try:
-            for read in reads:
-                with suppress(_Asked):
-                    read()
+            self._ask(reads)
         finally:
             self._asking = None
+        if self.lock_row:
+            # What others commit meanwhile is seen by what is read later.
+            self._answers = []
+        known = [(statement, values) for statement, values, _ in self._answers]
+        asked = [one for one in asked if (one[0], one[1]) not in known]
+        if not asked:
+            return
         with self.db.pipeline():
-            self._answers = [
+            self._answers += [
                 (statement, values, self.db.execute(psycopg_statement(statement), values, prepare=prepare))
                 for statement, values, prepare in asked
             ]
 
+    def _ask(self, reads: Iterable[Callable[[], object]]) -> None:
+        """Notes the statements of some reads."""
+        for read in reads:
+            with suppress(_Asked):
+                read()
+
     def _execute(self, statement: str, values: Mapping[str, Any], prepare: bool | None = None) -> Any:
         if self._asking is not None:
-            self._asking.append((statement, values, prepare))
+            if (statement, values, prepare) not in self._asking:
+                self._asking.append((statement, values, prepare))
             raise _Asked
         if self._answers:
             for place, (known, given, cursor) in enumerate(self._answers):
@@ -82,7 +96,7 @@ class PostgresStatements(Transaction):
 
     def _forget_changed(self, statement: str) -> None:
         """Drops what was read ahead and may be no longer so. What one names may be more than what it reads."""
-        if statement.startswith("SELECT"):
+        if not self.lock_row or statement.startswith("SELECT"):
             return
         changed = _ONE_TABLE.match(statement)
         self._answers = [one for one in self._answers if changed and changed[1] not in one[0]]

@@ -7,6 +7,7 @@ process's POSIX locks (SQLite, "How To Corrupt An SQLite Database File", 2.2).
 from __future__ import annotations
 
 import os
+import random
 import sqlite3
 import tempfile
 import threading
@@ -32,6 +33,8 @@ JOURNAL_SIZE_LIMIT = 64 * 1024 * 1024
 
 
 _FORK_WAIT_S = 5.0
+# Between two looks for the lock: a write takes some milliseconds, and no two that wait keep step.
+_PAUSES_S = (0.0005, 0.002)
 # Connections that a process inherited in use; collecting them would close them.
 _left_to_parents: list[object] = []
 
@@ -248,10 +251,26 @@ class Connections:
         while True:
             self._follow_if_moved()
             assert self._writer is not None
-            self._writer.execute("BEGIN IMMEDIATE")
+            self._lock(self._writer)
             if not self._has_moved:
                 return self._writer
             self._writer.rollback()
+
+    def _lock(self, writer: sqlite3.Connection) -> None:
+        """Begins to write as soon as no other process does.
+
+        SQLite by itself would look again after ever longer pauses, up to 100 ms, while those that came later get the lock.
+        """
+        end = time.monotonic() + self.busy_timeout_ms / 1000
+        while True:
+            try:
+                writer.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= end:
+                    raise
+                time.sleep(random.uniform(*_PAUSES_S))
+            else:
+                return
 
     @property
     def _has_moved(self) -> bool:
@@ -288,6 +307,7 @@ class Connections:
         writer, file = self._writer, self._file
         assert writer is not None
         assert file is not None
+        writer.execute(f"PRAGMA busy_timeout = {self.busy_timeout_ms}")
         try:
             deleted = file_identity(self.path) is None and put_back(writer, file)
             if not deleted and not self._saved:
@@ -328,6 +348,7 @@ class Connections:
                 self._idle.append(connection)
             else:
                 self._writer = connection
+                connection.execute("PRAGMA busy_timeout = 0")  # `_lock` waits
         for reader in old:
             reader.close()
 

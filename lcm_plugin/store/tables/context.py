@@ -26,8 +26,18 @@ class ContextTable(SummaryTable):
     def oldest_items(self, conversation_id: int, *, after: int = 0, limit: int) -> list[Item]:
         return self._oldest_items("", conversation_id, after, limit)
 
-    def oldest_raw_items(self, conversation_id: int, *, after: int = 0, limit: int) -> list[Item]:
-        return self._oldest_items("message_id", conversation_id, after, limit)
+    def oldest_raw_items(self, here: int, *, after: int = 0, limit: int, over: int = -1) -> list[Item]:
+        if over < 0:
+            return self._oldest_items("message_id", here, after, limit)
+        long = "AND m.answers IS NOT NULL AND NOT m.hidden AND m.cleared_tokens IS NULL AND m.tokens > :over"
+        rows = self.all(
+            f"{self._items('message_id')} {long} AND c.ordinal > :after ORDER BY c.ordinal LIMIT :limit",
+            here=here,
+            after=after,
+            limit=limit,
+            over=over,
+        )
+        return [_item(row) for row in rows]
 
     def summary_items(self, conversation_id: int, *, after: int = 0, limit: int) -> list[Item]:
         return self._oldest_items("summary_id", conversation_id, after, limit)

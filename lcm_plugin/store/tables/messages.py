@@ -351,11 +351,17 @@ def speaks_of_old_rows(sql: Dialect) -> str:
 
 def message_head(row: Any) -> MessageHead:
     """A head from a row that starts with `HEAD_COLUMNS`."""
-    values = list(row[:HEAD_WIDTH])
-    values[11] = _split_ids(values[11])
-    values[12] = _split_ids(values[12])
-    values[13] = bool(values[13])
-    values[16] = bool(values[16])
+    calls, answers = row[11], row[12]
+    values = [
+        *row[:11],
+        tuple(calls.split("\n")) if calls else (),
+        tuple(answers.split("\n")) if answers else (),
+        bool(row[13]),
+        row[14],
+        row[15],
+        bool(row[16]),
+        row[17],
+    ]
     return MessageHead(*values)
 
 

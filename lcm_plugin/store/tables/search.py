@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from lcm_plugin.store.records import message_ref
-from lcm_plugin.store.search import Filter, RowKind, SearchRow
+from lcm_plugin.store.search import Filter, RowKind, SearchRow, WordQuery
 from lcm_plugin.store.tables.indexes import DerivedIndexes
 
 SEARCH_TABLE = {"message": "messages m", "summary": "summaries m"}
@@ -35,6 +35,15 @@ class SearchTable(DerivedIndexes):
     @abstractmethod
     def message_text(self) -> str:
         """The text of ``messages m`` that is searched, as an expression."""
+
+    @abstractmethod
+    def count_words(self, kind: RowKind, query: WordQuery, rows: Filter, cap: int) -> int:
+        """How many indexed rows have the words."""
+
+    def count_each(
+        self, kind: RowKind, queries: Sequence[WordQuery], rows: Filter, cap: int
+    ) -> Iterator[int]:
+        return (self.count_words(kind, query, rows, cap) for query in queries)
 
     def newest_row(self, kind: RowKind) -> int:
         row = self.one(f"SELECT coalesce(max({SEARCH_ID[kind]}), 0) FROM {SEARCH_TABLE[kind]}")
