@@ -36,6 +36,7 @@ _LEAST_SHARE = 1 / 4
 _SPARED_PART = 2
 """The newer half of what a fresh tail may hold is left as it is."""
 _REMEMBERED = 1_024
+_REMEMBERED_RESULTS = 8_192
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,9 @@ class Clearing:
         self._last = last
         self._clock = clock
         self._rests: LruCache[int, tuple[int, int]] = LruCache(_REMEMBERED)
+        # What results would cost once they are cleared, 0 where they stay: each compaction asks, and a message does not
+        # change without its identity.
+        self._costs: LruCache[tuple[int, int, int], int] = LruCache(_REMEMBERED_RESULTS)
 
     def leaves_rest(self, conversation_id: int, limits: Limits) -> bool:
         """Whether what is left after clearing waits for the threshold rather than be summarised below it.
@@ -136,30 +140,40 @@ class Clearing:
     ) -> Iterator[tuple[int, tuple[int, int]]]:
         """Messages by id with their tokens before and after."""
         after = 0
-        while page := reader.oldest_raw_items(conversation_id, after=after, limit=_PAGE):
+        while page := reader.oldest_raw_items(conversation_id, after=after, limit=_PAGE, over=CLEARED_LEAST):
             after = page[-1].ordinal
             heads = [item.message for item in page if item.message and not tail.protects(item.ordinal)]
-            long = [head for head in heads if _is_long_result(head)]
-            yield from self._in_page(reader, conversation_id, long)
-            if len(heads) < len(page):
+            results = [head for head in heads if not is_assistant(head.role)]
+            yield from self._in_page(reader, conversation_id, results)
+            if len(heads) < _PAGE:
                 return
 
     def _in_page(
         self, reader: Reader, conversation_id: int, heads: Sequence[MessageHead]
     ) -> Iterator[tuple[int, tuple[int, int]]]:
-        if not heads:
-            return
+        costs = self._costs.get_all(map(_name, heads))
+        unknown = [head for head in heads if _name(head) not in costs]
+        if unknown:
+            costs.update(self._read_costs(reader, conversation_id, unknown))
+        for head in heads:
+            if tokens := costs.get(_name(head)):
+                yield head.message_id, (head.tokens, tokens)
+
+    def _read_costs(
+        self, reader: Reader, conversation_id: int, heads: Sequence[MessageHead]
+    ) -> Iterator[tuple[tuple[int, int, int], int]]:
         stored = reader.messages_by_id([head.message_id for head in heads])
         callers = reader.messages_at(conversation_id, [head.group_seq for head in heads])
         calls = {(row.head.seq, call.id): call for row in callers for call in calls_of(rebuild(row))}
         for row in stored.values():
             message = rebuild(row)
             own = {call: calls.get((row.head.group_seq, call)) for call in row.head.answers}
-            if not self._may_go(row, message, own):
-                continue
-            tokens = self._counter.message(cleared(message, row.head.ref).message)
-            if tokens < row.head.tokens:
-                yield row.head.message_id, (row.head.tokens, tokens)
+            cost = 0
+            if self._may_go(row, message, own):
+                tokens = self._counter.message(cleared(message, row.head.ref).message)
+                cost = tokens if tokens < row.head.tokens else 0
+            self._costs.put(_name(row.head), cost)
+            yield _name(row.head), cost
 
     def _may_go(self, row: StoredMessage, message: Message, calls: dict[str, Call | None]) -> bool:
         """Whether every long result in a message is of a call that only read, and succeeded."""
@@ -182,9 +196,8 @@ def _least(limits: Limits) -> float:
     return limits.trigger * _LEAST_SHARE
 
 
-def _is_long_result(head: MessageHead) -> bool:
-    is_result = bool(head.answers) and not is_assistant(head.role)
-    return is_result and not head.hidden and head.cleared_tokens is None and head.tokens > CLEARED_LEAST
+def _name(head: MessageHead) -> tuple[int, int, int]:
+    return head.message_id, head.identity, head.tokens
 
 
 def _is_short(result: Result) -> bool:

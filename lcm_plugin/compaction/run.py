@@ -21,6 +21,7 @@ from lcm_plugin.compaction.undo import LastCompaction
 from lcm_plugin.config import LcmConfig
 from lcm_plugin.errors import EngineClosed, LcmError, ModelError, StoreError
 from lcm_plugin.events import EventBus, event_scope
+from lcm_plugin.lru import LruCache
 from lcm_plugin.store.protocol import Reader, Store
 from lcm_plugin.store.records import Conversation
 from lcm_plugin.summarize.base import SummaryDraft, extracted, longest_call
@@ -32,6 +33,7 @@ _RETRY_LONGEST_MS = 1_800_000
 _BUSY_RETRY_MS = 5_000
 _TRIES_WITHOUT_REST = 3
 _NO_LIMIT = 1 << 31
+_REMEMBERED = 64
 # A backlog is taken in so many passes; after a turn the excess is much smaller than a chunk.
 _RELIEF_PASSES = 4
 _STATES = {
@@ -84,11 +86,16 @@ class Compactor:
         self._spent_until = spent_until
         self._last = last
         self._tails = RecentTails()
+        self._limits: LruCache[tuple[Call, int | None, str, float], Limits] = LruCache(_REMEMBERED)
 
     def limits(self, call: Call, session_key: str) -> Limits:
         """The settings for a call, its budget corrected by what the provider counts."""
         factor = self._calibration.factor(call.model)
-        return limits_for(self._config, call, session_key=session_key, factor=factor)
+        key = (call, call.shown, session_key, factor)
+        known = self._limits.get(key)
+        return known or self._limits.put_new(
+            key, limits_for(self._config, call, session_key=session_key, factor=factor)
+        )
 
     def evaluate(self, conversation_id: int, limits: Limits) -> CompactionDecision:
         """Whether compaction of a conversation is due now."""

@@ -15,8 +15,8 @@ from zoneinfo import ZoneInfo
 from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.summarize.base import SourceBlock
 from lcm_plugin.summarize.cues import REQUEST
-from lcm_plugin.summarize.extraction.naming import NOTHING_DROPPED, ExpandLine
-from lcm_plugin.summarize.extraction.reading import UNIT_COST, Scored, read, read_names
+from lcm_plugin.summarize.extraction.naming import NOTHING_DROPPED, ExpandLine, words_of_facts
+from lcm_plugin.summarize.extraction.reading import UNIT_COST, Scored, read
 from lcm_plugin.summarize.extraction.selection import Choice
 from lcm_plugin.summarize.facts import Vocabulary
 from lcm_plugin.summarize.focus import Focus
@@ -50,7 +50,7 @@ class ExtractiveSummarizer:
         What has words of the ``focus`` comes before all else.
         """
         scored = read(blocks, self._vocabulary, focus)
-        choice, ending = Choice(scored), ExpandLine(scored)
+        choice, ending = Choice(scored), ExpandLine.of_units(scored)
         room = int(limit * (1 - _EXPAND_SHARE))
         condensing = bool(blocks) and blocks[0].role == "summary"
         talk = int(limit * (_SUMMARIES_SHARE if condensing else _TALK_SHARE))
@@ -102,8 +102,7 @@ class ExtractiveSummarizer:
 
     def expand_line(self, blocks: tuple[SourceBlock, ...], text: str, room: int) -> str:
         """The "Expand for details about" line appended to a model's summary: facts of the blocks that it leaves out."""
-        covered, _ = self._vocabulary.facts(text.split())
-        return ExpandLine(read_names(blocks, self._vocabulary)).write(covered, room)
+        return ExpandLine.of_blocks(blocks, self._vocabulary).write(frozenset(words_of_facts(text)), room)
 
     def _lines(self, blocks: tuple[SourceBlock, ...], scored: Scored, kept: Sequence[int]) -> list[str]:
         """One line a speaker and stretch of time; its head has the time when it moved on."""

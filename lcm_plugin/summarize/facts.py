@@ -138,6 +138,17 @@ class Vocabulary(_Memo["Word | None"]):
             cues |= weight >> _CUE_SHIFT
         return {fact: plain for fact, weight in found.items() if (plain := weight & _WEIGHT)}, cues
 
+    def names(self, word: str) -> Sequence[tuple[str, int]]:
+        """The facts in one word that weigh a name's weight or more."""
+        found = self._facts[word]
+        if found is None:
+            return ()
+        fact, weight = found[0], found[1] & _WEIGHT
+        if fact:
+            return ((fact, weight),) if weight >= NAME else ()
+        judged = self[word]
+        return [pair for pair in judged.facts if pair[1] >= NAME] if judged else ()
+
     def _facts_of_odd(self, sentence: Sequence[str]) -> tuple[dict[str, int], int]:
         """The same for a sentence with words that have several facts."""
         facts: dict[str, int] = {}

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby, repeat
 
 from lcm_plugin.messages.tokens import TokenCounter
@@ -24,11 +25,16 @@ SHRINK = 0.6
 _SHORT_TOKENS = 90
 _GROUNDED_FACTS = 4
 _SHINGLE = 10
+_PIECE = 4
 _ECHO_SHARE, _COPY_SHARE, _RUN_SHARE, _PROMPT_SHARE = 0.9, 0.7, 0.5, 0.25
 _RELATED_SHARE = 0.1
 _REPETITION_CHARS, _REPETITION_RATIO = 400, 8.0
 _WORDS = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]|[^\W_]+")
-_ASCII_BREAKS = {code: " " for code in range(128) if not chr(code).isalnum()}
+# Bytes of ASCII in small letters, those of no word as spaces.
+_LETTERS = bytes(ord(chr(byte).lower() if chr(byte).isalnum() else " ") for byte in range(128)).ljust(256)
+_BREAKS = bytes(byte for byte in range(128) if not chr(byte).isalnum())
+# Signs between words that make a text other than ASCII most often.
+_COMMON_SIGNS = "–—’‘“”…•→·"
 _SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])|\n+")
 
 
@@ -115,14 +121,12 @@ class Gate:
             return "too_short"
         if _repeats(text):
             return "repetition"
-        words = _words(text)
-        runs = _Runs(words)
-        if runs.share(_words(frame)) >= _PROMPT_SHARE:
+        runs = _Runs(_words(text))
+        if runs.reaches(_PROMPT_SHARE, frame):
             return "prompt_echo"
-        source_words = _words(source)
-        if tokens > _SHORT_TOKENS and runs.is_copy(source_words):
+        if tokens > _SHORT_TOKENS and runs.is_copy(source):
             return "echo"
-        if tokens < _SHORT_TOKENS and not _related(_words(text.replace(EXPAND_PREFIX, "")), source_words):
+        if tokens < _SHORT_TOKENS and not _related(_words(text.replace(EXPAND_PREFIX, "")), _words(source)):
             return "unrelated"
         return ""
 
@@ -160,15 +164,39 @@ def _longest(text: str, ends: Sequence[int], room: int, counter: TokenCounter) -
 
 
 def _words(text: str) -> list[str]:
-    text = text.lower()
-    if text.isascii():
-        return text.translate(_ASCII_BREAKS).split()
     words: list[str] = []
-    # No word goes on in another line, and most lines of most texts are ASCII.
-    for plain, lines in groupby(text.splitlines(), str.isascii):
-        some = "\n".join(lines)
-        words += some.translate(_ASCII_BREAKS).split() if plain else _WORDS.findall(some)
+    for some in _by_script(text):
+        words += (
+            some.encode().translate(_LETTERS).decode().split()
+            if some.isascii()
+            else _WORDS.findall(some.lower())
+        )
     return words
+
+
+def _letters_alone(text: str) -> str:
+    """The words of a text with nothing between them."""
+    return "".join(
+        [
+            some.encode().translate(_LETTERS, _BREAKS).decode()
+            if some.isascii()
+            else "".join(_WORDS.findall(some.lower()))
+            for some in _by_script(text)
+        ]
+    )
+
+
+def _by_script(text: str) -> Iterator[str]:
+    """A text in pieces that are ASCII or hardly so: no word goes on in another line, and most lines of most texts are
+    ASCII."""
+    if not text.isascii():
+        for sign in _COMMON_SIGNS:
+            text = text.replace(sign, " ")
+    if text.isascii():
+        yield text
+    else:
+        for _, lines in groupby(text.splitlines(), str.isascii):
+            yield "\n".join(lines)
 
 
 class _Runs:
@@ -179,25 +207,50 @@ class _Runs:
     """
 
     def __init__(self, words: list[str]) -> None:
-        self._letters = {word: chr(number) for number, word in enumerate(dict.fromkeys(words), 1)}
-        text = "".join(map(self._letters.__getitem__, words))
-        self._runs = [text[start : start + _SHINGLE] for start in range(len(text) - _SHINGLE + 1)]
+        self._words = words
+        self._count = max(0, len(words) - _SHINGLE + 1)
 
-    def share(self, other: list[str]) -> float:
-        """The share of the runs that stand word for word in another text; 0 to 1."""
-        return self._shared(self._written(other))[0]
+    @cached_property
+    def _letters(self) -> dict[str, str]:
+        return {word: chr(number) for number, word in enumerate(dict.fromkeys(self._words), 1)}
 
-    def is_copy(self, source: list[str]) -> bool:
+    @cached_property
+    def _runs(self) -> list[str]:
+        text = "".join(map(self._letters.__getitem__, self._words))
+        return [text[start : start + _SHINGLE] for start in range(self._count)]
+
+    def reaches(self, share: float, other: str) -> bool:
+        """Whether at least a share of the runs stands word for word in another text."""
+        return not self._misses(share, other) and self._shared(self._written(other))[0] >= share
+
+    def is_copy(self, source: str) -> bool:
         """Whether nearly all of them are word for word in a source, or most, and half of them in one piece."""
+        if self._misses(_COPY_SHARE, source):
+            return False
         written = self._written(source)
         share, known = self._shared(written)
         return share >= _ECHO_SHARE or (
-            share >= _COPY_SHARE and self._longest(written, known) >= _RUN_SHARE * len(self._runs)
+            share >= _COPY_SHARE and self._longest(written, known) >= _RUN_SHARE * self._count
         )
 
-    def _written(self, words: list[str]) -> str:
+    def _misses(self, share: float, other: str) -> bool:
+        """Whether fewer than a share of the runs can stand in another text, as a few of their pieces show.
+
+        Each run has one of the pieces, and where a piece does not stand none of its runs does. So texts that nobody
+        copied are told by some dozens of looks, and their sources are never cut into words.
+        """
+        words, left, letters = self._words, self._count, _letters_alone(other)
+        before = _SHINGLE - _PIECE
+        for start in range(before, len(words) - _PIECE + 1, before + 1):
+            if "".join(words[start : start + _PIECE]) not in letters:
+                left -= min(before + 1, self._count - (start - before))
+                if left < share * self._count:
+                    return True
+        return False
+
+    def _written(self, other: str) -> str:
         """Another text in the letters of this one; a word that this one does not have is a NUL."""
-        return "".join(map(self._letters.get, words, repeat("\0")))
+        return "".join(map(self._letters.get, _words(other), repeat("\0")))
 
     def _shared(self, written: str) -> tuple[float, set[str]]:
         known = {
@@ -206,7 +259,7 @@ class _Runs:
             if len(piece) >= _SHINGLE
             for start in range(len(piece) - _SHINGLE + 1)
         }
-        return sum(map(known.__contains__, self._runs)) / max(1, len(self._runs)), known
+        return sum(map(known.__contains__, self._runs)) / max(1, self._count), known
 
     def _longest(self, written: str, known: set[str]) -> int:
         """How many runs follow each other there as here, at most."""

@@ -65,10 +65,13 @@ def _whole(block: SourceBlock, chars_per_token: float) -> int:
 
 def _longest(blocks: Sequence[SourceBlock], least: Sequence[int], room: int) -> int:
     """The length beyond which blocks are shortened, so that all of them fit into so many characters, if they can."""
-    low, high = 0, max(len(block.text) for block in blocks)
+    lengths = [len(block.text) for block in blocks]
+    low, high = 0, max(lengths)
+    long = [(length, whole) for length, whole in zip(lengths, least, strict=True) if length > whole]
+    room -= sum(lengths) - sum(length for length, _ in long)
     for _ in range(_ROUNDS):
         middle = (low + high) // 2
-        size = sum(min(len(one.text), max(middle, whole)) for one, whole in zip(blocks, least, strict=True))
+        size = sum([min(length, max(middle, whole)) for length, whole in long])
         low, high = (middle, high) if size <= room else (low, middle)
     return low
 

@@ -216,8 +216,9 @@ class Summarizer:
         )
         if room is None:
             window = self.completions.window(route)
-            rest = self._counter.text(frame(parts) + parts.previous) + target * _OUTPUT_FACTOR
-            room = None if window is None else int(window * _WINDOW_SHARE) - rest
+            if window is not None:
+                rest = self._counter.text(frame(parts) + parts.previous) + target * _OUTPUT_FACTOR
+                room = int(window * _WINDOW_SHARE) - rest
         source = self._source.write(job.shown, lambda text: room is None or self._counter.text(text) <= room)
         return replace(parts, source=source)
 

@@ -62,10 +62,23 @@ def units(blocks: Sequence[SourceBlock]) -> list[str]:
 def passages(blocks: Sequence[SourceBlock]) -> Iterator[tuple[Passage, list[str]]]:
     """The passages of the blocks in order, each with the texts of its units."""
     for index, block in enumerate(blocks):
-        if block.role == "summary":
-            yield from _of_summary(block, index)
-        elif block.role != "system":
-            yield _of_message(block, index)
+        if block.role != "system":
+            yield from _of_block(block, index)
+
+
+def whole_texts(blocks: Sequence[SourceBlock]) -> list[str]:
+    """The texts of the blocks, uncut where nothing in them must be left out: for who looks for words, not for units."""
+    # One look at all of them: hardly any talk has a directive.
+    ordering = is_directive("\n".join([block.text for block in blocks if _needs_a_look(block)]))
+    texts: list[str] = []
+    for index, block in enumerate(blocks):
+        if block.role == "system":
+            continue
+        if block.role == "summary" or (ordering and _may_order(block)):
+            texts += [piece for _, found in _of_block(block, index) for piece in found]
+        else:
+            texts.append(_unescaped(block.text) if _is_record(block.text) else block.text)
+    return texts
 
 
 def speaker(block: SourceBlock) -> str:
@@ -74,14 +87,34 @@ def speaker(block: SourceBlock) -> str:
     return f"{block.role} {name}" if name and name != block.role else block.role
 
 
+def _of_block(block: SourceBlock, index: int) -> Iterator[tuple[Passage, list[str]]]:
+    if block.role == "summary":
+        yield from _of_summary(block, index)
+    else:
+        yield _of_message(block, index)
+
+
+def _is_untrusted(block: SourceBlock) -> bool:
+    return block.role not in ("user", "assistant")
+
+
+def _needs_a_look(block: SourceBlock) -> bool:
+    return _is_untrusted(block) or ">" in block.text
+
+
+def _may_order(block: SourceBlock) -> bool:
+    """Whether a message has a directive that its reader must not take for its own."""
+    return _needs_a_look(block) and is_directive(block.text)
+
+
 def _of_message(block: SourceBlock, index: int) -> tuple[Passage, list[str]]:
     text = block.text
-    untrusted = block.role not in ("user", "assistant")
+    untrusted = _is_untrusted(block)
     who = speaker(block)
     if not untrusted and "##" in text:
         text = _CONTROL_WORD.sub(" ", text)
     found = _pieces(text)
-    if (untrusted or ">" in text) and is_directive(text):
+    if _may_order(block):
         found = [piece for piece in found if not ((untrusted or _QUOTE.match(piece)) and is_directive(piece))]
     return Passage(index, block.role, who, (index, who), is_message=True), found
 
@@ -111,7 +144,7 @@ def _of_summary(block: SourceBlock, index: int) -> Iterator[tuple[Passage, list[
 
 
 def _pieces(text: str) -> list[str]:
-    if text.lstrip()[:1] in ("{", "[") and '"' in text:
+    if _is_record(text):
         return list(_fields(text))
     sentences = _sentences(text)
     if "  " in text or "\t" in text:
@@ -134,6 +167,11 @@ def _pieces(text: str) -> list[str]:
     return found
 
 
+def _is_record(text: str) -> bool:
+    """Whether a text is JSON or looks like it."""
+    return text.lstrip()[:1] in ("{", "[") and '"' in text
+
+
 def _sentences(text: str) -> list[str]:
     """The text cut after each line and each sentence, without empty pieces."""
     parts = _SENTENCE_END.split(text)
@@ -143,10 +181,7 @@ def _sentences(text: str) -> list[str]:
 
 def _fields(text: str) -> Iterator[str]:
     """JSON-like text, whole or cut off: a record's scalar fields, packed into short lines."""
-    for old, new in _ESCAPES:
-        if old in text:
-            text = text.replace(old, new)
-    for record in _JSON_BREAK.split(text):
+    for record in _JSON_BREAK.split(_unescaped(text)):
         if len(record) < 2:
             continue
         if len(record) > _PACK_CHARS:
@@ -155,6 +190,13 @@ def _fields(text: str) -> Iterator[str]:
         flat = " ".join(record.translate(_JSON_NOISE).split()).strip(" ,:")
         if flat:
             yield flat
+
+
+def _unescaped(text: str) -> str:
+    for old, new in _ESCAPES:
+        if old in text:
+            text = text.replace(old, new)
+    return text
 
 
 def _packed(fields: list[str]) -> Iterator[str]:

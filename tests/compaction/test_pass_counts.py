@@ -11,12 +11,18 @@ import pytest
 from messages import assistant, call, result, user
 
 from lcm_plugin import Engine, Session
+from lcm_plugin.compaction.clearing import Clearing
+from lcm_plugin.compaction.policy import Call, limits_for
+from lcm_plugin.compaction.undo import LastCompaction
 from lcm_plugin.config import LcmConfig
+from lcm_plugin.events import EventBus
 from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.store.tables.messages import MessageTable
 from lcm_plugin.summarize.base import SourceBlock
 from lcm_plugin.summarize.extractive import ExtractiveSummarizer
 from lcm_plugin.summarize.facts import Vocabulary
+from lcm_plugin.summarize.gate import Gate
+from lcm_plugin.types import Reason
 
 SMALL: dict[str, Any] = {
     "fresh_tail_count": 4,
@@ -125,3 +131,52 @@ def test_a_line_that_came_before_is_looked_up_and_not_read_again(monkeypatch: py
     assert extractive.summarize(blocks, 300)
     # What a summary of summaries reads anew is the lists of what they left out.
     assert sum(read.values()) <= 2 * len(blocks)
+
+
+def test_the_gate_compares_a_summary_with_its_source_once_and_the_look_at_new_ones_does_not_again(
+    open_engine: Callable[..., Engine], session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged: list[str] = []
+    check = Gate.check
+
+    def counted(self: Gate, raw: str, *given: Any, **named: Any) -> Any:
+        judged.append(raw)
+        return check(self, raw, *given, **named)
+
+    monkeypatch.setattr(Gate, "check", counted)
+    said = "Ships left their harbours at noon with crates, each as it had been asked for before."
+    engine = open_engine(**SMALL, completer=lambda request: said)
+    engine.ingest(session, with_tools(30))
+    made = engine.compact(session, force=True, budget=8_000)
+    assert engine.wait_idle(60)
+    assert 3 < made.passes == len(judged)
+
+
+def test_a_result_is_read_once_to_know_whether_it_can_be_cleared(
+    open_engine: Callable[..., Engine], session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: Counter[int] = Counter()
+    costs = Clearing._read_costs
+
+    def counted(self: Clearing, reader: Any, here: int, heads: Any) -> Any:
+        asked.update(head.message_id for head in heads)
+        return costs(self, reader, here, heads)
+
+    monkeypatch.setattr(Clearing, "_read_costs", counted)
+    engine = open_engine()
+    config, counter = LcmConfig(database="none.db"), TokenCounter()
+    last = LastCompaction(engine.store, counter, config.timezone, lambda: 0)
+    clearing = Clearing(engine.store, config, counter, EventBus(), last, lambda: 0)
+    limits = limits_for(config, Call(8_000))
+    long = "Ship left harbour at noon with crates and came back. " * 60
+    for number in range(3):
+        for other in range(10):
+            name = f"c{number}{other}"
+            engine.ingest(session, [call(name, "write_file"), result(name, long)], mode="append")
+        with engine.store.read() as reader:
+            conversation = reader.find_conversation(session)
+        assert conversation is not None
+        for _ in range(2):
+            clearing.clear(conversation.conversation_id, limits, Reason.LEAF_CHUNK_READY)
+    assert len(asked) > 20
+    assert set(asked.values()) == {1}

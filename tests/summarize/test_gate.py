@@ -7,7 +7,7 @@ from model_bench import GOOD, work
 
 from lcm_plugin.messages.tokens import TokenCounter
 from lcm_plugin.summarize.facts import Vocabulary
-from lcm_plugin.summarize.gate import Gate, Limits, Verdict, cut_at_sentence
+from lcm_plugin.summarize.gate import Gate, Limits, Verdict, _Runs, cut_at_sentence
 from lcm_plugin.summarize.prompts import PromptParts, frame
 from lcm_plugin.summarize.source import CUT_MARK
 from lcm_plugin.summarize.unwrap import unwrap
@@ -134,3 +134,36 @@ def test_a_text_without_sentences_is_cut_at_a_word(counter: TokenCounter) -> Non
     cut = cut_at_sentence("harbour ferry " * 300, 60, counter)
     assert 30 <= counter.text(cut) <= 60
     assert cut.removesuffix(CUT_MARK).split()[-1] in {"harbour", "ferry"}
+
+
+@pytest.mark.parametrize("copied", [0, 20, 60, 65, 68, 70, 72, 75, 90, 95, 100])
+@pytest.mark.parametrize("length", [30, 200])
+def test_a_quick_look_never_changes_what_is_a_copy(copied: int, length: int) -> None:
+    source = [f"word{number}" for number in range(900)]
+    text: list[str] = []
+    for start in range(0, 800, length):
+        piece = source[start : start + length]
+        text += piece if len(text) < 8 * copied else piece[::-1]
+    runs = _Runs(text)
+    known = {tuple(source[start : start + 10]) for start in range(len(source) - 9)}
+    shared = [tuple(text[start : start + 10]) in known for start in range(len(text) - 9)]
+    share = sum(shared) / len(shared)
+    for wanted in (0.05, 0.25, 0.5, 0.7, 0.9, 1.0):
+        assert runs.reaches(wanted, " ".join(source)) == (share >= wanted)
+
+
+def test_a_text_that_nobody_copied_is_told_without_cutting_its_source_into_words(
+    counter: TokenCounter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut: list[int] = []
+    written = _Runs._written
+
+    def counted(self: _Runs, other: str) -> str:
+        cut.append(len(other))
+        return written(self, other)
+
+    monkeypatch.setattr(_Runs, "_written", counted)
+    assert check(counter, GOOD).reason == ""
+    assert cut == []
+    assert check(counter, SOURCE[: len(SOURCE) // 2]).reason == "echo"
+    assert len(cut) == 1

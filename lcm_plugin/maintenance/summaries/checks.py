@@ -87,17 +87,23 @@ class SummaryHealth:
     def flaws_of(
         self, summary_ids: Collection[str], stop: Callable[[], bool]
     ) -> Iterator[tuple[Summary, Flaw]]:
-        """The flaws of some summaries, each read in a transaction of its own."""
+        """The flaws of some summaries that this process just wrote, each read in a transaction of its own."""
         for summary_id in summary_ids:
             if stop():
                 return
             with self._store.read() as reader:
                 summary = reader.summaries([summary_id]).get(summary_id)
-                flaws = [] if summary is None else self.judge(reader, summary, _before(reader, summary))
+                before = "" if summary is None else _before(reader, summary)
+                flaws = [] if summary is None else self.judge(reader, summary, before, just_taken=True)
             yield from ((summary, flaw) for flaw in flaws if summary is not None)
 
-    def judge(self, reader: Reader, summary: Summary, earlier: str = "") -> list[Flaw]:
-        """The flaws of one summary. ``earlier`` is the one made before it, which its writer may have read."""
+    def judge(
+        self, reader: Reader, summary: Summary, earlier: str = "", *, just_taken: bool = False
+    ) -> list[Flaw]:
+        """The flaws of one summary. ``earlier`` is the one made before it, which its writer may have read.
+
+        ``just_taken``: the gate compared the text with its source a moment ago, and does not do so again.
+        """
         text = summary.content
         if not any(char.isalnum() for char in text):
             return [Flaw("summary_empty")]
@@ -110,7 +116,8 @@ class SummaryHealth:
             return flaws  # what is gone is named by the checks of lineage
         source = "\n".join(written(block) for block in blocks)
         if summary.level != "extractive":
-            flaws.extend(self._form(summary, source, target))
+            reason = "" if just_taken else self._reason(summary, source, target)
+            flaws.extend(_form(summary, reason))
         return [*flaws, *self._claims(reader, summary, source, earlier)]
 
     def verdict(self, reader: Reader, summary: Summary, text: str) -> tuple[Verdict, Limits]:
@@ -130,13 +137,9 @@ class SummaryHealth:
         if summary.prompt_version and summary.tokens > self._cap(target):
             yield Flaw("summary_over_cap", f"{summary.tokens} tokens for a target of {target}")
 
-    def _form(self, summary: Summary, source: str, target: int) -> Iterator[Flaw]:
+    def _reason(self, summary: Summary, source: str, target: int) -> str:
         limits = Limits(1 << 40, target, 1 << 40)
-        reason = self._gate.check(summary.content, source, self._frame(summary, target), limits).reason
-        if reason in _REASONS:
-            yield Flaw(_REASONS[reason], reason.replace("_", " "))
-        elif not summary.capped and looks_cut(summary.content):
-            yield Flaw("summary_cut", f"it ends with {summary.content.rstrip()[-40:]!r}")
+        return self._gate.check(summary.content, source, self._frame(summary, target), limits).reason
 
     def _frame(self, summary: Summary, target: int) -> str:
         return frame(PromptParts(summary.depth, False, target, "", "", instructions=self._instructions))
@@ -151,6 +154,13 @@ class SummaryHealth:
             named = ", ".join(claim.text for claim in missing[:_MOST_NAMED])
             more = len(missing) - _MOST_NAMED
             yield Flaw("summary_unsupported", named + (f" and {more} more" if more > 0 else ""))
+
+
+def _form(summary: Summary, reason: str) -> Iterator[Flaw]:
+    if reason in _REASONS:
+        yield Flaw(_REASONS[reason], reason.replace("_", " "))
+    elif not summary.capped and looks_cut(summary.content):
+        yield Flaw("summary_cut", f"it ends with {summary.content.rstrip()[-40:]!r}")
 
 
 def looks_cut(text: str) -> bool:

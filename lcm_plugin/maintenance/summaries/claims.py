@@ -31,8 +31,10 @@ _OWN_REFS = re.compile(r"(?:msg_\d+|sum_[0-9a-f]+|file_[0-9a-f]+)(?:-.*)?", re.I
 _TIMES = re.compile(
     r"\b\d{4}-\d\d?-\d\d?(?:[T ]\d\d?:\d\d(?::\d\d)?(?:[.,]\d+)?Z?)?|\b\d{1,2}:\d\d(?::\d\d)?\b"
 )
+_IN_A_CLAIM = re.compile(r"[\d/]").search
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
-_THOUSANDS = re.compile(r"(?<=\d)[,'_ ](?=\d{3}(?!\d))")
+_SEPARATORS = ",'_ "
+_THOUSANDS = re.compile(rf"(?<=\d)[{_SEPARATORS}](?=\d{{3}}(?!\d))")
 _JOINTS = re.compile(r"[-_\s]+")
 _SCALES = (1.0, 1e3, 1e6, 1e9, 1024.0, 1024.0**2, 1024.0**3, 60.0, 3600.0, 86400.0, 0.01, 1e-3, 100.0)
 
@@ -47,7 +49,7 @@ class Claim:
 
 def claims(text: str) -> list[Claim]:
     """The identifiers of a text, each once, in order."""
-    rest = _TIMES.sub(" ", text)
+    rest = _TIMES.sub(" ", _where_claims_are(text))
     found: dict[str, tuple[int, Claim]] = {}
     for kind, pattern in _PATTERNS:
         for match in pattern.finditer(rest):
@@ -56,6 +58,21 @@ def claims(text: str) -> list[Claim]:
                 found.setdefault(said, (match.start(), Claim(kind, said)))
         rest = pattern.sub(lambda match: " " * len(match.group()), rest)
     return [claim for _, claim in sorted(found.values(), key=lambda one: one[0])]
+
+
+def _where_claims_are(text: str) -> str:
+    """The words of a text that a claim may stand in: each has a digit or a slash, or follows a number as its unit.
+
+    Blanks stand for the others, so that nothing comes together that did not stand together.
+    """
+    words = text.split(" ")
+    found = list(map(_IN_A_CLAIM, words))
+    return " ".join(
+        [
+            word if here or before else ""
+            for word, here, before in zip(words, found, [None, *found], strict=False)
+        ]
+    )
 
 
 def unsupported(said: Iterable[Claim], sources: Iterable[Callable[[], Iterator[str]]]) -> list[Claim]:
@@ -96,10 +113,12 @@ class Evidence:
         number = _NUMBER.match(_THOUSANDS.sub("", said).replace(",", ""))
         if number is None:
             return True
+        digits = number.group()
+        if _stands(digits, self._text, apart_from_thousands=True):
+            return True
         if self._plain is None:
             self._plain = _THOUSANDS.sub("", self._text)
-        digits = number.group()
-        if re.search(rf"(?<![\d.]){re.escape(digits)}(?!\d|\.\d)", self._plain):
+        if _stands(digits, self._plain):
             return True
         if self._numbers is None:
             self._numbers = [float(one) for one in set(_NUMBER.findall(self._plain)) if len(one) < 18]
@@ -120,3 +139,23 @@ class Evidence:
     @staticmethod
     def _unjoined(text: str) -> str:
         return _JOINTS.sub("", text)
+
+
+def _stands(digits: str, text: str, *, apart_from_thousands: bool = False) -> bool:
+    """Whether a number stands in a text and is no part of a longer one.
+
+    ``apart_from_thousands``: nor next to a sign that may separate its digits from others, so that these need not be
+    taken out of the text first.
+    """
+    place = text.find(digits)
+    while place >= 0:
+        end = place + len(digits)
+        one, other = text[max(0, place - 2) : place][::-1], text[end : end + 2]
+        longer = one[:1] == "." or one[:1].isdecimal() or other[:1].isdecimal()
+        longer = longer or (other[:1] == "." and other[1:].isdecimal())
+        if apart_from_thousands:
+            longer = longer or any(side[:1] in _SEPARATORS and side[1:].isdecimal() for side in (one, other))
+        if not longer:
+            return True
+        place = text.find(digits, place + 1)
+    return False

@@ -34,19 +34,13 @@ _MOST_KNOWN = 8_192
 
 
 @dataclass(slots=True)
-class Reading:
-    """Units in source order: the text of each, the passage it is from, and its facts that weigh a name's weight or more."""
+class Scored:
+    """Units in source order: of each its text, the passage it is from, its facts that weigh a name's weight or more, all
+    facts with their weights, its cues, its worth beyond its facts, their weights' sum, and its approximate tokens."""
 
     texts: list[str] = field(default_factory=list)
     passages: list[Passage] = field(default_factory=list)
     names: list[dict[str, int]] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class Scored(Reading):
-    """And of each unit all facts with their weights, its cues, its worth beyond its facts, their weights' sum, and its
-    approximate tokens."""
-
     facts: list[dict[str, int]] = field(default_factory=list)
     cues: list[int] = field(default_factory=list)
     worths: list[int] = field(default_factory=list)
@@ -64,19 +58,6 @@ def read(blocks: Sequence[SourceBlock], vocabulary: Vocabulary, focus: Focus) ->
         scored.passages += [passage] * len(pieces)
         _score(scored, passage, pieces, vocabulary, wanted)
     return scored
-
-
-def read_names(blocks: Sequence[SourceBlock], vocabulary: Vocabulary) -> Reading:
-    """The blocks' units with those of their facts that weigh as much as a name or more."""
-    reading = Reading()
-    hold = reading.names.append
-    for passage, pieces in passages(blocks):
-        reading.texts += pieces
-        reading.passages += [passage] * len(pieces)
-        personal = passage.is_personal
-        for text, unit in zip(pieces, known(pieces, vocabulary), strict=True):
-            hold({} if personal and _is_cheer(text, unit[0]) else unit[4])
-    return reading
 
 
 def known(texts: Sequence[str], vocabulary: Vocabulary) -> list[Unit]:
