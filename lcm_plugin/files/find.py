@@ -85,10 +85,14 @@ def find_payloads(
     """
     if _is_own_result(message, call):
         return []
-    threshold = None if _reads_instructions(call, exempt) else threshold_tokens
+
+    def moves(text: str) -> bool:
+        # Last, since a call's arguments are read for it.
+        return _is_large(text, count, threshold_tokens) and not _reads_instructions(call, exempt)
+
     found: list[Payload] = []
     for path, key, value, holder in _strings(message):
-        found += _in_string(path, key, value, holder, count, threshold)
+        found += _in_string(path, key, value, holder, moves)
     return found
 
 
@@ -120,15 +124,14 @@ def _in_string(
     key: str,
     value: str,
     holder: Mapping[str, Any],
-    count: Callable[[str], int],
-    threshold: int | None,
+    moves: Callable[[str], bool],
 ) -> list[Payload]:
     blob = _whole_blob(steps, key, value, holder)
     if blob is not None:
         return [blob]
     embedded = _embedded_blobs(steps, value)
     rest = replace_slices(value, [(item.start, item.end, "") for item in embedded]) if embedded else value
-    if threshold is not None and _is_large(rest, count, threshold) and reference_id(value) is None:
+    if moves(rest) and reference_id(value) is None:
         mime = _holder_mime(holder) or ("application/json" if key == "arguments" else "")
         name = _holder_name(holder)
         return [Payload(join_path(steps), 0, len(value), Content(value), "utf-8", mime, name)]
@@ -178,15 +181,15 @@ def _embedded_blobs(steps: Steps, value: str) -> list[Payload]:
 
 def _has_long_run(value: str) -> bool:
     """Whether a blob may be in a text: one is ASCII without blanks, and looking for others is far cheaper than searching."""
-    start = 0
-    while start + _EMBEDDED_MIN_CHARS <= len(value):
-        end = start + _EMBEDDED_MIN_CHARS
-        window = value[start:end]
-        if not window.isascii():
+    start, length, is_ascii, rfind = 0, len(value), value.isascii(), value.rfind
+    while (end := start + _EMBEDDED_MIN_CHARS) <= length:
+        if not is_ascii and not (window := value[start:end]).isascii():
             start += _ascii_tail(window)
             continue
-        blank = next((at for sign in " \n\t\r" if (at := value.rfind(sign, start, end)) >= 0), None)
-        if blank is None:
+        blank = rfind(" ", start, end)
+        if blank < 0:
+            blank = max(rfind("\n", start, end), rfind("\t", start, end), rfind("\r", start, end))
+        if blank < 0:
             return True
         start = blank + 1
     return False
@@ -270,7 +273,7 @@ def _strings(message: Message) -> Iterator[tuple[Steps, str, str, Mapping[str, A
             if isinstance(value, str):
                 if key not in _IDENTITY_KEYS:
                     yield (*path, step), key, value, holder
-            elif isinstance(value, Mapping):
+            elif isinstance(value, (dict, Mapping)):
                 opened.append(((*path, step), None, value, iter(value.items())))
                 break
             elif isinstance(value, (list, tuple)):
@@ -300,10 +303,10 @@ def _label(text: str) -> str:
 
 
 def _is_own_result(message: Message, call: Call | None) -> bool:
+    if message.get("role") != "tool":
+        return False
     names = [message.get("name"), call.name if call else None]
-    return message.get("role") == "tool" and any(
-        str(name).startswith(OWN_TOOL_PREFIX) for name in names if name
-    )
+    return any(str(name).startswith(OWN_TOOL_PREFIX) for name in names if name)
 
 
 def _reads_instructions(call: Call | None, exempt: Sequence[str]) -> bool:
@@ -326,4 +329,10 @@ def _matches(path: str, pattern: str) -> bool:
 
 def mentions_reference(message: Message) -> bool:
     """Whether any string of a message may hold a reference."""
-    return any(MARK in value for _, _, value, _ in _strings(message))
+    for key, value in message.items():
+        if isinstance(value, str):
+            if MARK in value and key not in _IDENTITY_KEYS:
+                return True
+        elif value and any(MARK in inner for _, _, inner, _ in _strings({key: value})):
+            return True
+    return False

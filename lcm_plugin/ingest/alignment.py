@@ -105,10 +105,11 @@ def new_in_delta(
     items = [(index, item) for index, item in enumerate(incoming) if not item.ours]
     repeated = _repeated_head([item for _, item in items], stored)
     fresh = items[repeated:]
+    said = [item for _, item in fresh]
     return [
         index
         for position, (index, item) in enumerate(fresh)
-        if item.host_id not in known_ids and not _is_echo([other for _, other in fresh], position)
+        if item.host_id not in known_ids and not _is_echo(said, position)
     ]
 
 

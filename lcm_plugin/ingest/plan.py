@@ -147,7 +147,7 @@ class Planner:
         if mode not in LIST_MODES:
             # They were new when they could not be stored, however alike the stored end is.
             new |= seen.places
-        return replace(plan, new=sorted(new))
+        return plan if (ordered := sorted(new)) == plan.new else replace(plan, new=ordered)
 
     def unsure(self, session: Session, conversation: Conversation, incoming: Sequence[Incoming]) -> None:
         """The commit that was to append these messages was not answered."""
@@ -184,13 +184,13 @@ class Planner:
             return plan
         if mode == "all":
             leading = leading_run(reader, conversation, incoming, mode)
-            return replace(_appended(list(range(len(incoming))), incoming, past), leading=leading)
+            return _appended(list(range(len(incoming))), incoming, past, leading)
         named, known_ids = self._named(reader, incoming, past)
         leading = leading_run(reader, conversation, named, mode)
         if replayed_turn(named, past.ended):
             return Plan([], conversation)
         new = with_leading(new_in_delta(named, past.stored, known_ids), leading, conversation)
-        return replace(_appended(new, named, past), leading=leading)
+        return _appended(new, named, past, leading)
 
     def _ask_ahead(self, reader: Reader, session: Session, incoming: Sequence[Incoming]) -> None:
         """Says what a delta is compared with, if its conversation is the one that it was."""
@@ -418,13 +418,13 @@ def _talk(past: Past) -> list[MessageHead]:
     ]
 
 
-def _appended(new: list[int], incoming: Sequence[Incoming], past: Past) -> Plan:
+def _appended(new: list[int], incoming: Sequence[Incoming], past: Past, leading: Leading | None) -> Plan:
     """A delta follows what stands last, whatever was withdrawn behind it."""
     conversation, stored = past.conversation, past.stored
     newest = stored[-1].seq if stored else 0
     follows = newest if conversation and newest != conversation.next_seq - 1 else None
     branch = Branch(new, follows=follows, run=_turn_of(new, incoming, conversation, stored))
-    return Plan(new, conversation, branch=branch)
+    return Plan(new, conversation, leading=leading, branch=branch)
 
 
 def _turn_of(

@@ -25,6 +25,8 @@ from lcm_plugin.messages.table import (
 )
 from lcm_plugin.types import Message
 
+_REASONING_KEYS = frozenset(REASONING_KEYS)
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -81,7 +83,9 @@ def content_key(message: Mapping[str, Any]) -> str:
 
 def blocks_of(message: Mapping[str, Any]) -> list[Any]:
     """The content blocks of a message, in order; none for a text."""
-    content = message.get(content_key(message))
+    content = message.get("content")
+    if content is None:
+        content = message.get("parts")
     return content if isinstance(content, list) else []
 
 
@@ -112,7 +116,8 @@ def only_text(message: Mapping[str, Any]) -> str | None:
 
 def calls_of(message: Mapping[str, Any]) -> list[Call]:
     """Every call that a message makes, those of the provider's own tools included, in order."""
-    found = [_tool_call(call) for call in dicts(message.get("tool_calls"))]
+    calls = message.get("tool_calls")
+    found = [_tool_call(call) for call in dicts(calls)] if calls else []
     for block in blocks_of(message):
         row = type_of(block)
         if row.kind is Kind.CALL:
@@ -125,7 +130,14 @@ def calls_of(message: Mapping[str, Any]) -> list[Call]:
 
 def calls_made(message: Mapping[str, Any]) -> tuple[str, ...]:
     """The ids of `calls_of` as they are stored, those without one left out."""
-    return tuple(_one_line(call.id) for call in calls_of(message) if call.id)
+    in_blocks = [call_id(block) for block in blocks_of(message) if kind_of(block) is Kind.CALL]
+    return tuple(_one_line(given) for given in (*listed_ids(message), *in_blocks) if given)
+
+
+def listed_ids(message: Mapping[str, Any]) -> list[str]:
+    """The ids of the calls in ``tool_calls``, in order; an empty text for a call without one."""
+    calls = message.get("tool_calls")
+    return [id_text(call.get("id")) for call in dicts(calls)] if calls else []
 
 
 def calls_answered(message: Mapping[str, Any]) -> tuple[str, ...]:
@@ -140,7 +152,9 @@ def calls_answered(message: Mapping[str, Any]) -> tuple[str, ...]:
 
 def has_reasoning(message: Mapping[str, Any]) -> bool:
     """Whether a message carries reasoning, in a key of its own or in a block."""
-    return any(message.get(key) for key in REASONING_KEYS) or any(map(is_reasoning, blocks_of(message)))
+    if not _REASONING_KEYS.isdisjoint(message) and any(message.get(key) for key in REASONING_KEYS):
+        return True
+    return any(map(is_reasoning, blocks_of(message)))
 
 
 def user_speaks(message: Mapping[str, Any]) -> bool:
@@ -272,7 +286,9 @@ def replaced(block: Mapping[str, Any], path: Path, value: Any) -> dict[str, Any]
 
 
 def _tool_call(call: Mapping[str, Any]) -> Call:
-    holder = next((call[key] for key in ("function", "custom") if isinstance(call.get(key), Mapping)), call)
+    holder = next(
+        (call[key] for key in ("function", "custom") if isinstance(call.get(key), (dict, Mapping))), call
+    )
     name = holder.get("name")
     arguments = first_at(holder, CALL_INPUT)
     return Call(id_text(call.get("id")), name if isinstance(name, str) else "", arguments, call)

@@ -35,6 +35,8 @@ _NAMES = (
 )
 _TAG = re.compile(rf"<(?={_SPACE}(?:\||<{_SPACE}/?{_SPACE}SYS|/?{_SPACE}(?:{_NAMES})))", re.IGNORECASE)
 _TEMPLATE = re.compile(r"\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS)\])")
+# All of these but a stub open so: most texts need not be held against each.
+_OPENS = re.compile(r"\s*<")
 _SUMMARY = re.compile(
     rf'\s*<summary id="(sum_[0-9a-f]{{16}})"[^<>]*>\n{re.escape(HISTORY_LABEL)}\n.*\n</summary>\s*', re.DOTALL
 )
@@ -250,12 +252,13 @@ def own_ref(message: Mapping[str, object]) -> str | None:
     text = plain_text(message)
     if text is None:
         return None
-    if (summary_id := summary_id_of(text)) is not None:
-        return summary_id
-    if is_notice(text):
-        return NOTICE
-    if quoted := recalled_ids_of(text):
-        return RECALLED + " ".join(map(str, quoted))
+    if _OPENS.match(text):
+        if (summary_id := summary_id_of(text)) is not None:
+            return summary_id
+        if is_notice(text):
+            return NOTICE
+        if quoted := recalled_ids_of(text):
+            return RECALLED + " ".join(map(str, quoted))
     return stub_id_of(text) if message["role"] == "tool" else None
 
 

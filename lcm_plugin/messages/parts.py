@@ -21,6 +21,8 @@ from lcm_plugin.types import Message
 
 Steps = tuple[str | int, ...]
 _JSON_VALUE = '{"json":true}'
+_CONTENT = "content"
+_REASONING_KEYS = frozenset(REASONING_KEYS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +38,13 @@ class Lifted:
 
 def lift(message: Message) -> list[Lifted]:
     """The parts of a message, in order."""
-    return [*_lift_reasoning(message), *_lift_content(message), *_lift_calls(message)]
-
-
-def _lift_reasoning(message: Message) -> Iterator[Lifted]:
-    for key in REASONING_KEYS:
-        if message.get(key):
-            yield Lifted((key,), message[key], "reasoning")
+    found: list[Lifted] = []
+    if not _REASONING_KEYS.isdisjoint(message):
+        found += (Lifted((key,), message[key], "reasoning") for key in REASONING_KEYS if message.get(key))
+    found += _lift_content(message)
+    if message.get("tool_calls") or message.get("function_call"):
+        found += _lift_calls(message)
+    return found
 
 
 def _lift_content(message: Message) -> Iterator[Lifted]:
@@ -52,7 +54,9 @@ def _lift_content(message: Message) -> Iterator[Lifted]:
     kind = "tool" if is_result else "text"
     name = _text_or_none(message.get("name") or message.get("tool_name")) if is_result else None
     call_id = _text_or_none(message.get("tool_call_id")) if is_result else None
-    if content is not None:
+    if isinstance(content, str):
+        yield Lifted((key,), content, kind, name, call_id)
+    elif content is not None:
         yield from _lift_value(content, (key,), kind, name, call_id)
     if isinstance(message.get("refusal"), str):
         yield Lifted(("refusal",), message["refusal"], "text")
@@ -145,7 +149,7 @@ def make_parts(
     """Part rows. ``stand_ins`` maps a dotted path to (file id, reference text, metadata JSON)."""
     parts = []
     for ordinal, item in enumerate(lifted):
-        path = join_path(item.path)
+        path = _CONTENT if item.path == (_CONTENT,) else join_path(item.path)
         if stand_ins and path in stand_ins:
             file_id, text, metadata = stand_ins[path]
             parts.append(
@@ -220,8 +224,8 @@ def _without(part: Lifted, inner: Sequence[Steps]) -> Lifted:
 
 def skeleton_of(message: Message, lifted: Sequence[Lifted]) -> str | None:
     """What remains of a message when its parts are out; None when it is just a storable role and content."""
-    plain = list(message) == ["role", "content"] and storable(message["role"]) == message["role"]
-    if plain and len(lifted) == 1 and lifted[0].path == ("content",):
+    plain = list(message) == ["role", _CONTENT] and storable(message["role"]) == message["role"]
+    if plain and len(lifted) == 1 and lifted[0].path == (_CONTENT,):
         return None
     rest: Any = _copy(message)
     for item in lifted:
@@ -230,7 +234,7 @@ def skeleton_of(message: Message, lifted: Sequence[Lifted]) -> str | None:
             holder = None if holder is None else holder[step]
         if holder is not None:
             holder[item.path[-1]] = None
-    text = json.dumps(rest, ensure_ascii=False, separators=(",", ":"))
+    text = _dumps(rest)
     return text if storable(text) == text else json.dumps(rest, separators=(",", ":"))
 
 
@@ -258,7 +262,7 @@ def part_value(part: Part, read_file: Callable[[Part], Any] | None = None) -> An
 
 def _copy(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _copy(item) for key, item in value.items()}
+        return {key: item if type(item) is str else _copy(item) for key, item in value.items()}
     return [_copy(item) for item in value] if isinstance(value, list) else value
 
 
@@ -266,5 +270,5 @@ def _text_or_none(value: Any) -> str | None:
     return storable(value) if isinstance(value, str) and value else None
 
 
-def _dumps(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+# `json.dumps` would make an encoder at each call.
+_dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode

@@ -8,6 +8,9 @@ from typing import Any
 
 def join_path(steps: Sequence[str | int]) -> str:
     """The path that `split_path` takes apart."""
+    plain = ".".join(map(str, steps))
+    if plain.count(".") == len(steps) - 1 and "\\" not in plain:
+        return plain
     return ".".join(str(step).replace("\\", "\\\\").replace(".", "\\.") for step in steps)
 
 

@@ -28,7 +28,7 @@ def is_sendable(value: Any) -> bool:
 
 def _is_sendable(value: Any) -> bool:
     if isinstance(value, str):
-        return encodable(value) is value
+        return value.isascii() or encodable(value) is value
     if isinstance(value, dict):
         return all(map(_is_key, value)) and all(map(_is_sendable, value.values()))
     if isinstance(value, (list, tuple)):
@@ -39,6 +39,8 @@ def _is_sendable(value: Any) -> bool:
 
 
 def _is_key(key: Any) -> bool:
+    if type(key) is str and key.isascii():
+        return True
     return (key is None or isinstance(key, (str, int, float))) and _is_sendable(key)
 
 

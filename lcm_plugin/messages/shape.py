@@ -19,6 +19,7 @@ from lcm_plugin.messages.blocks import (
     has_reasoning,
     id_text,
     is_reasoning,
+    listed_ids,
     user_speaks,
     with_blocks,
     with_call_id,
@@ -48,8 +49,8 @@ def without_reasoning(message: Message) -> Message:
 
 def call_ids(message: Message) -> tuple[str, ...]:
     """The ids of the calls that other messages answer, in order; an empty text for a call without one."""
-    found = [id_text(call.get("id")) for call in dicts(message.get("tool_calls"))]
-    return (*found, *(call_id(block) for block in blocks_of(message) if awaits_answer(block)))
+    in_blocks = (call_id(block) for block in blocks_of(message) if awaits_answer(block))
+    return (*listed_ids(message), *in_blocks)
 
 
 def answer_ids(message: Message) -> tuple[str, ...]:

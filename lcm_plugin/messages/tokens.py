@@ -57,7 +57,7 @@ class TokenCounter:
     def message(self, message: Mapping[str, Any]) -> int:
         """Tokens of a message: content, calls and keys that reach a model, plus a fixed overhead."""
         return MESSAGE_OVERHEAD + sum(
-            self.value(value) for key, value in message.items() if key not in ("role", HOST_DATA)
+            [self.value(value) for key, value in message.items() if key not in ("role", HOST_DATA)]
         )
 
     def anything(self, value: Any) -> int:
@@ -80,7 +80,7 @@ class TokenCounter:
             if key in _NAMED and len(value) <= _LONGEST_NAME:
                 return _of_name(value)
             return self._binary(value) if _is_binary(key, value) else self.text(value)
-        if isinstance(value, Mapping):
+        if isinstance(value, (dict, Mapping)):
             return sum(1 + _of_name(str(name)) + self.value(item, str(name)) for name, item in value.items())
         if isinstance(value, (list, tuple)):
             return sum(1 + self.value(item, key) for item in value)
@@ -123,18 +123,18 @@ def _is_text(head: bytes) -> bool:
 
 def files_in(messages: Iterable[Mapping[str, Any]]) -> int:
     """How many images and other files some messages hold, whose price only the provider knows."""
-    contents = (message.get("content") for message in messages)
+    contents = [content for message in messages if type(content := message.get("content")) is not str]
     return sum(
         kind_of(block) is Kind.MEDIA
         for content in contents
-        if type(content) is not str and isinstance(content, (list, tuple))
+        if isinstance(content, (list, tuple))
         for block in content
         if isinstance(block, Mapping)
     )
 
 
 def _is_binary(key: str, value: str) -> bool:
-    if _DATA_URL.match(value):
+    if value.startswith("data:") and _DATA_URL.match(value):
         return True
     return key in _BINARY_KEYS and len(value) >= _BINARY_MIN_CHARS and " " not in value[:_BINARY_MIN_CHARS]
 

@@ -206,3 +206,21 @@ def test_a_sub_agent_gets_what_followed_a_servers_search(engine: Engine) -> None
     engine.ingest(parent, [{"role": "user", "content": "and tomorrow?"}])
     shown = engine.assemble(parent, 9_000).messages
     assert [message["content"] for message in shown][1] == SEARCH
+
+
+def test_the_ids_of_calls_are_read_in_order_from_the_list_and_the_blocks() -> None:
+    message = {
+        "role": "assistant",
+        "tool_calls": [
+            {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}},
+            {"type": "function", "function": {"name": "look", "arguments": "{}"}},
+            {"id": 2, "type": "custom", "custom": {"name": "look", "input": "x"}},
+        ],
+        "content": [
+            {"type": "text", "text": "I look."},
+            {"type": "tool_use", "id": "c\n3", "name": "look", "input": {}},
+        ],
+    }
+    assert [call.id for call in calls_of(message)] == ["c1", "", "2", "c\n3"]
+    assert call_ids(message) == ("c1", "", "2", "c\n3")
+    assert calls_made(message) == ("c1", "2", "c 3")
