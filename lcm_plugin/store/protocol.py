@@ -56,8 +56,8 @@ class Reader(
     ) -> list[Conversation]:
         """Conversations in id order, for paging."""
 
-    def lane(self, session_key: str) -> list[Conversation]:
-        """All conversations a session key ever had, oldest first."""
+    def lane(self, session_key: str, *, without: str = "") -> list[Conversation]:
+        """All conversations a key ever had, oldest first; not those whose first message's host id begins ``without``."""
 
     def last_resets(self, prefix: str) -> dict[str, int]:
         """For each session key with a beginning that was ever reset the last conversation which that ended."""

@@ -25,6 +25,20 @@ def test_messages_are_found_by_the_hosts_ids_within_one_conversation(store: Stor
         assert reader.conversation_holding("other", "user:a") is None
 
 
+def test_conversations_that_begin_with_a_mark_are_left_out(store: Store) -> None:
+    talk = fill(store, 2)
+    with store.write() as writer:
+        imported = writer.open_archived(KEY, "session-end", 7)
+        writer.append(imported, [message(1, host_id="assistant:import:x"), message(2, host_id="user:a")], 8)
+        without_rows = writer.open_archived(KEY, "session-end", 9)
+        begun = writer.open_archived(KEY, "session-end", 10)
+        writer.append(begun, [message(3, host_id="user:b"), message(4, host_id="assistant:import:y")], 11)
+    with store.read() as reader:
+        left = [row.conversation_id for row in reader.lane(KEY.key, without="assistant:import:")]
+        assert left == [one.conversation_id for one in (talk, without_rows, begun)]
+        assert len(reader.lane(KEY.key)) == 4
+
+
 def test_a_conversation_can_be_archived_from_the_start(store: Store) -> None:
     active = fill(store, 1)
     with store.write() as writer:

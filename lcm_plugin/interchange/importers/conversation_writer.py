@@ -156,7 +156,7 @@ class ConversationWriter:
 
         What is not the live session does not go into the conversation that is active.
         """
-        if self._source.branch:
+        if self._source.branch or not self._kin.others:
             return
         stored = self._kin.recorded(reader, [name for entry in entries for name in entry.host_ids])
         shown = [entry for entry in entries if not entry.hidden]
@@ -287,12 +287,15 @@ class ConversationWriter:
             copies = [name for entry in entries if entry.inherited for name in entry.host_ids]
             known |= reader.known_host_ids(self._ancestors, copies)
         known |= reader.known_host_ids(self._kin.held, ids) | self._kin.recorded(reader, ids).keys()
+        fresh = []
         for entry in entries:
             if entry.is_in(known):
                 self._report.add_known(hidden=entry.hidden or Contents.of(entry.message).blank)
                 self._report.seen_at(entry.at)
                 self._at = entry.at or self._at
-        return [entry for entry in entries if not entry.is_in(known)]
+            else:
+                fresh.append(entry)
+        return fresh
 
     def _prepare(self, entries: list[Entry]) -> list[tuple[Message, PreparedRow]]:
         prepared = []

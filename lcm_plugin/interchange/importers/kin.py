@@ -20,7 +20,8 @@ from lcm_plugin.store.records import Conversation
 class Kin:
     """``own`` is what an earlier import wrote; ``held`` names it and what imports wrote of earlier forms of the session.
 
-    ``others`` are the other conversations of the key, by their ids.
+    ``others`` are the conversations of the key that a plugin in the host began, by their ids. A branch that an import
+    stored is none of them: what comes back from it is stored with the session again.
     """
 
     own: Conversation | None
@@ -33,24 +34,21 @@ class Kin:
         found: dict[str, int] = {}
         for conversation_id in self.others if known else ():
             here = reader.known_host_ids([conversation_id], list(known))
-            # A branch that an import stored is none: what comes back from it is stored with the session again.
-            if here and not _is_imported(reader, conversation_id):
-                found |= dict.fromkeys(here, conversation_id)
+            found |= dict.fromkeys(here, conversation_id)
         return found
 
 
 def kin_of(reader: Reader, format_name: str, source: SourceConversation, report: ConversationReport) -> Kin:
     """What is stored under a conversation's key."""
-    lane = reader.lane(report.key)
     own, held = None, list[int]()
-    for form in _forms(source) if lane else ():
+    for form in _forms(source):
         found = reader.conversation_holding(report.key, head_entry(format_name, form, report).host_id)
         if found is not None:
             held.append(found.conversation_id)
             same = (form.branch, form.since) == (source.branch, source.since)
             own = found if own is None and same else own
-    others = {one.conversation_id: one for one in lane if one.conversation_id not in held}
-    return Kin(own, held, others)
+    recorded = reader.lane(report.key, without=HEAD)
+    return Kin(own, held, {one.conversation_id: one for one in recorded if one.conversation_id not in held})
 
 
 def _forms(source: SourceConversation) -> Iterator[SourceConversation]:
@@ -59,8 +57,3 @@ def _forms(source: SourceConversation) -> Iterator[SourceConversation]:
         for since in dict.fromkeys((source.since, "")):
             for name in (source.name, *source.formerly):
                 yield replace(source, name=name, branch=branch, since=since)
-
-
-def _is_imported(reader: Reader, conversation_id: int) -> bool:
-    first = next(iter(reader.messages(conversation_id, limit=1)), None)
-    return first is not None and (first.head.host_id or "").startswith(HEAD)

@@ -77,8 +77,19 @@ class ConversationTable(Transaction):
         )
         return [conversation_of(row) for row in rows]
 
-    def lane(self, session_key: str) -> list[Conversation]:
-        rows = self.all(f"{SELECT} WHERE session_key = :key ORDER BY conversation_id", key=session_key)
+    def lane(self, session_key: str, *, without: str = "") -> list[Conversation]:
+        others, given = "", {}
+        if without:
+            first = (
+                "SELECT m.host_id FROM messages m WHERE m.conversation_id = c.conversation_id ORDER BY m.seq"
+            )
+            others = f"AND substr(coalesce(({first} LIMIT 1), ''), 1, :length) <> :without "
+            given = {"length": len(without), "without": without}
+        rows = self.all(
+            f"{SELECT} c WHERE c.session_key = :key {others}ORDER BY c.conversation_id",
+            key=session_key,
+            **given,
+        )
         return [conversation_of(row) for row in rows]
 
     def family(self, session_key: str) -> list[Conversation]:

@@ -6,7 +6,7 @@ import sqlite3
 import sys
 import tracemalloc
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,8 @@ import pytest
 from any_talk import WRITERS, Kind
 from session_logs import CodexLog, Log
 
-from lcm_plugin.interchange.importers.importing import find_sources, look_over
+from lcm_plugin import Engine
+from lcm_plugin.interchange.importers.importing import find_sources, load, look_over
 
 _VM_STEPS = 10
 # A conversation is one JSON value here, and its newest message says which branch is live.
@@ -98,6 +99,30 @@ def test_taking_back_many_turns_takes_work_for_each_of_them(
         works["gemini"].append(work_of(gemini.path, monkeypatch))
     for few, many in works.values():
         assert many < 4.5 * few
+
+
+def test_a_second_import_asks_as_little_about_each_of_many_branches(
+    tmp_path: Path, open_engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    works = []
+    for turns in (40, 160):
+        log = CodexLog(tmp_path / str(turns) / "rollout-2026-11-02T00-00-00-019a-t.jsonl")
+        log.meta("019a-t")
+        for number in range(turns):
+            log.item("user", f"turn {number}")
+            for answer in range(20):
+                log.item("assistant", f"answer {answer} in turn {number}")
+            log.roll_back()
+        (source,), _ = find_sources([str(log.path)])
+        with counted_work(monkeypatch) as work:
+            engine = open_engine(f"turns-{turns}")
+            load(engine, source)
+            engine.wait_idle()
+            work[0] = 0
+            assert load(engine, source).total("new") == 0
+            works.append(work[0])
+    few, many = works
+    assert many < 5.5 * few
 
 
 @pytest.mark.parametrize("name", [name for name in WRITERS if name not in WHOLE])
