@@ -2,7 +2,12 @@
 __CLIENT__
 const { command, tools, environment } = __SETTINGS__
 
+// The directories served in this process, each with the file that serves it: lcm may be installed for a user and in a project.
+const served = (globalThis[Symbol.for("lcm.opencode")] ??= new Map())
+
 export const Lcm = async ({ client, directory }) => {
+  if (served.has(directory)) return {}
+  served.set(directory, import.meta.url)
   const sessions = new Map(), parts = new Map(), summarising = new Set(), known = new Set()
   let limits, last
   const about = (session) => {
@@ -28,7 +33,7 @@ export const Lcm = async ({ client, directory }) => {
       : { ...own, id: `prt_lcm${place}`, type: "text", text: part.text, synthetic: true }) }
   }
   const safely = (hook) => async (...given) => { try { return await hook(...given) } catch { return undefined } }
-  start()
+  if (!child) start()
   return {
     config: async (config) => {
       config.mcp = { lcm: { type: "local", command: tools, environment, enabled: true }, ...config.mcp }
@@ -72,8 +77,11 @@ export const Lcm = async ({ client, directory }) => {
     }),
     dispose: async () => {
       await last
-      const ended = child && new Promise((resolve) => child.once("exit", resolve))
-      child?.stdin.end()
+      served.delete(directory)
+      if (!child || [...served.values()].includes(import.meta.url)) return
+      const ended = new Promise((resolve) => child.once("exit", resolve))
+      child.stdin.end()
+      child = undefined
       await Promise.race([ended, new Promise((resolve) => setTimeout(resolve, 2000))])
     },
   }

@@ -119,12 +119,12 @@ class OpencodeTalk:
         answer = self.ask(f"session/{self.session}/message", {"parts": parts})
         assert not answer["info"].get("error"), answer
 
-    def ask(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    def ask(self, path: str, body: dict[str, Any]) -> Any:
         """What the server answers."""
         kind = {"content-type": "application/json"}
         request = urllib.request.Request(f"{self._url}/{path}", json.dumps(body).encode(), kind)
         with urllib.request.urlopen(request, timeout=_SECONDS) as answer:
-            return dict(json.loads(answer.read()))
+            return json.loads(answer.read())
 
 
 @contextmanager

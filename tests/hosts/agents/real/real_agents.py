@@ -79,7 +79,7 @@ class Agent:
     def kill_server(self, by: signal.Signals = signal.SIGKILL) -> None:
         """Kills the server of the running session, or stops it, as soon as a turn runs that calls a tool."""
         deadline = time.monotonic() + _SECONDS
-        while not (found := self._servers()) or not self.models.talk("Wait."):
+        while not (found := self.servers()) or not self.models.talk("Wait."):
             assert time.monotonic() < deadline, "no server runs"
             time.sleep(0.05)
         for process in found:
@@ -87,10 +87,11 @@ class Agent:
 
     def end_servers(self) -> None:
         """Kills the servers that their agent left behind, since they were stopped."""
-        for process in self._servers():
+        for process in self.servers():
             os.kill(process, signal.SIGKILL)
 
-    def _servers(self) -> list[int]:
+    def servers(self) -> list[int]:
+        """The processes of lcm that serve this agent."""
         named = {"gemini": "gemini-cli"}.get(self.name, self.name)
         wanted = [self.server.encode(), named.encode(), b"--database", str(self.database).encode()]
         found = []

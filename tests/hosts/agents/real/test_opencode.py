@@ -6,6 +6,7 @@ What a session can meet, and the test that has it:
 - a sub-agent: ``a_sub_agents_talk``
 - the passage in view, the request before as a prefix, no injection stored: ``what_another_session_said``
 - a compaction that usage forces, a resume, a fork: ``the_hosts_compaction_takes_nothing_out``
+- lcm twice in it, and several directories: ``installed_for_a_user_and_in_a_project``
 - a rewind in a terminal: ``what_a_person_undoes``
 - the process killed: ``a_process_that_is_killed``; two at once: ``two_at_once``
 - planted facts after a compaction: ``facts_planted_in_opencode``
@@ -127,6 +128,27 @@ def test_two_at_once_store_each_their_own(opencode: Opencode) -> None:
             ("user", prompts[number]),
             ("assistant", f"You are {number}."),
         ]
+
+
+def test_installed_for_a_user_and_in_a_project_one_process_serves_every_directory(opencode: Opencode) -> None:
+    opencode.lcm("install", "opencode", "--project")
+    (opencode.home / "second").mkdir()
+    with opencode_talk(opencode) as talk:
+        talk.say("The gate code of the north pumping station is HERON-4417. [[say Noted.]]")
+        there = f"directory={opencode.home / 'second'}"
+        second = talk.ask(f"session?{there}", {})["id"]
+        prompt = {"parts": [{"type": "text", "text": "Hello. [[say Hello to you.]]"}]}
+        talk.ask(f"session/{second}/message?{there}", prompt)
+        assert len(opencode.servers()) == 1
+        talk.ask(f"instance/dispose?{there}", {})
+        first, talk.session = talk.session, talk.ask("session", {})["id"]
+        talk.say("What is the gate code of the north pumping station? [[say It is in the quote.]]")
+        assert len(opencode.servers()) == 1
+    request = opencode.models.talk("What is the gate code of the north")[-1]
+    assert request.text.count("<recalled>") == 1
+    said = [said_in(opencode.database, opencode.key(one))[-1][1] for one in (first, second, talk.session)]
+    assert said == ["Noted.", "Hello to you.", "It is in the quote."]
+    assert twice(rows_of(opencode.database)) == []
 
 
 def test_facts_planted_in_opencode_are_in_view_after_a_compaction(opencode: Opencode) -> None:
