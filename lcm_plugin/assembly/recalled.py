@@ -14,6 +14,7 @@ from typing import Protocol
 from lcm_plugin.assembly.render import Rendered
 from lcm_plugin.assembly.request import Choice
 from lcm_plugin.messages.blocks import text_of
+from lcm_plugin.messages.markup import found_ids_of
 from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.records import Conversation
 from lcm_plugin.types import Message
@@ -35,9 +36,10 @@ class InView:
     """What a context shows: messages that stand in it whole, what they say, and other texts that quote messages.
 
     ``quoted_before``: messages that stand there only as quotes beside earlier requests; ``quotes``: the same with the
-    quotes, where their order is known. ``room`` is how many tokens the context may have, ``free`` how many of them it
-    leaves. ``left_out``: some of what was never compacted has no room in it. ``taken_back``: from this message on nothing
-    is quoted, since the host took it back.
+    quotes, where their order is known. ``places``: where messages that an answer of a recall tool shows are read last, on
+    the scale of the quotes, beside the places of the context's own messages where these are known. ``room`` is how many
+    tokens the context may have, ``free`` how many of them it leaves. ``left_out``: some of what was never compacted has
+    no room in it. ``taken_back``: from this message on nothing is quoted, since the host took it back.
     """
 
     refs: frozenset[str] = frozenset()
@@ -48,11 +50,17 @@ class InView:
     free: int = 0
     quoted_before: frozenset[str] = frozenset()
     quotes: Mapping[str, Quote] = field(default_factory=dict[str, Quote])
+    places: Mapping[str, int] = field(default_factory=dict[str, int])
     taken_back: int | None = None
 
     def holds(self, ref: str, text: str) -> bool:
         """Whether a stored message can be read in it."""
         return ref in self.refs or text in self.said or text in self.quoted
+
+    def read_last(self, ref: str) -> int:
+        """The last place where a message, or a part of it, is read; 0 where it is unknown, which is before all others."""
+        quote = self.quotes.get(ref)
+        return max(self.places.get(ref, 0), quote.at if quote else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +145,17 @@ def in_view(choice: Choice, room: int, free: int) -> InView:
         choice.missing is not None,
         room,
         free,
+        places=_places(shown),
     )
+
+
+def _places(shown: Sequence[Rendered]) -> dict[str, int]:
+    """Where each message is read last, as itself or in a tool's answer; nothing where no such answer is shown."""
+    found = [(one, found_ids_of(text_of(one.message)) if one.answers else ()) for one in shown]
+    if not any(ids for _, ids in found):
+        return {}
+    read = [ref for one, ids in found for ref in (one.ref, *ids)]
+    return {ref: place for place, ref in enumerate(read, 1)}
 
 
 def worth_caching(messages: Sequence[Message], settled: int, beside: Sequence[Message]) -> int | None:

@@ -52,6 +52,8 @@ _ADDED = re.compile(
 )
 _RECALLED = re.compile(rf"\s*<recalled>\n{re.escape(RECALLED_LABEL)}\n(.*)\n</recalled>\s*", re.DOTALL)
 _RECALLED_LINE = re.compile(r"(?m)^(msg_\d+) · ")
+# A message in an answer of a recall tool, also where a log keeps the answer as text within JSON.
+_FOUND = re.compile(r'"id\\*":\s*\\*"(msg_\d+)\\*",\s*\\*"kind\\*":')
 _DATED_LINE = re.compile(r"(msg_\d+ · )(\d{4}-\d\d-\d\d · )")
 _IMITATED_LINE = re.compile(r"(msg_\d+) ·")
 _MARK = "[LCM"
@@ -220,6 +222,11 @@ def recalled_ids_of(text: str) -> list[int]:
     if match is None or text.count("</recalled>") != 1:
         return []
     return [int(ref.removeprefix("msg_")) for ref in _RECALLED_LINE.findall(match.group(1))]
+
+
+def found_ids_of(text: str) -> list[str]:
+    """The messages that a recall tool's answer shows, in their order; of any other text nothing."""
+    return _FOUND.findall(text) if "msg_" in text else []
 
 
 def is_own(text: str) -> bool:

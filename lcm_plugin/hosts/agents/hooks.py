@@ -6,8 +6,9 @@ then is done behind the turn, and the host gets nothing to add.
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as Late
 from typing import Any
@@ -73,6 +74,10 @@ class Hooks:
             return {}
         self._passages.delivered(call.session, text)
         return added(call.event, text) if text else {}
+
+    def answered(self, answer: Mapping[str, Any]) -> None:
+        """A recall tool's answer stands in the context from now on."""
+        self._passages.answered(json.dumps(answer))
 
     @property
     def warm(self) -> bool:

@@ -11,11 +11,11 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from lcm_plugin.assembly.recalled import InView, Quote, Recalled
+from lcm_plugin.assembly.recalled import InView, Recalled
 from lcm_plugin.engine import Engine
 from lcm_plugin.hosts.agents.calls import HookCall
 from lcm_plugin.hosts.agents.projects import conversations_of
-from lcm_plugin.hosts.agents.quotes import quotes_in
+from lcm_plugin.hosts.agents.quotes import Read
 from lcm_plugin.recall.scope import Scope
 from lcm_plugin.sessions.access import Access
 from lcm_plugin.store.protocol import Reader, iterate_items
@@ -43,18 +43,18 @@ class Passages:
     def __init__(self, host: str, open_engine: Callable[[], Engine]) -> None:
         self._host = host
         self._open = open_engine
-        self._quoted: dict[str, dict[str, Quote]] = {}
+        self._read: dict[str, Read] = {}
         self._compacted: dict[str, int] = {}
 
     def compacted(self, session: str) -> None:
         """The host took all that was stored of a session, and all that was quoted in it, out of its context."""
-        self._quoted[session] = {}
+        self._read[session] = Read()
         with self._open().store.read() as reader:
             self._compacted[session] = reader.newest_row("message")
 
     def begin_anew(self, session: str) -> None:
         """A host compacted a session: its log says what is still quoted in the context."""
-        self._quoted.pop(session, None)
+        self._read.pop(session, None)
 
     def for_prompt(self, call: HookCall, shown: Callable[[], InView] | None = None) -> str:
         """The block of quotes for a prompt, or an empty text. ``shown``: of a host whose contexts are made here."""
@@ -78,15 +78,28 @@ class Passages:
 
     def delivered(self, session: str, text: str) -> None:
         """What the host was given stands in its context, until the next compaction."""
-        quotes_in(text, self._quoted.setdefault(session, {}))
+        self._read.setdefault(session, Read()).add(text)
+
+    def answered(self, text: str) -> None:
+        """What a recall tool answered stands in the context of whichever session asked, until the next compaction."""
+        for read in list(self._read.values()):
+            read.add(text)
 
     def _hosts_view(self, reader: Reader, conversation_id: int | None, call: HookCall) -> InView:
         """What a context that the host makes itself shows."""
         seen = self._visible(reader, conversation_id, call.session) if conversation_id else set()
-        if call.session not in self._quoted:
-            self._quoted[call.session] = quotes_in(_since_compaction(call.transcript))
-        quotes = self._quoted[call.session]
-        return InView(frozenset(seen), left_out=True, room=ROOM, free=MOST_TOKENS, quotes=quotes)
+        if call.session not in self._read:
+            self._read[call.session] = Read()
+            self._read[call.session].add(_since_compaction(call.transcript))
+        read = self._read[call.session]
+        return InView(
+            frozenset(seen),
+            left_out=True,
+            room=ROOM,
+            free=MOST_TOKENS,
+            quotes=read.quotes,
+            places=read.places,
+        )
 
     def _visible(self, reader: Reader, conversation_id: int, session: str) -> set[str]:
         """The messages of a session that its host has not compacted."""

@@ -69,7 +69,10 @@ class AgentSession(FreshLocks):
     def call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """A tool's answer, or what the host adds to its context; raises as `History.call` does, hooks never."""
         if name != HOOK or self._host not in CALLING:
-            return self._history.call(name, arguments)
+            answer = self._history.call(name, arguments)
+            if self._hooks is not None:
+                self._hooks.answered(answer)
+            return answer
         return self._hooked(HookCall.of(arguments))
 
     def _of_process(self, said: Mapping[str, Any], waited: float) -> dict[str, Any]:

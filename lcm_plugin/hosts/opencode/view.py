@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lcm_plugin.assembly.recalled import InView, Quote
+from lcm_plugin.assembly.recalled import InView
 from lcm_plugin.hosts.agents.passages import MOST_TOKENS, ROOM
-from lcm_plugin.hosts.agents.quotes import quotes_in
+from lcm_plugin.hosts.agents.quotes import Read
 from lcm_plugin.hosts.opencode.messages import host_of, to_core
 from lcm_plugin.lru import LruCache
 from lcm_plugin.messages.blocks import text_of
+from lcm_plugin.messages.shape import answer_ids
 from lcm_plugin.types import Context
 
 _SESSIONS = 64
@@ -37,18 +38,21 @@ class Quoted:
         With a request that is compacted, or shortened, the quotes beside it are gone.
         """
         beside = self._beside.get(session) or {}
-        quotes: dict[str, Quote] = {}
+        read = Read()
         for message in context.messages:
             text, block = beside.get(host_of(message), ("", ""))
             if block and text == text_of(message):
-                quotes_in(block, quotes)
+                read.add(block)
+            elif answer_ids(message):
+                read.add(text_of(message))
         return InView(
             frozenset(one.ref for one in context.shown if not one.cuts and not one.cleared),
             quoted="\n".join(map(text_of, context.messages)),
             left_out=True,
             room=ROOM,
             free=MOST_TOKENS,
-            quotes=quotes,
+            quotes=read.quotes,
+            places=read.places,
         )
 
 

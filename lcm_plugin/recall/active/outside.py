@@ -65,16 +65,19 @@ def outside_of(ranked: Iterable[Ranked], view: InView, query: ParsedQuery) -> Ou
     requests, so that an old value may stand behind the one that replaced it. Where the view says how its quotes stand,
     only those are shown again that lack a word of the request, or behind which an older one stands; and with an older
     one that is shown now, those that it would stand behind.
+    One that stands in the view before an answer of a recall tool that shows an older one is shown again, too.
     Where it cannot be told that an older one was said again with another value, as with a value of many words, the newer
     one that stands in the view is shown again behind the older: it holds every word of the request that the older holds.
     """
     rest, matcher = iter(ranked), Matcher(query)
     leading = list(islice(rest, BEST))
-    rows, inside = list[Ranked](), list[Ranked]()
+    rows, inside, misread = list[Ranked](), list[Ranked](), list[Ranked]()
     for one in leading:
-        shown = view.holds(one.row.ref, one.row.text) or _is_quoted(one, view.quotes, matcher, leading)
+        shown = view.holds(one.row.ref, one.row.text) or _is_quoted(one, view.quotes, matcher)
+        misread += [one] if shown and _is_misread(one, leading, view) else []
         (inside if shown else rows).append(one)
-    leading_in, leading_out = inside[:], rows[:]
+    leading_in, leading_out = [one for one in inside if one not in misread], rows[:]
+    rows += misread
     for one in rest:
         if len(rows) == MOST_LINES:
             break
@@ -107,13 +110,16 @@ def _is_read_before(newer: Ranked, old: Ranked, quoted: bool) -> bool:
     return quoted or all(bool(now) or not before for now, before in pairs)
 
 
-def _is_quoted(one: Ranked, quotes: Mapping[str, Quote], matcher: Matcher, leading: Iterable[Ranked]) -> bool:
-    """Whether what a message is found by can be read in its quote, and none of an older one that fits is read behind it."""
+def _is_misread(one: Ranked, leading: Iterable[Ranked], view: InView) -> bool:
+    """Whether an older message that fits stands in the view behind a newer one, as a quote or in a tool's answer."""
+    quoted, at = one.row.ref in view.quotes, view.read_last(one.row.ref)
+    return any(view.read_last(old.row.ref) > at and _is_read_before(one, old, quoted) for old in leading)
+
+
+def _is_quoted(one: Ranked, quotes: Mapping[str, Quote], matcher: Matcher) -> bool:
+    """Whether what a message is found by can be read in its quote."""
     quote = quotes.get(one.row.ref)
     if quote is None:
         return False
     there = matcher.find(quote.text).spans
-    if any(found and not spans for found, spans in zip(one.matches.spans, there, strict=True)):
-        return False
-    older = (quotes.get(other.row.ref) for other in leading if place_of(other) < place_of(one))
-    return all(other is None or other.at < quote.at for other in older)
+    return all(spans or not found for found, spans in zip(one.matches.spans, there, strict=True))

@@ -13,9 +13,12 @@ from agent_logs import SESSION, Log, Rollout
 from lcm_plugin import Engine, LcmConfig
 from lcm_plugin.hosts.agents.calls import HookCall
 from lcm_plugin.hosts.agents.capture import Capture
+from lcm_plugin.hosts.agents.names import TIMEOUT_VARIABLE
 from lcm_plugin.hosts.agents.passages import Passages, is_persons
-from lcm_plugin.hosts.agents.quotes import quotes_in
+from lcm_plugin.hosts.agents.quotes import Read
+from lcm_plugin.hosts.agents.server import HOOK, AgentSession
 from lcm_plugin.messages.markup import is_own, recalled_block, recalled_ids_of, recalled_line
+from lcm_plugin.types import Session
 
 OTHER = "11111111-2222-4333-8444-555555555555"
 FACT = "The gate code of the north pumping station is HERON-4417."
@@ -129,9 +132,11 @@ def test_a_new_process_knows_from_the_log_what_was_quoted(tmp_path: Path, told: 
     [text] = quotes(told, asked(transcript=str(log.path)))
     attachment = {"type": "hook_additional_context", "content": [text]}
     log.add("attachment", "", attachment=attachment, message=None)
-    written = quotes_in(log.path.read_text(encoding="utf-8"))
-    assert list(written) == [f"msg_{number}" for number in recalled_ids_of(text)] != []
-    assert written == quotes_in(text)
+    written, given = Read(), Read()
+    written.add(log.path.read_text(encoding="utf-8"))
+    given.add(text)
+    assert list(written.quotes) == [f"msg_{number}" for number in recalled_ids_of(text)] != []
+    assert written == given
     assert quotes(told, asked(transcript=str(log.path))) == [""]
     log.write(json.dumps({"isCompactSummary": True}, separators=(",", ":")).encode() + b"\n")
     assert FACT in quotes(told, asked(transcript=str(log.path)))[0]
@@ -160,6 +165,79 @@ def test_the_newest_value_is_read_last_whatever_was_quoted_before(tmp_path: Path
     assert "HERON-4417" not in text
     passages.delivered(SESSION, text)
     assert passages.for_prompt(asked()) == ""
+
+
+def changed(tmp_path: Path, engine: Engine) -> Log:
+    """A session that still shows a value, and the one that replaced it."""
+    log = Log(tmp_path)
+    log.turn("The gate code of the north pumping station is HERON-4417.", "Noted.")
+    log.turn("Since May another code opens the gate of the north pumping station: OSPREY-9920.", "Noted.")
+    log.turn("The fence of the south pumping station is blue.", "Noted.")
+    Capture(engine, "claude-code").store([log.path])
+    return log
+
+
+def found(engine: Engine, pattern: str) -> dict[str, Any]:
+    """What a search of the session answers."""
+    key = f"agent:claude-code:{SESSION}"
+    return engine.call_tool(Session(key, SESSION), "lcm_grep", {"pattern": pattern})
+
+
+def test_a_newer_value_in_view_is_quoted_behind_the_older_that_a_search_showed(
+    tmp_path: Path, engine: Engine
+) -> None:
+    call = asked(transcript=str(changed(tmp_path, engine).path))
+    passages = Passages("claude-code", lambda: engine)
+    assert passages.for_prompt(call) == ""
+    passages.answered(json.dumps(found(engine, "HERON-4417")))
+    text = passages.for_prompt(call)
+    assert text.count("OSPREY-9920") == 1
+    assert "HERON-4417" not in text
+    passages.delivered(SESSION, text)
+    assert passages.for_prompt(call) == ""
+    passages.answered(json.dumps(found(engine, "HERON-4417")))
+    assert "OSPREY-9920" in passages.for_prompt(call)
+
+
+def test_the_server_of_a_session_knows_what_its_searches_showed(
+    tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(TIMEOUT_VARIABLE, "4500")
+    call = asked(transcript=str(changed(tmp_path, engine).path))
+    server = AgentSession(LcmConfig(database=str(tmp_path / "lcm.db")), "claude-code")
+    given = {"event": call.event, "session": SESSION, "cwd": call.cwd, "prompt": QUESTION}
+    prompt = given | {"transcript": call.transcript}
+    try:
+        assert "OSPREY-9920" not in json.dumps(server.call(HOOK, prompt))
+        assert "HERON-4417" in json.dumps(server.call("lcm_grep", {"pattern": "HERON-4417"})).replace(
+            "**", ""
+        )
+        assert "OSPREY-9920" in json.dumps(server.call(HOOK, prompt))
+    finally:
+        server.close()
+
+
+def test_a_search_that_showed_both_values_in_their_order_needs_no_quote(
+    tmp_path: Path, engine: Engine
+) -> None:
+    call = asked(transcript=str(changed(tmp_path, engine).path))
+    passages = Passages("claude-code", lambda: engine)
+    assert passages.for_prompt(call) == ""
+    passages.answered(json.dumps(found(engine, "HERON-4417")))
+    passages.answered(json.dumps(found(engine, "OSPREY-9920")))
+    assert passages.for_prompt(call) == ""
+
+
+def test_a_new_process_knows_from_the_log_which_value_a_search_showed_last(
+    tmp_path: Path, engine: Engine
+) -> None:
+    log = changed(tmp_path, engine)
+    answer = json.dumps(found(engine, "HERON-4417"))
+    for nested in (answer, json.dumps({"output": answer})):
+        log.add("user", "", message={"role": "user", "content": [{"type": "tool_result", "content": nested}]})
+        text = Passages("claude-code", lambda: engine).for_prompt(asked(transcript=str(log.path)))
+        assert "OSPREY-9920" in text
+        assert "HERON-4417" not in text
 
 
 def test_an_old_value_is_not_quoted_without_the_newest_behind_it(tmp_path: Path, engine: Engine) -> None:
