@@ -27,6 +27,7 @@ from lcm_plugin.messages.convert import as_message, rough_size
 from lcm_plugin.messages.markup import recalled_ids_of
 from lcm_plugin.messages.tokens import files_in
 from lcm_plugin.recall.active.service import ActiveRecall
+from lcm_plugin.recall.scope import Scope
 from lcm_plugin.sessions.access import Access
 from lcm_plugin.sessions.context_log import ContextLog
 from lcm_plugin.sessions.conversations import SessionDirectory
@@ -305,17 +306,21 @@ class Contexts:
         room: int,
         free: int,
         quoted_before: frozenset[str] = frozenset(),
+        among: Callable[[Reader], Scope | None] = lambda reader: None,
     ) -> str:
         """What recall quotes for a request, of what a host's list does not show; or an empty text.
 
-        ``quoted_before``: messages whose quotes beside earlier requests the host still sends.
+        ``quoted_before``: messages whose quotes beside earlier requests the host still sends. ``among``: where to look,
+        if the host says so; else it is what the session may search, once something of it is stored.
         """
         if self._sessions.access(session) is Access.NONE:
             return ""
         with self._store.read() as reader:
-            conversation = self._sessions.conversation(reader, session)
-            if conversation is None:
-                return ""
+            conversation, scope = self._sessions.conversation(reader, session), among(reader)
+            if conversation is None or not conversation.message_count:
+                view = InView(quoted="\n".join(map(text_of, shown)), room=room, free=free)
+                first = scope and self._active_recall.within(reader, session.key, scope, asked, view)
+                return str(first.message["content"]) if first else ""
             left_out = len(shown) + 1 < conversation.message_count
             before = shown[:-1] if shown and text_of(shown[-1]) == asked else shown
             view = InView(
@@ -326,7 +331,7 @@ class Contexts:
                 quoted_before=quoted_before,
                 taken_back=taken_back_from(reader, conversation.conversation_id, before),
             )
-            recalled = self._active_recall.for_text(reader, conversation, asked, view)
+            recalled = self._active_recall.for_text(reader, conversation, asked, view, scope)
         return str(recalled.message["content"]) if recalled else ""
 
     def _report(self, conversation: Conversation, context: Context) -> None:

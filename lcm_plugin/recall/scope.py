@@ -164,11 +164,15 @@ def _beginning(session_key: str, reach: Reach) -> str | None:
 def _others(reader: Reader, session_key: str, reach: Reach) -> Iterator[tuple[int, str]]:
     """The conversations of other session keys within reach, each back to its key's last reset."""
     beginning = _beginning(session_key, reach)
-    if beginning is None:
-        return
+    if beginning is not None:
+        yield from ((number, key) for number, key in since_reset(reader, beginning) if key != session_key)
+
+
+def since_reset(reader: Reader, beginning: str) -> Iterator[tuple[int, str]]:
+    """The conversations of all session keys with a beginning, each back to its key's last reset."""
     ended = reader.last_resets(beginning)
     for number, key in reader.session_keys(beginning).items():
-        if key != session_key and number > ended.get(key, 0):
+        if number > ended.get(key, 0):
             yield number, key
 
 

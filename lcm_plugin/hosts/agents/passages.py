@@ -34,6 +34,7 @@ _BY_PROGRAM = (
     "<system-reminder>",
     "<bash-",
     "Caveat: ",
+    "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>",
 )
 
 
@@ -127,10 +128,13 @@ def _since_compaction(log: str) -> str:
 
 def is_persons(call: HookCall) -> bool:
     """Whether a person wrote a prompt, to the session itself: no notice of a program, no command, no sub-agent's order."""
-    prompt = call.prompt.strip()
-    if not prompt or call.agent or prompt.startswith(_BY_PROGRAM) or _COMMAND.match(prompt):
-        return False
-    return not _is_sub_agents(call.transcript)
+    return not call.agent and is_a_persons_text(call.prompt) and not _is_sub_agents(call.transcript)
+
+
+def is_a_persons_text(prompt: str) -> bool:
+    """Whether a prompt is neither blank nor a notice of a program nor a command."""
+    text = prompt.strip()
+    return bool(text) and not text.startswith(_BY_PROGRAM) and not _COMMAND.match(text)
 
 
 def _is_sub_agents(log: str) -> bool:

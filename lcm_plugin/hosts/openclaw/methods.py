@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
+from lcm_plugin.hosts.agents.passages import is_a_persons_text
 from lcm_plugin.hosts.openclaw.history import follow, reply_at_the_end
 from lcm_plugin.hosts.openclaw.messages import plan, to_core
+from lcm_plugin.hosts.openclaw.sessions import quoted_in
 from lcm_plugin.hosts.stdio.lines import Method
 from lcm_plugin.hosts.stdio.methods import OfSession
 from lcm_plugin.interchange.importers.sources.openclaw_store import is_own_copy
+from lcm_plugin.messages.blocks import text_of
+from lcm_plugin.messages.markup import recalled_ids_of
 from lcm_plugin.plugin import LcmPlugin
+from lcm_plugin.recall.scope import Scope
+from lcm_plugin.sessions.access import Access
+from lcm_plugin.store.protocol import Reader
 from lcm_plugin.store.session_keys import is_single_run
-from lcm_plugin.types import Context, Message, Turn
+from lcm_plugin.types import Message, Turn
 
 _ASSUMED_BUDGET = 128_000
 # Percent of the budget: the order that OpenClaw gives with its copy needs room too.
@@ -69,8 +77,9 @@ class OpenclawMethods:
             return self._newest(history, given.budget or _ASSUMED_BUDGET)
         # What is committed may come back in another form, and is not to be stored again.
         is_known = follow(self._plugin.engine, given.session, history)
-        if not history:
-            return {"plan": [], "tokens": 0}
+        # What a first prompt was given with it is no talk.
+        if not history or (not is_known and all(recalled_ids_of(text_of(one)) for one in history)):
+            return self._with_quotes(given, [], 0, [])
         turn = Turn(
             given.session,
             () if is_known else history,
@@ -84,12 +93,9 @@ class OpenclawMethods:
         if context is None or not context.messages:
             return {"plan": list(range(len(history))), "tokens": 0}
         reply = reply_at_the_end(self._plugin.engine, given.session)
-        planned = plan([*context.messages, *reply], history)
+        shown = [*context.messages, *reply]
         tokens = context.tokens + sum(map(self._plugin.engine.count_tokens, reply))
-        if quotes := self._quotes(given, context):
-            planned.append({"role": "user", "content": [{"type": "text", "text": quotes}], "timestamp": 0})
-            tokens += self._plugin.engine.count_tokens(quotes)
-        return {"plan": planned, "tokens": tokens}
+        return self._with_quotes(given, plan(shown, history), tokens, shown)
 
     def _newest(self, history: Sequence[Message], budget: int) -> dict[str, Any]:
         """The newest messages of a copy that OpenClaw made for work of its own: its talk is stored where it was held."""
@@ -104,12 +110,32 @@ class OpenclawMethods:
             begin = place if history[place]["role"] == "user" else begin
         return {"plan": list(range(begin, len(history))), "tokens": sum(costs[begin:])}
 
-    def _quotes(self, given: AssembleParams, context: Context) -> str:
-        """What was said earlier and fits the prompt, which follows it; nothing for a sub-agent's order."""
-        if not given.prompt.strip() or is_single_run(given.session.key):
-            return ""
-        free = max(0, (given.budget or _ASSUMED_BUDGET) - context.tokens)
-        return self._plugin.engine.quotes_for(given.session, given.prompt, context.messages, free, free)
+    def _with_quotes(
+        self,
+        given: AssembleParams,
+        planned: list[int | dict[str, Any]],
+        tokens: int,
+        shown: Sequence[Message],
+    ) -> dict[str, Any]:
+        """A context with the quotes that fit the prompt, which follows it; none for a sub-agent's order or a notice."""
+        if not is_a_persons_text(given.prompt) or is_single_run(given.session.key):
+            return {"plan": planned, "tokens": tokens}
+        engine = self._plugin.engine
+        free = max(0, (given.budget or _ASSUMED_BUDGET) - tokens)
+        quotes = engine.quotes_for(
+            given.session, given.prompt, shown, free, free, among=partial(self._among, given.session.key)
+        )
+        if quotes:
+            planned.append({"role": "user", "content": [{"type": "text", "text": quotes}], "timestamp": 0})
+            tokens += engine.count_tokens(quotes)
+        return {"plan": planned, "tokens": tokens}
+
+    def _among(self, key: str, reader: Reader) -> Scope | None:
+        """Where quotes for a session come from; None for the session itself."""
+        engine = self._plugin.engine
+        if engine.config.recall_scope == "session":
+            return None
+        return quoted_in(reader, key, lambda other: engine.sessions.access_of_key(other) is Access.NONE)
 
     def _commit(self, params: Mapping[str, Any]) -> dict[str, Any]:
         given = CommitParams.model_validate(params)

@@ -162,17 +162,28 @@ class ActiveRecall:
         return recalled
 
     def for_text(
-        self, reader: Reader, conversation: Conversation, asked: str, view: InView
+        self,
+        reader: Reader,
+        conversation: Conversation,
+        asked: str,
+        view: InView,
+        among: Scope | None = None,
     ) -> Recalled | None:
-        """The passages for a request that is not stored yet: for a host that adds them to it itself."""
+        """The passages for a request that is not stored yet: for a host that adds them to it itself.
+
+        ``among``: where to look, if the host says so.
+        """
         if not self.wants(conversation):
             return None
         newest = reader.newest_row("message")
         if view.taken_back is not None:
             newest = min(newest, view.taken_back - 1)
         where = (conversation.conversation_id, conversation.session_key)
-        scope = partial(self._reach, reader, conversation, view)
-        decision, recalled = self._decided(reader, where, scope, asked, newest, view)
+
+        def reach() -> Scope | None:
+            return among or self._reach(reader, conversation, view)
+
+        decision, recalled = self._decided(reader, where, reach, asked, newest, view)
         self._keep(conversation.conversation_id, ("next", newest, conversation.revision), decision, 0)
         return recalled
 

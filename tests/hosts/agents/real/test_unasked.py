@@ -54,10 +54,19 @@ def test_small_talk_gets_none_and_a_question_does(told: Any) -> None:
     session = told.say("Hi there! [[say Hello.]]")
     told.say("Thank you, that is great. [[say Good.]]", session)
     assert not any(quoted(told, "Hi there!"))
-    # What OpenClaw quotes is what left the session's own context.
-    if told.name != "openclaw":
-        told.say(f"{QUESTION} [[say Quoted.]]", session)
-        assert quoted(told, QUESTION)[-1]
+    told.say(f"{QUESTION} [[say Quoted.]]", session)
+    assert quoted(told, QUESTION)[-1]
+
+
+def test_the_first_prompt_of_a_session_of_openclaw_is_given_what_another_was_told(gateway: Gateway) -> None:
+    gateway.say("The fog horn of the mole is called EGRET-9902. [[say Noted.]]", "agent:main:harbour")
+    asked = "How is the fog horn of the mole called?"
+    gateway.models.script[asked] = Answer("Here.", [("exec", {"command": "echo one"})])
+    for key, given in (("agent:main:evening", True), ("agent:main:telegram:direct:bob", False)):
+        begun = len(gateway.models.talk(asked))
+        gateway.say(asked, key)
+        texts = [one.text for one in gateway.models.talk(asked)[begun:]]
+        assert [("EGRET-9902" in text, len(QUOTED.findall(text))) for text in texts] == [(given, given)] * 2
 
 
 @pytest.mark.parametrize("told", [one for one in AGENTS if one != "openclaw"], indirect=True)
