@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from effort import FULL, canaries
 from fake_models import Answer
+from homes import with_lcm
 from open_talks import claude_talk, codex_talk
 from real_agents import Agent, ClaudeCode, Codex, Gemini
 from stored import rows_of
@@ -142,6 +143,9 @@ class GeminiTalk:
 
 
 def test_facts_planted_in_gemini_cli_are_in_view_after_a_compression(gemini: Gemini) -> None:
+    # Each turn is a process that opens all anew: a busy machine is no fault of the plugin's.
+    gemini.environment["PLUGIN_TIMEOUT_OF_LCM_MS"] = "4500"
+    with_lcm(gemini)
     host = Asked(gemini, GeminiTalk(gemini), ("run_shell_command", "command"), "mcp_lcm_lcm_grep")
     # A process that goes on from another does not know what that one used: it compresses before its own next request.
     call = '[[call run_shell_command {"command":"echo on"}]]'
